@@ -1,0 +1,93 @@
+# setup demo serve test lint bench: each makes what it needs first, inside .venv. Needs python3, pip, venv, git and make.
+PYTHON ?= python3
+# Each test worker starts a PostgreSQL of its own.
+TEST_WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+OWN_UV := $(VENV)/tools/bin/uv
+# The uv on PATH if it runs (a pyenv shim may not), else one of our own. `make UV=false` installs with pip alone.
+UV ?= $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
+
+# A machine that trusts its own certificate authority trusts it for uv too.
+export UV_SYSTEM_CERTS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test lint format bench lock clean
+
+help:
+	@echo "make setup | demo | serve | test | lint | format | bench | lock | clean"
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.runtime
+	@$(BIN)/ratchet demo
+
+serve: $(VENV)/.runtime
+	@$(BIN)/ratchet serve
+
+# The gate: `.ci/run` calls this and nothing else decides.
+test: lint
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+# No cache for the layer contract: a cached graph misses imports of a package that is new.
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Keeps the versions that are locked already; `make lock LOCK_ARGS=--upgrade` moves to the newest.
+lock: $(BIN)/python
+	@$(call ensure-uv)
+	@$(call compile-lock,requirements.lock)
+	@$(call compile-lock,requirements-dev.lock,--extra otel --group dev -c requirements.lock)
+	@$(call compile-lock,requirements-bench.lock,--group bench -c requirements-dev.lock)
+	@! grep -n '://' requirements*.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Ratchet needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": name another one with make PYTHON=...")'
+	@$(PYTHON) -m venv --clear --without-pip $(VENV)
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+	@$(call install,requirements.lock)
+	@touch $@
+
+# The development lock holds the runtime's versions too, so it makes both stamps.
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(BIN)/python
+	@$(call install,requirements-dev.lock)
+	@touch $(VENV)/.runtime $@
+
+$(VENV)/.bench: requirements-bench.lock pyproject.toml | $(BIN)/python
+	@$(call install,requirements-bench.lock)
+	@touch $(VENV)/.runtime $@
+
+define ensure-uv
+if [ "$(UV)" = $(OWN_UV) ] && [ ! -x $(OWN_UV) ]; then $(PYTHON) -m pip install -q --target $(VENV)/tools uv; fi
+endef
+
+# The lock names every package, so nothing is resolved; bytecode is compiled now so that no first start pays for it.
+define install
+echo "Setting up $(VENV) from $(1)"; \
+{ $(call ensure-uv); } && $(UV) pip install -q --python $(BIN)/python --compile-bytecode --no-deps -r $(1) -e . || { \
+	echo "uv could not do it; installing the same versions with pip, which takes longer"; \
+	$(PYTHON) -m pip --python $(BIN)/python install -q --no-deps -r $(1) -e .; \
+}
+endef
+
+define compile-lock
+$(UV) pip compile -q --universal --no-header --no-annotate --python $(BIN)/python --output-file $(1) $(2) $(LOCK_ARGS) pyproject.toml
+endef

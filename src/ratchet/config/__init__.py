@@ -1,0 +1,33 @@
+"""Settings: what may be configured, where each value came from, and what is wrong with it."""
+
+from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.initial import write_initial
+from ratchet.config.load import Loaded, Origin, load_settings
+from ratchet.config.settings import (
+    Artifacts,
+    BudgetLimits,
+    Budgets,
+    Log,
+    Queue,
+    Runtime,
+    Server,
+    Settings,
+    Tracing,
+)
+
+__all__ = [
+    "Artifacts",
+    "BudgetLimits",
+    "Budgets",
+    "DatabaseUrl",
+    "Loaded",
+    "Log",
+    "Origin",
+    "Queue",
+    "Runtime",
+    "Server",
+    "Settings",
+    "Tracing",
+    "load_settings",
+    "write_initial",
+]

@@ -1,0 +1,107 @@
+"""Putting the sources together: defaults, then `ratchet.toml`, then the environment, then flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from ratchet.config.complaints import check_keys, explain_invalid
+from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.home import Home, Source, find_home
+from ratchet.config.masking import MASK, mask_text
+from ratchet.config.schema import ANY, Key, dotted, leaves
+from ratchet.config.settings import Settings
+from ratchet.config.sources import HOME_VARIABLE, Given, from_environment, from_file, from_flags, nest
+
+FILE_NAME = "ratchet.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The value of one key, fit to be shown, and where it came from."""
+
+    key: str
+    value: str | int | float | bool | None
+    source: Source
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, the home they belong to, and the story of each value."""
+
+    settings: Settings
+    home: Path
+    _home: Home = field(repr=False)
+    _given: Mapping[Key, Given] = field(repr=False)
+
+    def explain(self) -> list[Origin]:
+        """Every key with its origin, secrets masked."""
+        origins = [Origin("home", str(self.home), self._home.source, self._home.where)]
+        for key in _keys(self.settings):
+            given = self._given.get(key) or Given(None, "default", "built in")
+            origins.append(Origin(dotted(key), _shown(_value(self.settings, key)), given.source, given.where))
+        return origins
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Loaded:
+    """The settings for this directory and environment.
+
+    `flags` has dotted keys (`server.port`) and `home`; a value of `None` counts as not given.
+    Raises `ConfigError` for an unknown key, a value out of range, or a file that cannot be read.
+    """
+    flags = flags or {}
+    env = os.environ if env is None else env
+    home = find_home(flags.get("home"), env.get(HOME_VARIABLE), (cwd or Path.cwd()).absolute())
+    sources = (from_file(home.path / FILE_NAME), from_environment(env), from_flags(flags))
+    check_keys(sources)
+    given = {key: value for source in sources for key, value in source.items()}
+    return Loaded(_validated(given, home.path), home.path, home, given)
+
+
+def _validated(given: Mapping[Key, Given], home: Path) -> Settings:
+    defaults = {("database_url",): f"sqlite:///{home}/ledger.db"}
+    values = defaults | {key: each.value for key, each in given.items()}
+    try:
+        settings = Settings.model_validate(nest(values))
+    except ValidationError as error:
+        # Not chained: the library's own text could show a secret.
+        raise explain_invalid(error, given) from None
+    return settings.model_copy(update={"database_url": settings.database_url.relative_to(home)})
+
+
+def _keys(settings: Settings) -> Iterator[Key]:
+    """Every leaf key, those of a queue once for each queue that exists."""
+    patterns = [leaf.key for leaf in leaves()]
+    for table, group in groupby(patterns, key=lambda key: key[:-1]):
+        keys = list(group)
+        for name in settings.queues if ANY in table else (ANY,):
+            yield from (tuple(name if part == ANY else part for part in key) for key in keys)
+
+
+def _value(settings: Settings, key: Key) -> Any:
+    value: Any = settings
+    for part in key:
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
+
+
+def _shown(value: Any) -> str | int | float | bool | None:
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, DatabaseUrl):
+        return str(value)
+    if isinstance(value, str):
+        return mask_text(str(value))
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,102 @@
+"""The tree of valid keys, read off the settings themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from ratchet.config.settings import Settings
+
+Key = tuple[str, ...]
+
+ANY = "NAME"
+"""Stands for the names that a person chooses, as in `queues.NAME.concurrency`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A key that holds a value."""
+
+    key: Key
+    field: FieldInfo
+
+    @property
+    def is_secret(self) -> bool:
+        return SecretStr in (self.field.annotation, *get_args(self.field.annotation))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A key that holds further keys."""
+
+    key: Key
+    field: FieldInfo
+
+
+def entries(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterator[Leaf | Table]:
+    """Every table and leaf in the order they are declared, a table before what it holds."""
+    for name, field in model.model_fields.items():
+        key = (*prefix, name)
+        if get_origin(field.annotation) is dict:
+            key = (*key, ANY)
+        inner = _model_of(field.annotation)
+        if inner is None:
+            yield Leaf(key, field)
+        else:
+            yield Table(key, field)
+            yield from entries(inner, key)
+
+
+def leaves() -> list[Leaf]:
+    return [entry for entry in entries() if isinstance(entry, Leaf)]
+
+
+def match(key: Key) -> Leaf | Table | None:
+    """The entry that `key` names; the names a person chose match `ANY`."""
+    for entry in entries():
+        if len(key) <= len(entry.key) and _fits(key, entry.key[: len(key)]):
+            return entry if len(key) == len(entry.key) else Table(key, entry.field)
+    return None
+
+
+def parts_of(table: Table) -> list[str]:
+    """The names directly inside `table`."""
+    depth = len(table.key)
+    deeper = [entry.key for entry in entries() if len(entry.key) > depth]
+    return list(dict.fromkeys(key[depth] for key in deeper if _fits(table.key, key[:depth])))
+
+
+def nearest(key: Key) -> Key:
+    """The valid leaf that is spelled most like `key`."""
+    # Only an error needs it, and it is slow to import.
+    from difflib import SequenceMatcher
+
+    def likeness(candidate: Key) -> float:
+        whole = SequenceMatcher(None, dotted(key), dotted(candidate)).ratio()
+        last = SequenceMatcher(None, key[-1], candidate[-1]).ratio()
+        return whole + last
+
+    return max((_named_like(leaf.key, key) for leaf in leaves()), key=likeness)
+
+
+def dotted(key: Key) -> str:
+    return ".".join(key)
+
+
+def _fits(key: Key, pattern: Key) -> bool:
+    return all(want in (have, ANY) for have, want in zip(key, pattern, strict=True))
+
+
+def _named_like(pattern: Key, key: Key) -> Key:
+    """`pattern` with the name that `key` has in the place of `ANY`."""
+    chosen = key[1] if len(key) > 2 else ANY
+    return tuple(chosen if part == ANY else part for part in pattern)
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    value = get_args(annotation)[-1] if get_origin(annotation) is dict else annotation
+    return value if isinstance(value, type) and issubclass(value, BaseModel) else None

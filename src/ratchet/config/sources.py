@@ -1,0 +1,112 @@
+"""The file, the environment and the flags, each as flat keys that know where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.config.home import Source
+from ratchet.config.schema import Key
+from ratchet.kernel import ConfigError
+
+PREFIX = "RATCHET_"
+DELIMITER = "__"
+HOME_VARIABLE = "RATCHET_HOME"
+_RESERVED = "RATCHET_TEST_"  # the test-suite's own
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that somebody set, and the place to look for it."""
+
+    value: Any = field(repr=False)
+    source: Source
+    where: str
+
+
+def from_file(path: Path) -> dict[Key, Given]:
+    """The keys of a `ratchet.toml`; none when there is no such file."""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="mend its permissions") from error
+    import tomllib
+
+    from ratchet.config.toml_lines import line_of
+
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    return {key: Given(value, "file", f"{path}{line_of(text, key)}") for key, value in flatten(tables)}
+
+
+def from_environment(env: Mapping[str, str]) -> dict[Key, Given]:
+    """The `RATCHET_*` variables, `RATCHET_SERVER__PORT` being `server.port`.
+
+    An empty variable counts as not set; the word `none` unsets a value that the file set.
+    """
+    variables = {name: text for name, text in env.items() if text and _is_setting(name)}
+    if not variables:
+        return {}
+    from ratchet.config.environment import read_variables
+
+    given: dict[Key, Given] = {}
+    for key, value in flatten(read_variables(variables)):
+        unset = isinstance(value, str) and value.lower() == "none"
+        given[key] = Given(None if unset else value, "environment", variable(key))
+    for name in variables:
+        given.setdefault(_key(name), Given(None, "environment", name))
+    return given
+
+
+def from_flags(flags: Mapping[str, object]) -> dict[Key, Given]:
+    """Dotted keys from the command line. `None` means that the flag was not used."""
+    return {
+        tuple(name.split(".")): Given(value, "flag", "command line")
+        for name, value in flags.items()
+        if value is not None and name != "home"
+    }
+
+
+def variable(key: Key) -> str:
+    """The environment variable that sets `key`."""
+    return PREFIX + DELIMITER.join(key).upper()
+
+
+def flatten(tables: Mapping[str, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Nested tables as flat keys. An empty table stays, since naming a queue is enough to create it."""
+    for name, value in tables.items():
+        key = (*prefix, name)
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, key)
+        else:
+            yield key, value
+
+
+def nest(flat: Mapping[Key, Any]) -> dict[str, Any]:
+    """The opposite of `flatten`."""
+    tables: dict[str, Any] = {}
+    for key, value in flat.items():
+        table = tables
+        for part in key[:-1]:
+            table = table.setdefault(part, {})
+        if value == {}:
+            table.setdefault(key[-1], {})
+        else:
+            table[key[-1]] = value
+    return tables
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith(PREFIX) and name != HOME_VARIABLE and not name.startswith(_RESERVED)
+
+
+def _key(name: str) -> Key:
+    return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))

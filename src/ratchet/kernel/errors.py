@@ -1,0 +1,124 @@
+"""What can go wrong, as types.
+
+Every error a person may meet derives from `RatchetError`. Its message names the offending value; `hint` names
+the next step to take. `exit_code` is what the command line exits with, `http_status` what the API answers.
+"""
+
+from __future__ import annotations
+
+
+class RatchetError(Exception):
+    """The root of Ratchet's own errors."""
+
+    exit_code = 1
+    http_status = 500
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Misuse(RatchetError):
+    """The caller asked for something that cannot be meant."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class ConfigError(Misuse):
+    """A setting is unknown, malformed or out of range."""
+
+
+class NotFound(RatchetError):
+    """The thing named does not exist."""
+
+    exit_code = 1
+    http_status = 404
+
+    def __init__(self, entity: str, key: object) -> None:
+        super().__init__(f"{entity} {key} does not exist")
+        self.entity = entity
+        self.key = key
+
+
+class Missing(RatchetError):
+    """Something outside Ratchet that is needed is absent."""
+
+    exit_code = 3
+    http_status = 503
+
+
+class Conflict(RatchetError):
+    """The thing is not in a state that allows this."""
+
+    http_status = 409
+
+
+class IllegalTransition(Conflict):
+    """A status change that the transition table does not have."""
+
+    def __init__(self, entity: str, key: object, current: str, wanted: str, allowed: tuple[str, ...]) -> None:
+        can = f"it can become {_listed(allowed)}" if allowed else "that is final"
+        super().__init__(f"{entity} {key} is {current}, so it cannot become {wanted}; {can}")
+        self.entity = entity
+        self.key = key
+        self.current = current
+        self.wanted = wanted
+        self.allowed = allowed
+
+
+class StateChanged(Conflict):
+    """Somebody else changed the status first."""
+
+    def __init__(self, entity: str, key: object, expected: tuple[str, ...], current: str) -> None:
+        super().__init__(
+            f"{entity} {key} is {current}, not {_listed(expected)}: it was changed meanwhile",
+            hint="look at it again and decide anew",
+        )
+        self.entity = entity
+        self.key = key
+        self.expected = expected
+        self.current = current
+
+
+class Superseded(Conflict):
+    """This delivery of a job no longer owns it: another worker took over, or the job was stopped."""
+
+
+class BudgetExceeded(RatchetError):
+    """A strict budget is used up."""
+
+    http_status = 402
+
+    def __init__(self, scope: str, key: object, measure: str, used: float, limit: float) -> None:
+        super().__init__(
+            f"the {measure} budget of {scope} {key} is used up: {used:g} of {limit:g}",
+            hint=f"raise budgets.{scope}.{measure}, or set budgets.policy to warn",
+        )
+        self.scope = scope
+        self.key = key
+        self.measure = measure
+        self.used = used
+        self.limit = limit
+
+
+class LedgerError(RatchetError):
+    """The database cannot be used as it is."""
+
+    http_status = 503
+
+
+class LedgerCorrupt(LedgerError):
+    """The database file is damaged or is not a ledger."""
+
+
+class LedgerTooNew(LedgerError):
+    """The database was written by a newer Ratchet."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The database cannot be reached, is read-only, or its disk is full."""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

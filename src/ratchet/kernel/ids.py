@@ -1,0 +1,29 @@
+"""Names for things.
+
+Rows are numbered by the database; these types keep a run's number from being passed as a step's.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import NewType
+
+ProjectId = NewType("ProjectId", int)
+RunId = NewType("RunId", int)
+StepId = NewType("StepId", int)
+AttemptId = NewType("AttemptId", int)
+JobId = NewType("JobId", int)
+EventId = NewType("EventId", int)
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
+
+
+def new_id(prefix: str) -> str:
+    """A short random id that nothing else has, such as `worker-5f1c09a2d3b4`."""
+    return f"{prefix}-{secrets.token_hex(6)}"
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` may name a thing: it is safe as a path segment, a branch and a URL part."""
+    return _NAME.fullmatch(text) is not None and ".." not in text

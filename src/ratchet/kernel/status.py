@@ -1,0 +1,89 @@
+"""The statuses of runs and steps, and the two tables that say which change is legal.
+
+A status that maps to nothing is final: nothing revives it. Only `ratchet.ledger.statuses` writes statuses, and it
+asks `check_transition` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from ratchet.kernel.errors import IllegalTransition
+
+
+class RunStatus(StrEnum):
+    PENDING = "pending"
+    PLANNING = "planning"
+    PLANNED = "planned"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    COMPLETED = "completed"
+
+    @property
+    def final(self) -> bool:
+        return not RUN_TRANSITIONS[self]
+
+
+class StepStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    NEEDS_QA = "needs_qa"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+    @property
+    def final(self) -> bool:
+        return not STEP_TRANSITIONS[self]
+
+
+_R, _S = RunStatus, StepStatus
+_STOPPED = frozenset({_R.PAUSED, _R.BLOCKED, _R.FAILED, _R.CANCELLED})
+
+RUN_TRANSITIONS: Mapping[RunStatus, frozenset[RunStatus]] = MappingProxyType(
+    {
+        # A flow that has nothing to plan goes straight to running.
+        _R.PENDING: _STOPPED | {_R.PLANNING, _R.RUNNING},
+        _R.PLANNING: _STOPPED | {_R.PLANNED},
+        _R.PLANNED: _STOPPED | {_R.PLANNING, _R.RUNNING},
+        _R.RUNNING: _STOPPED | {_R.COMPLETED},
+        _R.PAUSED: frozenset({_R.PLANNING, _R.RUNNING, _R.BLOCKED, _R.FAILED, _R.CANCELLED}),
+        _R.BLOCKED: frozenset({_R.PLANNING, _R.RUNNING, _R.PAUSED, _R.FAILED, _R.CANCELLED}),
+        _R.FAILED: frozenset(),
+        _R.CANCELLED: frozenset(),
+        _R.COMPLETED: frozenset(),
+    }
+)
+
+STEP_TRANSITIONS: Mapping[StepStatus, frozenset[StepStatus]] = MappingProxyType(
+    {
+        _S.PENDING: frozenset({_S.RUNNING, _S.BLOCKED, _S.CANCELLED}),
+        # Straight to completed is for steps whose judge is the step itself: there is no separate QA to wait for.
+        _S.RUNNING: frozenset({_S.NEEDS_QA, _S.COMPLETED, _S.FAILED, _S.BLOCKED, _S.CANCELLED}),
+        _S.NEEDS_QA: frozenset({_S.COMPLETED, _S.FAILED, _S.BLOCKED, _S.CANCELLED}),
+        # A failed or blocked step may be tried again: by hand at once, or put back in line.
+        _S.FAILED: frozenset({_S.PENDING, _S.RUNNING, _S.BLOCKED, _S.CANCELLED}),
+        _S.BLOCKED: frozenset({_S.PENDING, _S.RUNNING, _S.NEEDS_QA, _S.FAILED, _S.CANCELLED}),
+        _S.COMPLETED: frozenset(),
+        _S.CANCELLED: frozenset(),
+    }
+)
+
+Status = TypeVar("Status", RunStatus, StepStatus)
+
+
+def check_transition(entity: str, key: object, current: Status, wanted: Status) -> None:
+    """Raise `IllegalTransition` unless the table of that kind of status allows the change."""
+    table: Mapping[Status, frozenset[Status]] = (
+        RUN_TRANSITIONS if isinstance(current, RunStatus) else STEP_TRANSITIONS
+    )
+    if wanted not in table[current]:
+        allowed = tuple(sorted(str(status) for status in table[current]))
+        raise IllegalTransition(entity, key, str(current), str(wanted), allowed)

@@ -1,0 +1,31 @@
+"""What a judge says of a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judge's decision with its evidence. `error` means that the judge could not decide: never a pass."""
+
+    outcome: Outcome
+    reason: str
+    judge: str
+    judge_hash: str
+    score: float | None = None
+    measurements: Mapping[str, float] = field(default_factory=dict)
+    report: str | None = None
+    simulated: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED

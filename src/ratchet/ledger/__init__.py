@@ -1,0 +1,31 @@
+"""The ledger: tables, migrations, events, artifacts. The truth about everything that happened."""
+
+from ratchet.ledger.artifacts import Artifact, ArtifactStore
+from ratchet.ledger.events import Event, Filter
+from ratchet.ledger.garbage import Collected, collect_artifacts
+from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.runs import Attempt, Run, Step
+from ratchet.ledger.statuses import change_run, change_step
+from ratchet.ledger.subscription import follow, follow_async
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.usage import Budgets, Spender
+
+__all__ = [
+    "Artifact",
+    "ArtifactStore",
+    "Attempt",
+    "Budgets",
+    "Collected",
+    "Event",
+    "Filter",
+    "Ledger",
+    "Run",
+    "Spender",
+    "Step",
+    "Transaction",
+    "change_run",
+    "change_step",
+    "collect_artifacts",
+    "follow",
+    "follow_async",
+]

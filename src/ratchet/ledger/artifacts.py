@@ -1,0 +1,193 @@
+"""Artifacts: outputs, transcripts and reports, kept by the hash of their content.
+
+A file is complete before its row says that it exists, and equal contents share one file. The rows say who has it under
+which name; a file that no row names is garbage once it is older than the grace period.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import sqlalchemy as sa
+
+from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
+from ratchet.ledger.tables import artifacts
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    id: int
+    sha256: str
+    size: int
+    name: str
+    media_type: str
+    run_id: int | None
+    attempt_id: int | None
+    pinned: bool
+    created_at: int
+
+
+class ArtifactStore:
+    """Files at `root/sha256/ab/cdef…`. Several processes may use one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(
+        self,
+        tx: Transaction,
+        content: bytes | BinaryIO,
+        *,
+        name: str,
+        media_type: str = "application/octet-stream",
+        run_id: int | None = None,
+        attempt_id: int | None = None,
+        pinned: bool = False,
+    ) -> Artifact:
+        """Keep `content` (bytes, or a file to read to its end) and record it in `tx`."""
+        # Shared with other writers and closed to the collector, which sees the file and its age either before or after.
+        with self._locked(fcntl.LOCK_SH):
+            sha256, size = self._keep(content)
+        row: dict[str, Any] = {
+            "sha256": sha256,
+            "size": size,
+            "name": name,
+            "media_type": media_type,
+            "run_id": run_id,
+            "attempt_id": attempt_id,
+            "pinned": pinned,
+            "created_at": tx.now,
+        }
+        number = tx.connection.execute(
+            sa.insert(artifacts).values(row).returning(artifacts.c.id)
+        ).scalar_one()
+        return Artifact(id=number, **row)
+
+    def read(self, sha256: str) -> bytes:
+        """The content, checked against its hash. Raises `NotFound` or `LedgerCorrupt`."""
+        try:
+            content = self.path(sha256).read_bytes()
+        except FileNotFoundError:
+            raise NotFound("artifact", sha256) from None
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise LedgerCorrupt(
+                f"artifact {sha256} does not match its hash",
+                hint="restore it from a backup: `ratchet ledger restore`",
+            )
+        return content
+
+    def path(self, sha256: str) -> Path:
+        if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+            raise NotFound("artifact", sha256)
+        return self.root / "sha256" / sha256[:2] / sha256[2:]
+
+    def stored(self) -> Iterator[tuple[str, Path]]:
+        """Every file of the store with its hash."""
+        for directory in sorted((self.root / "sha256").glob("??")):
+            for file in sorted(directory.iterdir()):
+                yield directory.name + file.name, file
+
+    def remove_unnamed(self, named: Callable[[str], bool], *, grace_seconds: float) -> tuple[int, int]:
+        """Delete files that nobody names, older than the grace period; how many, and their bytes."""
+        files = size = 0
+        with self._locked(fcntl.LOCK_EX):
+            oldest = time.time() - grace_seconds
+            for sha256, file in self.stored():
+                stat = file.stat()
+                if stat.st_mtime < oldest and not named(sha256):
+                    file.unlink()
+                    files += 1
+                    size += stat.st_size
+            for leftover in self._incoming().iterdir():
+                if leftover.stat().st_mtime < oldest:
+                    leftover.unlink()
+        return files, size
+
+    def _keep(self, content: bytes | BinaryIO) -> tuple[str, int]:
+        try:
+            descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
+            try:
+                with os.fdopen(descriptor, "wb") as out:
+                    digest = hashlib.sha256()
+                    for chunk in _chunks(content):
+                        digest.update(chunk)
+                        out.write(chunk)
+                    out.flush()
+                    os.fsync(out.fileno())
+                    size = out.tell()
+                target = self.path(digest.hexdigest())
+                if target.exists():
+                    os.utime(target)  # young again, so that the collector lets it be
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    Path(temporary).replace(target)
+                    _sync_directory(target.parent)
+                return digest.hexdigest(), size
+            finally:
+                Path(temporary).unlink(missing_ok=True)
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"an artifact could not be written to {self.root}: {error}",
+                hint="free some space or make the directory writable, then try again",
+            ) from error
+
+    def _incoming(self) -> Path:
+        incoming = self.root / "incoming"
+        incoming.mkdir(parents=True, exist_ok=True)
+        return incoming
+
+    @contextlib.contextmanager
+    def _locked(self, mode: int) -> Iterator[None]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LedgerUnavailable(f"the artifact store {self.root} cannot be used: {error}") from error
+        try:
+            fcntl.flock(lock, mode)
+            yield
+        finally:
+            os.close(lock)
+
+
+def of_attempt(tx: Transaction, attempt_id: int) -> list[Artifact]:
+    return _listed(tx, artifacts.c.attempt_id == attempt_id)
+
+
+def of_run(tx: Transaction, run_id: int) -> list[Artifact]:
+    return _listed(tx, artifacts.c.run_id == run_id)
+
+
+def _listed(tx: Transaction, condition: sa.ColumnElement[bool]) -> list[Artifact]:
+    query = sa.select(artifacts).where(condition).order_by(artifacts.c.id)
+    return [Artifact(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def _chunks(content: bytes | BinaryIO) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    while chunk := content.read(_CHUNK):
+        yield chunk
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,123 @@
+"""The two databases behind one door: how to connect, how to begin, and what their errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable
+
+BUSY_MS = 30_000
+_CORRUPT = ("not a database", "malformed", "file is encrypted", "database corruption")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def make_engine(url: str) -> sa.Engine:
+    """An engine for `sqlite:///path` or `postgresql://…`."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed)
+    return sa.create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_size=20,
+        max_overflow=20,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": 10,
+            "options": "-c idle_in_transaction_session_timeout=60000 -c timezone=UTC",
+        },
+    )
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite URL; `None` for PostgreSQL."""
+    parsed = _parse(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    return _parse(url).render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turn a driver's error into one that says what to do."""
+    try:
+        yield
+    except exc.IntegrityError:
+        raise
+    except (exc.DBAPIError, exc.TimeoutError) as error:
+        raise explain(error, url) from error
+
+
+def explain(error: Exception, url: str) -> LedgerError:
+    """The ledger error that `error` amounts to."""
+    text = str(getattr(error, "orig", None) or error).strip()
+    low = text.lower()
+    place = shown(url)
+    if any(word in low for word in _CORRUPT):
+        return LedgerCorrupt(
+            f"{place} is damaged or is not a ledger: {text}",
+            hint="restore a backup with `ratchet ledger restore FILE`, or move the file away to start anew",
+        )
+    if "readonly" in low or "read-only" in low:
+        return LedgerUnavailable(
+            f"{place} cannot be written: {text}",
+            hint="make the file and its directory writable for this user",
+        )
+    if "disk is full" in low or "no space left" in low or "disk i/o" in low:
+        return LedgerUnavailable(
+            f"the disk of {place} is full or failing: {text}",
+            hint="free some space (`ratchet ledger vacuum` helps), then try again: nothing that was committed is lost",
+        )
+    if "locked" in low or "busy" in low:
+        return LedgerUnavailable(
+            f"{place} stayed locked for {BUSY_MS // 1000} s: {text}",
+            hint="another program holds it; `ratchet doctor` shows who works on it",
+        )
+    if "unable to open" in low:
+        return LedgerUnavailable(f"{place} cannot be opened: {text}", hint="does its directory exist?")
+    return LedgerUnavailable(
+        f"{place} did not answer: {text}", hint="check that the database is up: `ratchet doctor`"
+    )
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url.replace("postgres://", "postgresql://", 1))
+    except exc.ArgumentError as error:
+        raise ConfigError("database_url is not a URL", hint="use sqlite:///path or postgresql://…") from error
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(
+            f"database_url names {parsed.get_backend_name()!r}", hint="use sqlite:///path or postgresql://…"
+        )
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ConfigError("the ledger must be a file, not an in-memory database", hint="use sqlite:///path")
+    return parsed
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(url, pool_size=20, max_overflow=40, pool_timeout=30)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver itself begins before the first write; our own transactions begin explicitly.
+        connection.isolation_level = "IMMEDIATE"
+        connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA journal_size_limit=67108864")
+
+    return engine

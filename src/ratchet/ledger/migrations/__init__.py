@@ -1,0 +1,1 @@
+"""Alembic's scripts: one revision per change of the tables."""

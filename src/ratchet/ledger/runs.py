@@ -1,0 +1,270 @@
+"""Runs, their steps, and the attempts at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import (
+    AttemptId,
+    Conflict,
+    NotFound,
+    Outcome,
+    ProjectId,
+    RunId,
+    RunStatus,
+    StepId,
+    StepStatus,
+    Verdict,
+)
+from ratchet.ledger.tables import attempts, projects, runs, steps
+from ratchet.ledger.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: RunId
+    kind: str
+    name: str
+    project_id: ProjectId | None
+    status: RunStatus
+    reason: str | None
+    spec: Any
+    result: Any
+    simulated: bool
+    used_recording: bool
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    id: StepId
+    run_id: RunId
+    position: int
+    name: str
+    status: StepStatus
+    reason: str | None
+    spec: Any
+    result: Any
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    id: AttemptId
+    run_id: RunId
+    step_id: StepId
+    number: int
+    process_id: str | None
+    simulated: bool
+    outcome: Outcome | None
+    reason: str | None
+    verdict: Any
+    started_at: int
+    ended_at: int | None
+
+
+def create_project(tx: Transaction, name: str) -> ProjectId:
+    number = tx.connection.execute(
+        sa.insert(projects).values(name=name, created_at=tx.now).returning(projects.c.id)
+    ).scalar_one()
+    tx.event("project.created", project_id=number, message=name)
+    return ProjectId(number)
+
+
+def create_run(
+    tx: Transaction,
+    kind: str,
+    name: str,
+    *,
+    spec: Any = None,
+    project_id: int | None = None,
+    simulated: bool = False,
+) -> RunId:
+    """A new pending run. `simulated` says that it may be completed on recorded sessions."""
+    number = tx.connection.execute(
+        sa.insert(runs)
+        .values(
+            kind=kind,
+            name=name,
+            project_id=project_id,
+            status=str(RunStatus.PENDING),
+            spec={} if spec is None else spec,
+            simulated=simulated,
+            used_recording=False,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
+        .returning(runs.c.id)
+    ).scalar_one()
+    data = {"kind": kind, "name": name, "simulated": simulated}
+    tx.event("run.created", run_id=number, project_id=project_id, message=name, data=data)
+    return RunId(number)
+
+
+def create_steps(
+    tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[StepId]:
+    """Add pending steps, given as (name, spec), after those the run has."""
+    first = tx.connection.execute(
+        sa.select(sa.func.coalesce(sa.func.max(steps.c.position) + 1, 0)).where(steps.c.run_id == run_id)
+    ).scalar_one()
+    rows = [
+        {
+            "run_id": run_id,
+            "position": first + index,
+            "name": name,
+            "status": str(StepStatus.PENDING),
+            "spec": dict(spec),
+            "created_at": tx.now,
+            "updated_at": tx.now,
+        }
+        for index, (name, spec) in enumerate(named)
+    ]
+    if not rows:
+        return []
+    numbers = list(
+        tx.connection.execute(
+            sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True), rows
+        ).scalars()
+    )
+    for number, row in zip(numbers, rows, strict=True):
+        tx.event("step.created", run_id=run_id, step_id=number, message=str(row["name"]))
+    return [StepId(number) for number in numbers]
+
+
+def set_run_result(tx: Transaction, run_id: int, result: Any) -> None:
+    tx.connection.execute(sa.update(runs).where(runs.c.id == run_id).values(result=result, updated_at=tx.now))
+
+
+def set_step_result(tx: Transaction, step_id: int, result: Any) -> None:
+    tx.connection.execute(
+        sa.update(steps).where(steps.c.id == step_id).values(result=result, updated_at=tx.now)
+    )
+
+
+def open_attempt(
+    tx: Transaction, step: Step, *, process_id: str | None = None, simulated: bool = False
+) -> AttemptId:
+    """Begin the next attempt at a step; one that a dead process left open is closed as an error first."""
+    tx.connection.execute(
+        sa.update(attempts)
+        .where(attempts.c.step_id == step.id, attempts.c.ended_at.is_(None))
+        .values(outcome=str(Outcome.ERROR), reason="interrupted: its process ended", ended_at=tx.now)
+    )
+    last = sa.select(sa.func.coalesce(sa.func.max(attempts.c.number), 0)).where(attempts.c.step_id == step.id)
+    number = tx.connection.execute(last).scalar_one() + 1
+    attempt_id = tx.connection.execute(
+        sa.insert(attempts)
+        .values(
+            run_id=step.run_id,
+            step_id=step.id,
+            number=number,
+            process_id=process_id,
+            simulated=simulated,
+            started_at=tx.now,
+        )
+        .returning(attempts.c.id)
+    ).scalar_one()
+    if simulated:
+        tx.connection.execute(sa.update(runs).where(runs.c.id == step.run_id).values(used_recording=True))
+    tx.event(
+        "attempt.started",
+        run_id=step.run_id,
+        step_id=step.id,
+        attempt_id=attempt_id,
+        data={"number": number, "simulated": simulated},
+    )
+    return AttemptId(attempt_id)
+
+
+def close_attempt(
+    tx: Transaction, attempt_id: int, outcome: Outcome, reason: str, verdict: Verdict | None = None
+) -> None:
+    """Record how an attempt ended. Raises `Conflict` when it has ended already."""
+    closed = tx.connection.execute(
+        sa.update(attempts)
+        .where(attempts.c.id == attempt_id, attempts.c.ended_at.is_(None))
+        .values(
+            outcome=str(outcome),
+            reason=reason,
+            verdict=None if verdict is None else asdict(verdict),
+            ended_at=tx.now,
+        )
+        .returning(attempts.c.run_id, attempts.c.step_id)
+    ).first()
+    if closed is None:
+        raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
+    tx.event(
+        f"attempt.{outcome}",
+        run_id=closed.run_id,
+        step_id=closed.step_id,
+        attempt_id=attempt_id,
+        message=reason,
+    )
+
+
+def get_run(tx: Transaction, run_id: int) -> Run:
+    row = tx.connection.execute(sa.select(runs).where(runs.c.id == run_id)).mappings().first()
+    if row is None:
+        raise NotFound("run", run_id)
+    return _run(row)
+
+
+def list_runs(
+    tx: Transaction,
+    *,
+    kind: str | None = None,
+    name: str | None = None,
+    status: RunStatus | None = None,
+    project_id: int | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Run]:
+    """Runs, newest first, a page at a time: pass the last number as `before` for the next page."""
+    wanted = {"kind": kind, "name": name, "status": status and str(status), "project_id": project_id}
+    query = sa.select(runs).where(
+        *(runs.c[column] == value for column, value in wanted.items() if value is not None)
+    )
+    if before is not None:
+        query = query.where(runs.c.id < before)
+    return [
+        _run(row) for row in tx.connection.execute(query.order_by(runs.c.id.desc()).limit(limit)).mappings()
+    ]
+
+
+def get_step(tx: Transaction, step_id: int) -> Step:
+    row = tx.connection.execute(sa.select(steps).where(steps.c.id == step_id)).mappings().first()
+    if row is None:
+        raise NotFound("step", step_id)
+    return _step(row)
+
+
+def list_steps(tx: Transaction, run_id: int) -> list[Step]:
+    """The steps of a run in order."""
+    query = sa.select(steps).where(steps.c.run_id == run_id).order_by(steps.c.position, steps.c.id)
+    return [_step(row) for row in tx.connection.execute(query).mappings()]
+
+
+def list_attempts(tx: Transaction, step_id: int) -> list[Attempt]:
+    query = sa.select(attempts).where(attempts.c.step_id == step_id).order_by(attempts.c.number)
+    return [_attempt(row) for row in tx.connection.execute(query).mappings()]
+
+
+def _run(row: sa.RowMapping) -> Run:
+    return Run(**{**row, "status": RunStatus(row["status"])})
+
+
+def _step(row: sa.RowMapping) -> Step:
+    return Step(**{**row, "status": StepStatus(row["status"])})
+
+
+def _attempt(row: sa.RowMapping) -> Attempt:
+    return Attempt(**{**row, "outcome": row["outcome"] and Outcome(row["outcome"])})

@@ -1,0 +1,62 @@
+"""Making and upgrading the tables.
+
+Alembic does the work, but takes a third of a second to import: it is loaded only when the version in the database is
+not the one this Ratchet knows.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from ratchet.kernel import LedgerTooNew
+from ratchet.ledger.database import shown
+
+# Every revision in order; the last is the one this code works with.
+REVISIONS = ("0001",)
+_MIGRATE_LOCK = 7_246_338_000
+
+
+def ensure_schema(engine: sa.Engine) -> None:
+    """Bring the database to this Ratchet's version. Raises `LedgerTooNew` when it is ahead."""
+    with engine.connect() as connection:
+        version = current_revision(connection)
+        _refuse_newer(version, engine)
+    if version == REVISIONS[-1]:
+        return
+    with engine.connect() as connection:
+        # One process migrates, others wait here and then find it done.
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATE_LOCK})
+        version = current_revision(connection)
+        _refuse_newer(version, engine)
+        if version != REVISIONS[-1]:
+            _migrate(connection)
+        connection.commit()
+
+
+def current_revision(connection: sa.Connection) -> str | None:
+    """The schema version in the database; `None` when there is no schema yet."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _refuse_newer(version: str | None, engine: sa.Engine) -> None:
+    if version is not None and version not in REVISIONS:
+        raise LedgerTooNew(
+            f"{shown(str(engine.url.render_as_string(hide_password=False)))} has schema {version}; this Ratchet knows "
+            f"only up to {REVISIONS[-1]}",
+            hint="it was written by a newer Ratchet: upgrade this one",
+        )
+
+
+def _migrate(connection: sa.Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "ratchet.ledger:migrations")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,117 @@
+"""The one place where a status changes.
+
+Compare-and-set plus its event in one transaction; the tables in `ratchet.kernel` say what is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import Conflict, NotFound, RunStatus, StateChanged, StepStatus, check_transition
+from ratchet.ledger.tables import runs, steps
+from ratchet.ledger.transaction import Transaction
+from ratchet.observe import metrics
+
+
+def change_run(
+    tx: Transaction,
+    run_id: int,
+    to: RunStatus,
+    *,
+    expected: Iterable[RunStatus] | None = None,
+    reason: str | None = None,
+    data: Any = None,
+) -> RunStatus:
+    """Change a run's status and return the one it had.
+
+    Raises `NotFound`, `IllegalTransition` when the table forbids it, `StateChanged` when the run is not in one of the
+    `expected` statuses.
+    """
+    row = _locked(tx, runs, "run", run_id)
+    current = RunStatus(row["status"])
+    _compare(expected, "run", run_id, current)
+    check_transition("run", run_id, current, to)
+    if to is RunStatus.COMPLETED and row["used_recording"] and not row["simulated"]:
+        raise Conflict(
+            f"run {run_id} used a recorded session but was not started as a simulation, so it cannot be completed",
+            hint="run it again with a live engine, or start it as a simulation",
+        )
+    _set(tx, runs, "run", run_id, current, to, reason)
+    tx.event(
+        f"run.{to}",
+        run_id=run_id,
+        project_id=row["project_id"],
+        message=reason,
+        data={"from": current, "to": to, **(data or {})},
+    )
+    return current
+
+
+def change_step(
+    tx: Transaction,
+    step_id: int,
+    to: StepStatus,
+    *,
+    expected: Iterable[StepStatus] | None = None,
+    reason: str | None = None,
+    attempt_id: int | None = None,
+    data: Any = None,
+) -> StepStatus:
+    """Change a step's status and return the one it had; raises as `change_run` does."""
+    row = _locked(tx, steps, "step", step_id)
+    current = StepStatus(row["status"])
+    _compare(expected, "step", step_id, current)
+    check_transition("step", step_id, current, to)
+    _set(tx, steps, "step", step_id, current, to, reason)
+    tx.event(
+        f"step.{to}",
+        run_id=row["run_id"],
+        step_id=step_id,
+        attempt_id=attempt_id,
+        message=reason,
+        data={"from": current, "to": to, "name": row["name"], **(data or {})},
+    )
+    return current
+
+
+def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> sa.RowMapping:
+    row = (
+        tx.connection.execute(sa.select(table).where(table.c.id == key).with_for_update()).mappings().first()
+    )
+    if row is None:
+        raise NotFound(entity, key)
+    return row
+
+
+def _compare(
+    expected: Iterable[RunStatus] | Iterable[StepStatus] | None,
+    entity: str,
+    key: int,
+    current: RunStatus | StepStatus,
+) -> None:
+    if expected is not None:
+        wanted = tuple(expected)
+        if current not in wanted:
+            raise StateChanged(entity, key, tuple(map(str, wanted)), str(current))
+
+
+def _set(
+    tx: Transaction,
+    table: sa.Table,
+    entity: str,
+    key: int,
+    current: RunStatus | StepStatus,
+    to: RunStatus | StepStatus,
+    reason: str | None,
+) -> None:
+    changed = tx.connection.execute(
+        sa.update(table)
+        .where(table.c.id == key, table.c.status == str(current))
+        .values(status=str(to), reason=reason, updated_at=tx.now, ended_at=tx.now if to.final else None)
+    )
+    if changed.rowcount != 1:
+        raise StateChanged(entity, key, (str(current),), "something else")
+    tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())

@@ -1,0 +1,149 @@
+"""What was used, and whether more is allowed.
+
+Usage is real and therefore always recorded, even when it breaks a budget; the budget then refuses what comes next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Literal
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.ledger.tables import budgets, usage, usage_totals
+from ratchet.ledger.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+Scope = Literal["attempt", "run", "project"]
+SCOPES: tuple[Scope, ...] = ("attempt", "run", "project")
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The limits in force where no budget of its own is set."""
+
+    policy: BudgetPolicy = BudgetPolicy.STRICT
+    limits: Mapping[Scope, Limits] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """Who uses: any of an attempt, its run and its project."""
+
+    attempt_id: int | None = None
+    run_id: int | None = None
+    project_id: int | None = None
+
+    def scopes(self) -> list[tuple[Scope, int]]:
+        return [(scope, number) for scope in SCOPES if (number := getattr(self, f"{scope}_id")) is not None]
+
+
+def set_budget(
+    tx: Transaction, scope: Scope, scope_id: int, limits: Limits, policy: BudgetPolicy | None = None
+) -> None:
+    """Give one attempt, run or project limits of its own, in place of the configured ones."""
+    values = {**asdict(limits), "policy": policy and str(policy)}
+    _upsert(tx, budgets, {"scope": scope, "scope_id": scope_id}, values)
+    tx.event(
+        "budget.set",
+        message=f"{scope} {scope_id}",
+        data={"scope": scope, "scope_id": scope_id, **values},
+        run_id=scope_id if scope == "run" else None,
+        project_id=scope_id if scope == "project" else None,
+    )
+
+
+def charge(
+    tx: Transaction,
+    spender: Spender,
+    used: Usage,
+    defaults: Budgets,
+    *,
+    engine: str,
+    model: str | None = None,
+) -> None:
+    """Record `used` and add it to every total. Does not raise: call `check` before spending more.
+
+    The first time a total passes its limit an event says so.
+    """
+    tx.connection.execute(
+        sa.insert(usage).values(at=tx.now, engine=engine, model=model, **asdict(spender), **asdict(used))
+    )
+    for scope, scope_id in spender.scopes():
+        before = total(tx, scope, scope_id)
+        sums = {name: usage_totals.c[name] + value for name, value in asdict(used).items()}
+        _upsert(tx, usage_totals, {"scope": scope, "scope_id": scope_id}, asdict(used), update=sums)
+        limits, policy = _in_force(tx, scope, scope_id, defaults)
+        over = limits.exceeded_by(before + used)
+        if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
+            measure, amount, limit = over
+            tx.event(
+                "budget.exceeded",
+                message=f"{measure} of {scope} {scope_id}: {amount:g} of {limit:g}",
+                data={
+                    "scope": scope,
+                    "scope_id": scope_id,
+                    "measure": measure,
+                    "used": amount,
+                    "limit": limit,
+                    "policy": policy,
+                },
+                **asdict(spender),
+            )
+
+
+def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
+    """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left."""
+    left = Limits()
+    for scope, scope_id in spender.scopes():
+        limits, policy = _in_force(tx, scope, scope_id, defaults)
+        if policy is BudgetPolicy.OFF:
+            continue
+        spent = total(tx, scope, scope_id)
+        out = limits.reached_by(spent)
+        if out and policy is BudgetPolicy.STRICT:
+            raise BudgetExceeded(scope, scope_id, *out)
+        if out:
+            _log.warning(
+                "the %s budget of %s %s is used up: %g of %g", out[0], scope, scope_id, out[1], out[2]
+            )
+        else:
+            left = left.tightest(limits.less(spent))
+    return left
+
+
+def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
+    """Everything used so far by one attempt, run or project."""
+    query = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
+        usage_totals.c.scope == scope, usage_totals.c.scope_id == scope_id
+    )
+    row = tx.connection.execute(query).mappings().first()
+    return Usage(**row) if row else Usage()
+
+
+def _in_force(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> tuple[Limits, BudgetPolicy]:
+    query = sa.select(budgets).where(budgets.c.scope == scope, budgets.c.scope_id == scope_id)
+    row = tx.connection.execute(query).mappings().first()
+    if row is None:
+        return defaults.limits.get(scope, Limits()), defaults.policy
+    limits = Limits(**{f.name: row[f.name] for f in fields(Limits)})
+    return limits, BudgetPolicy(row["policy"]) if row["policy"] else defaults.policy
+
+
+def _upsert(
+    tx: Transaction,
+    table: sa.Table,
+    key: Mapping[str, object],
+    values: Mapping[str, object],
+    *,
+    update: Mapping[str, object] | None = None,
+) -> None:
+    dialect = postgresql if tx.on_postgresql else sqlite
+    statement = dialect.insert(table).values(**key, **values)
+    tx.connection.execute(
+        statement.on_conflict_do_update(index_elements=list(key), set_=dict(update or values))
+    )

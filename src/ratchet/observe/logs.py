@@ -1,0 +1,117 @@
+"""Structured logs: one set-up for our own lines and for those of the libraries.
+
+Every line written inside `bind(run_id=…)` carries that id, also in the tasks and threads that are
+started there with a copy of the context (`asyncio.create_task`, `asyncio.to_thread`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from ratchet.observe.redaction import redact_under
+
+Format = Literal["text", "json"]
+
+# They install handlers of their own, which would write a second format next to ours.
+_LIBRARIES = ("uvicorn", "uvicorn.access", "uvicorn.error", "dbos", "sqlalchemy", "alembic")
+# At INFO, DBOS advertises and lists its migrations, and the HTTP client writes a line for each request.
+_QUIET = ("dbos", "sqlalchemy", "alembic", "httpx", "httpcore")
+
+
+def configure(level: str = "info", format: Format = "text", stream: TextIO | None = None) -> None:
+    """Send every line of this process to `stream` (stderr) in one format. May be called again."""
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_ENRICH, processors=_rendering(format, handler))
+    )
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, _Handler)] + [handler]
+    root.setLevel(level.upper())
+    for name in _LIBRARIES:
+        library = logging.getLogger(name)
+        library.propagate = True
+        # A handler must stay, or DBOS adds its own at launch; this one leaves the line to the root.
+        library.handlers = [logging.NullHandler()]
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger that takes an event and its values: `log.info("job finished", seconds=1.2)`."""
+    # Wrapped by hand: the global set-up of structlog, which would print to stdout, is left to others.
+    wrapped: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name),
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_ENRICH,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    return wrapped
+
+
+@contextmanager
+def bind(
+    *,
+    run_id: object = None,
+    step_id: object = None,
+    attempt_id: object = None,
+    job_id: object = None,
+    request_id: object = None,
+) -> Iterator[None]:
+    """Put these ids on every line and span until the block ends. One that is not given stays as it was."""
+    ids = {
+        "run_id": run_id,
+        "step_id": step_id,
+        "attempt_id": attempt_id,
+        "job_id": job_id,
+        "request_id": request_id,
+    }
+    with structlog.contextvars.bound_contextvars(
+        **{key: value for key, value in ids.items() if value is not None}
+    ):
+        yield
+
+
+def bound() -> Mapping[str, Any]:
+    """The ids that are bound here."""
+    return structlog.contextvars.get_contextvars()
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, so that a second `configure` can tell it from the handlers of others."""
+
+
+def _rendering(format: Format, handler: _Handler) -> list[Processor]:
+    shared: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        # Rendered here and as plain text: the console's own rendering would show local variables.
+        structlog.processors.format_exc_info,
+        _redact,
+    ]
+    if format == "json":
+        return [*shared, structlog.processors.JSONRenderer()]
+    return [*shared, structlog.dev.ConsoleRenderer(colors=handler.stream.isatty(), pad_event_to=0)]
+
+
+def _redact(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    return {key: redact_under(key, value) for key, value in line.items()}
+
+
+_ENRICH: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+    structlog.processors.StackInfoRenderer(),
+]

@@ -1,0 +1,45 @@
+"""Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS carries."""
+
+from ratchet.runtime.context import JobContext
+from ratchet.runtime.job import Job, JobStatus
+from ratchet.runtime.jobs import Jobs, count_jobs, get_job, list_jobs
+from ratchet.runtime.kinds import Kinds
+from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
+from ratchet.runtime.processes import Process, list_processes
+from ratchet.runtime.queues import QueueState, list_queues
+from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
+from ratchet.runtime.runtime import Runtime
+from ratchet.runtime.schedules import Schedule, list_schedules, put_schedule, remove_schedule
+from ratchet.runtime.steps import run_step
+from ratchet.runtime.worker import Worker
+
+__all__ = [
+    "Job",
+    "JobContext",
+    "JobStatus",
+    "Jobs",
+    "Kinds",
+    "Process",
+    "QueueState",
+    "Runtime",
+    "Schedule",
+    "Worker",
+    "cancel_run",
+    "complete_run",
+    "configured_budgets",
+    "count_jobs",
+    "enter_run",
+    "get_job",
+    "list_jobs",
+    "list_processes",
+    "list_queues",
+    "list_schedules",
+    "open_ledger",
+    "open_runtime",
+    "pause_run",
+    "put_schedule",
+    "remove_schedule",
+    "resume_run",
+    "run_step",
+    "start_run",
+]

@@ -1,0 +1,81 @@
+"""The seam to the durable queue: what Ratchet asks of it, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from ratchet.kernel import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One delivery of a job. The number rises with every hand-over; an old ticket opens nothing."""
+
+    job_id: JobId
+    delivery: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """The limits of a queue over the whole fleet; `None` is no limit."""
+
+    name: str
+    concurrency: int | None = None
+    rate_limit: int | None = None
+    rate_seconds: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        return self.concurrency is not None or self.rate_limit is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A schedule as the durable queue needs it."""
+
+    name: str
+    expression: str
+    timezone: str
+    paused: bool
+
+
+class Delivery(Protocol):
+    """Brings tickets to workers: by priority, after a delay, within a queue's limits, and on a schedule."""
+
+    def post(
+        self, connection: sa.Connection, ticket: Ticket, *, queue: str, priority: int, delay_seconds: float
+    ) -> None:
+        """Have the ticket delivered once `connection` commits; not at all if it rolls back."""
+
+    def open(
+        self, process_id: str, on_ticket: Callable[[Ticket], None], on_tick: Callable[[str, float], None]
+    ) -> None:
+        """Begin to receive here. `on_tick(schedule, time)` is called once per time over the whole fleet."""
+
+    def set_queues(self, rules: list[QueueRule], slots: int, paused: frozenset[str]) -> None:
+        """Apply queue limits, the slots of one worker, and which queues stand still."""
+
+    def set_schedules(self, crons: list[Cron]) -> None:
+        """Make the schedules exactly these."""
+
+    def lost(self, tickets: list[Ticket]) -> list[Ticket]:
+        """Those of `tickets` that are not under way to any worker."""
+
+    def held(self, process_id: str) -> list[Ticket]:
+        """What a process has received and not answered."""
+
+    def forget(self, process_id: str) -> None:
+        """Drop what a gone process has received; its jobs have new tickets. Ticks of schedules go to another."""
+
+    def prune(self, older_than_hours: float) -> None:
+        """Drop the records of old deliveries."""
+
+    def stop_receiving(self, wait_seconds: float) -> None:
+        """Receive nothing more, and wait for what was received."""
+
+    def close(self) -> None:
+        """Let go of the database."""

@@ -1,0 +1,170 @@
+"""Doing one job: open it, run its handler, record how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, RunStatus, Superseded
+from ratchet.ledger import Transaction, change_run
+from ratchet.ledger._columns import to_json
+from ratchet.ledger.runs import get_run
+from ratchet.observe import metrics
+from ratchet.runtime.context import JobContext
+from ratchet.runtime.delivery import Ticket
+from ratchet.runtime.job import Job, JobStatus
+from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES, check_owned
+from ratchet.runtime.running import Ended, Running, TimedOut, Why
+from ratchet.runtime.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_PATIENCE_SECONDS = 1.0
+_ERROR_LENGTH = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    error: str
+    final: bool = False
+
+
+Outcome = Returned | Raised | Ended
+
+
+class Execution:
+    """Does jobs for one process. What runs is in `running`, by job number."""
+
+    def __init__(
+        self, runtime: Runtime, process_id: str, loop: asyncio.AbstractEventLoop, threads: Executor
+    ) -> None:
+        self._runtime = runtime
+        self._process_id = process_id
+        self._loop = loop
+        self._threads = threads
+        self.running: dict[int, Running] = {}
+        self.hurry = threading.Event()
+
+    def do(self, ticket: Ticket) -> tuple[Ticket | None, Running | None]:
+        """Do the job of `ticket`. Returns a ticket to go on with here, and what may still be running."""
+        job = self.patiently(lambda tx: self._runtime.jobs.begin(tx, ticket, self._process_id))
+        if job is None:
+            return None, None
+        metrics.job_wait_seconds.observe(max(0, (job.started_at or 0) - job.due_at) / 1000)
+        began = time.monotonic()
+        running = self.running[job.id] = Running(
+            JobContext(self._runtime, job, self._process_id), self._loop, self._threads
+        )
+        try:
+            outcome = self._run(job, running)
+            label, following = self.patiently(lambda tx: self._record(tx, job, outcome))
+        finally:
+            del self.running[job.id]
+        metrics.jobs_finished.labels(kind=job.kind, outcome=label).inc()
+        metrics.job_seconds.labels(kind=job.kind).observe(time.monotonic() - began)
+        return following, running
+
+    def end_all(self, why: Why) -> None:
+        for running in list(self.running.values()):
+            running.end(why)
+
+    def patiently(self, work: Callable[[Transaction], _T]) -> _T:
+        """Do `work` in a transaction; while the database is away, wait for it to come back."""
+        while True:
+            try:
+                with self._runtime.ledger.write(actor=self._process_id) as tx:
+                    return work(tx)
+            except LedgerUnavailable as error:
+                if self.hurry.wait(_PATIENCE_SECONDS):
+                    raise
+                _log.warning("waiting for the database: %s", error)
+
+    def _run(self, job: Job, running: Running) -> Outcome:
+        try:
+            kind = self._runtime.kinds.get(job.kind)
+            timeout = job.timeout_ms / 1000 if job.timeout_ms else kind.timeout_seconds
+            started = running.start(
+                kind.handler, timeout or self._runtime.settings.runtime.job_timeout_seconds
+            )
+            result = started.result()
+            _check_storable(result)
+            return Returned(result)
+        except Ended as ended:
+            return ended
+        except Superseded:
+            return Ended(Why.SUPERSEDED)
+        except TimedOut as error:
+            return Raised(str(error))
+        except (Misuse, BudgetExceeded) as error:
+            # Trying again would say the same.
+            return Raised(_told(error), final=True)
+        except CancelledError:
+            return Raised("the handler cancelled itself")
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
+            return Raised(_told(error))
+
+    def _record(self, tx: Transaction, job: Job, outcome: Outcome) -> tuple[str, Ticket | None]:
+        jobs = self._runtime.jobs
+        try:
+            check_owned(tx, job)
+        except Superseded:
+            _log.warning("job %s was taken over; its outcome here does not count", job.id)
+            return "superseded", None
+        match outcome:
+            case Returned(result):
+                return "finished", jobs.finish(tx, job, result, keep=self._goes_on_here(job))
+            case Ended(why=Why.STOPPED):
+                jobs.stopped(tx, job)
+                return "cancelled", None
+            case Ended(why=Why.DRAINED):
+                jobs.release(tx, job)
+                return "released", None
+            case Ended():
+                return self._fail(tx, job, Raised("the handler gave up a job that it still owned")), None
+            case Raised():
+                return self._fail(tx, job, outcome), None
+
+    def _fail(self, tx: Transaction, job: Job, raised: Raised) -> str:
+        status = self._runtime.jobs.fail(tx, job, raised.error, final=raised.final)
+        if status is not JobStatus.FAILED:
+            return "retrying"
+        _fail_run(tx, job, raised.error)
+        return "failed"
+
+    def _goes_on_here(self, job: Job) -> bool:
+        rule = self._runtime.rules.get(job.queue)
+        return rule is not None and not rule.limited and not self.hurry.is_set()
+
+
+def _fail_run(tx: Transaction, job: Job, error: str) -> None:
+    """A run whose job has failed for good has failed: nobody is left to carry it on."""
+    if job.run_id is not None and not get_run(tx, job.run_id).status.final:
+        change_run(tx, job.run_id, RunStatus.FAILED, reason=error)
+
+
+def _check_storable(result: Any) -> None:
+    size = len(to_json(result))
+    if size > MAX_PAYLOAD_BYTES:
+        raise Misuse(
+            f"the job's result of {size} bytes is too large to store (at most {MAX_PAYLOAD_BYTES})",
+            hint="keep it as an artifact and return its hash",
+        )
+
+
+def _told(error: BaseException) -> str:
+    """The error for people first, then where it came from."""
+    # The first frames are the worker's own.
+    where = "".join(traceback.format_tb(error.__traceback__)[3:][-4:])
+    return f"{type(error).__name__}: {error}\n{where}"[:_ERROR_LENGTH]

@@ -1,0 +1,138 @@
+"""The heart of a process: it beats, and it looks after those whose heart has stopped."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from ratchet.kernel import LedgerUnavailable
+from ratchet.ledger.database import translated
+from ratchet.observe import metrics
+from ratchet.runtime import processes
+from ratchet.runtime.jobs import started_on
+from ratchet.runtime.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+# A job due for longer than this with no ticket under way has lost it.
+_GRACE_SECONDS = 5.0
+_RECONCILE_SECONDS = 5.0
+_HOUSEKEEPING_SECONDS = 60.0
+
+
+class Heart:
+    """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs go on.
+
+    `lost` is called when the others have given this process up: whatever it runs belongs to somebody else now.
+    """
+
+    def __init__(
+        self, runtime: Runtime, role: str, slots: int, *, busy: Callable[[], int], lost: Callable[[], None]
+    ) -> None:
+        self._runtime = runtime
+        self._ledger = runtime.ledger
+        self._role = role
+        self._slots = slots
+        self._busy = busy
+        self._lost = lost
+        self._draining = False
+        self._stop = threading.Event()
+        self._snapshot: metrics.Snapshot = {}
+        self._next_reconcile = self._next_housekeeping = 0.0
+        self.process_id = processes.new_process_id()
+        self._watch = processes.Watch(self.process_id, runtime.settings.runtime.dead_after_seconds)
+        self._thread = threading.Thread(target=self._run, name="ratchet-heart", daemon=True)
+
+    def start(self) -> None:
+        with self._ledger.write(actor=self.process_id) as tx:
+            processes.register(tx, self.process_id, self._role, self._slots)
+        self._thread.start()
+
+    def drain(self) -> None:
+        self._draining = True
+
+    def stop(self) -> None:
+        """Leave the fleet. What was received and not begun goes to others."""
+        self._stop.set()
+        self._thread.join()
+        try:
+            self._beat()
+            self._bury(self.process_id, "stopped")
+        except LedgerUnavailable as error:
+            _log.warning("left without saying so, others will notice: %s", error)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                with translated(self._ledger.url):
+                    self._beat()
+                    self._bury_the_dead()
+                    self._look_after()
+            except LedgerUnavailable as error:
+                self._watch.blind()
+                _log.warning("cannot beat: %s", error)
+            except Exception:  # noqa: BLE001 - a heart goes on: without it this process is given up while it works
+                _log.exception("a heartbeat went wrong")
+            if self._stop.wait(self._runtime.settings.runtime.heartbeat_seconds):
+                return
+
+    def _beat(self) -> None:
+        snapshot = metrics.snapshot()
+        with self._ledger.write(actor=self.process_id) as tx:
+            alive = processes.beat(
+                tx,
+                self.process_id,
+                busy=self._busy(),
+                draining=self._draining,
+                snapshot=None if snapshot == self._snapshot else snapshot,
+            )
+        self._snapshot = snapshot
+        if not alive:
+            _log.warning("%s was given up by the others; its jobs are theirs now", self.process_id)
+            self._lost()
+            with self._ledger.write(actor=self.process_id) as tx:
+                processes.register(tx, self.process_id, self._role, self._slots)
+
+    def _bury_the_dead(self) -> None:
+        with self._ledger.read() as tx:
+            found = processes.list_processes(tx)
+            working = started_on(tx)
+        for process in self._watch.dead(found):
+            with self._ledger.write(actor=self.process_id) as tx:
+                gone = processes.declare_dead(tx, process)
+            if gone:
+                _log.warning("%s is gone; taking over its jobs", process.id)
+                self._bury(process.id, "died")
+        for stranger in working - {process.id for process in found}:
+            self._bury(stranger, "unknown")
+
+    def _bury(self, process_id: str, reason: str) -> None:
+        """Hand over everything a process had. May be repeated: its row goes last."""
+        jobs, delivery = self._runtime.jobs, self._runtime.delivery
+        held = delivery.held(process_id)
+        while True:
+            with self._ledger.write(actor=self.process_id) as tx:
+                tx.lock_key(f"bury:{process_id}")
+                taken = jobs.take_over(tx, process_id)
+                if not taken:
+                    for ticket in held:
+                        jobs.decline(tx, ticket, delay_seconds=0)
+            if not taken:
+                break
+        delivery.forget(process_id)
+        with self._ledger.write(actor=self.process_id) as tx:
+            processes.leave(tx, process_id, reason=reason)
+
+    def _look_after(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_reconcile:
+            self._next_reconcile = now + _RECONCILE_SECONDS
+            with self._ledger.write(actor=self.process_id) as tx:
+                mended = self._runtime.jobs.reconcile(tx, grace_seconds=_GRACE_SECONDS)
+            if mended:
+                _log.warning("posted %d jobs anew that had lost their way", mended)
+        if now >= self._next_housekeeping:
+            self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
+            self._runtime.apply_schedules()
+            self._runtime.delivery.prune(self._runtime.settings.runtime.delivery_history_hours)

@@ -1,0 +1,62 @@
+"""A job: one piece of work that some worker is to do, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ratchet.kernel import JobId
+
+DEFAULT_QUEUE = "default"
+# 0 is the most urgent, 9 the least.
+DEFAULT_PRIORITY = 5
+
+
+class JobStatus(StrEnum):
+    """Where a job is. `scheduled` waits for its time, `waiting` for its key, `queued` for a worker."""
+
+    QUEUED = "queued"
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    STARTED = "started"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+# What may be started, and what may be stopped without asking a worker.
+READY = (JobStatus.QUEUED, JobStatus.SCHEDULED)
+IDLE = (*READY, JobStatus.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: JobId
+    kind: str
+    queue: str
+    key: str | None
+    priority: int
+    payload: Any
+    run_id: int | None
+    request_id: str | None
+    once: str | None
+    status: JobStatus
+    stop: str | None
+    attempt: int
+    max_attempts: int
+    timeout_ms: int | None
+    delivery: int
+    recoveries: int
+    process_id: str | None
+    created_at: int
+    due_at: int
+    started_at: int | None
+    ended_at: int | None
+    result: Any
+    error: str | None

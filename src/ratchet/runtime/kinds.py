@@ -1,0 +1,61 @@
+"""Kinds of jobs: a name and the function that does the work."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.runtime.context import JobContext
+
+Handler = Callable[["JobContext"], Awaitable[Any]] | Callable[["JobContext"], Any]
+ENTRY_POINTS = "ratchet.jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A handler may be `async` (preferred: it is cancelled when stopped) or plain (it runs in a thread and must look at
+    `context.stopping` itself)."""
+
+    name: str
+    handler: Handler
+    timeout_seconds: float | None = None
+
+
+class Kinds:
+    """The kinds that a process knows."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, Kind] = {}
+
+    @classmethod
+    def installed(cls) -> Kinds:
+        """Every kind of the installed packages: each entry point is a function that takes `Kinds` and adds to it."""
+        from importlib.metadata import entry_points
+
+        kinds = cls()
+        for entry in entry_points(group=ENTRY_POINTS):
+            entry.load()(kinds)
+        return kinds
+
+    def add(self, name: str, handler: Handler, *, timeout_seconds: float | None = None) -> None:
+        if name in self._kinds:
+            raise Misuse(f"job kind {name!r} is defined twice")
+        self._kinds[name] = Kind(name, handler, timeout_seconds)
+
+    def get(self, name: str) -> Kind:
+        """The kind called `name`, or `Misuse` naming the nearest."""
+        kind = self._kinds.get(name)
+        if kind is None:
+            near = difflib.get_close_matches(name, self._kinds, n=1)
+            known = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"known kinds: {', '.join(sorted(self._kinds)) or 'none'}"
+            )
+            raise Misuse(f"there is no job kind {name!r}", hint=known)
+        return kind

@@ -1,0 +1,235 @@
+"""The processes that work on one ledger: who lives, who is gone.
+
+A process beats: it raises a counter in its row. Others judge it by their own steady clock, so that a wall clock that
+jumps kills nobody: dead is whose counter has not moved for the limit while the database could be read. A process of the
+same machine is asked for directly, which takes no time at all.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ratchet import __version__
+from ratchet.kernel import new_id
+from ratchet.ledger import Transaction
+from ratchet.ledger.tables import job_tallies, processes
+from ratchet.observe import metrics
+
+# The row that keeps the sums of processes that are gone.
+RETIRED = "retired"
+ALIVE = ("alive", "draining")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    id: str
+    role: str
+    host: str
+    pid: int
+    identity: str
+    version: str
+    state: str
+    slots: int
+    busy: int
+    beat: int
+    started_at: int
+    beat_at: int
+    metrics: Any
+
+
+def new_process_id() -> str:
+    return new_id(f"{socket.gethostname()}-{os.getpid()}")
+
+
+def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
+    """Enter this process; once more after the others had given it up."""
+    row = {
+        "id": process_id,
+        "role": role,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "identity": _identity(os.getpid()) or "",
+        "version": __version__,
+        "state": "alive",
+        "slots": slots,
+        "busy": 0,
+        "beat": 0,
+        "started_at": tx.now,
+        "beat_at": tx.now,
+    }
+    dialect = postgresql if tx.on_postgresql else sqlite
+    # A row that is still there is being buried; the next beat tries again.
+    entered = tx.connection.execute(dialect.insert(processes).values(row).on_conflict_do_nothing())
+    if entered.rowcount:
+        tx.event("process.started", message=process_id, data={"role": role, "slots": slots})
+
+
+def beat(
+    tx: Transaction, process_id: str, *, busy: int, draining: bool, snapshot: dict[str, float] | None
+) -> bool:
+    """Show that this process lives. False when the others have given it up meanwhile.
+
+    `snapshot` holds its metrics; `None` when they are as they were.
+    """
+    changed = tx.connection.execute(
+        sa.update(processes)
+        .where(processes.c.id == process_id, processes.c.state.in_(ALIVE))
+        .values(
+            beat=processes.c.beat + 1,
+            beat_at=tx.now,
+            busy=busy,
+            state="draining" if draining else "alive",
+            **({} if snapshot is None else {"metrics": snapshot}),
+        )
+    )
+    return changed.rowcount == 1
+
+
+def declare_dead(tx: Transaction, process: Process) -> bool:
+    """Give a process up, unless it has beaten since it was looked at. It learns so from its next beat."""
+    changed = tx.connection.execute(
+        sa.update(processes)
+        .where(processes.c.id == process.id, processes.c.beat == process.beat)
+        .values(state="dead")
+    )
+    return changed.rowcount == 1
+
+
+def leave(tx: Transaction, process_id: str, *, reason: str) -> bool:
+    """Remove a process and keep its sums. False when somebody else has done so."""
+    row = (
+        tx.connection.execute(
+            sa.delete(processes).where(processes.c.id == process_id).returning(processes.c.metrics)
+        )
+        .mappings()
+        .first()
+    )
+    if row is None:
+        return False
+    _retire_metrics(tx, row["metrics"])
+    _retire_tallies(tx, process_id)
+    tx.event("process.left", message=process_id, data={"reason": reason})
+    return True
+
+
+def list_processes(tx: Transaction) -> list[Process]:
+    query = (
+        sa.select(processes).where(processes.c.id != RETIRED).order_by(processes.c.started_at, processes.c.id)
+    )
+    return [Process(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def all_snapshots(tx: Transaction) -> list[dict[str, float]]:
+    """The metrics of every process, gone ones included."""
+    query = sa.select(processes.c.metrics).where(processes.c.metrics.is_not(None))
+    return list(tx.connection.execute(query).scalars())
+
+
+class Watch:
+    """Finds dead processes by watching their counters."""
+
+    def __init__(
+        self, me: str, dead_after_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._me = me
+        self._dead_after = dead_after_seconds
+        self._clock = clock
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def dead(self, found: list[Process]) -> list[Process]:
+        """Those in `found` (every registered process) that are to be given up."""
+        now = self._clock()
+        self._seen = {
+            each.id: previous
+            if (previous := self._seen.get(each.id)) and previous[0] == each.beat
+            else (each.beat, now)
+            for each in found
+            if each.id != self._me
+        }
+        return [
+            each
+            for each in found
+            if each.id != self._me and (now - self._seen[each.id][1] > self._dead_after or _surely_gone(each))
+        ]
+
+    def blind(self) -> None:
+        """The database could not be read: nobody could beat, so all clocks start again."""
+        self._seen.clear()
+
+
+def _surely_gone(process: Process) -> bool:
+    """Whether a process of this same machine has ended. Unknown is no."""
+    mine = _identity(os.getpid())
+    if not mine or not process.identity or _machine(mine) != _machine(process.identity):
+        return False
+    return _identity(process.pid) != process.identity
+
+
+def _machine(identity: str) -> str:
+    return identity.rsplit("/", 1)[0]
+
+
+def _identity(pid: int) -> str | None:
+    """Boot, process namespace and start time: no other process ever has the same. `None` where it cannot be told."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = Path("/proc/self/ns/pid").readlink()
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    state, started = fields[0], fields[19]
+    # A zombie has ended; its parent just has not looked yet.
+    return None if state == "Z" else f"{boot}/{namespace}/{pid}-{started}"
+
+
+def _retire_metrics(tx: Transaction, snapshot: dict[str, float] | None) -> None:
+    if not snapshot:
+        return
+    kept = tx.connection.execute(
+        sa.select(processes.c.metrics).where(processes.c.id == RETIRED).with_for_update()
+    ).first()
+    if kept is None:
+        tx.connection.execute(
+            sa.insert(processes).values(
+                id=RETIRED,
+                role=RETIRED,
+                host="",
+                pid=0,
+                identity="",
+                version=__version__,
+                state=RETIRED,
+                slots=0,
+                busy=0,
+                beat=0,
+                started_at=tx.now,
+                beat_at=tx.now,
+                metrics=snapshot,
+            )
+        )
+    else:
+        total = metrics.merge([kept[0] or {}, snapshot])
+        tx.connection.execute(sa.update(processes).where(processes.c.id == RETIRED).values(metrics=total))
+
+
+def _retire_tallies(tx: Transaction, process_id: str) -> None:
+    """Fold the job counts of a gone process into one row per queue and status, so that they stay few."""
+    mine = sa.delete(job_tallies).where(job_tallies.c.process_id == process_id).returning(job_tallies)
+    for row in tx.connection.execute(mine).mappings().all():
+        same = sa.and_(
+            job_tallies.c.queue == row["queue"],
+            job_tallies.c.status == row["status"],
+            job_tallies.c.process_id == RETIRED,
+        )
+        added = sa.update(job_tallies).where(same).values(count=job_tallies.c.count + row["count"])
+        if tx.connection.execute(added).rowcount == 0:
+            tx.connection.execute(sa.insert(job_tallies).values({**row, "process_id": RETIRED}))

@@ -1,0 +1,72 @@
+"""Queues as people see them: limits from the configuration, pausing, and what lies in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ratchet.kernel import Misuse
+from ratchet.ledger import Transaction
+from ratchet.ledger.tables import queues
+from ratchet.runtime.delivery import QueueRule
+from ratchet.runtime.jobs import count_jobs
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    name: str
+    paused: bool
+    concurrency: int | None
+    rate_limit: int | None
+    rate_seconds: float | None
+    counts: dict[str, int]
+
+
+def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:
+    """Let a queue stand still, or go on. Jobs that run are not touched."""
+    known(rules, name)
+    dialect = postgresql if tx.on_postgresql else sqlite
+    tx.connection.execute(
+        dialect.insert(queues)
+        .values(name=name, paused=paused)
+        .on_conflict_do_update(index_elements=["name"], set_={"paused": paused})
+    )
+    tx.event("queue.paused" if paused else "queue.resumed", message=name)
+
+
+def paused_queues(tx: Transaction) -> frozenset[str]:
+    return frozenset(tx.connection.execute(sa.select(queues.c.name).where(queues.c.paused)).scalars())
+
+
+def list_queues(tx: Transaction, rules: dict[str, QueueRule]) -> list[QueueState]:
+    """Every configured queue, and every other that still holds jobs."""
+    counts = count_jobs(tx)
+    paused = paused_queues(tx)
+    names = [*rules, *sorted(counts.keys() - rules.keys())]
+    states = []
+    for name in names:
+        rule = rules.get(name, QueueRule(name))
+        states.append(
+            QueueState(
+                name=name,
+                paused=name in paused,
+                concurrency=rule.concurrency,
+                rate_limit=rule.rate_limit,
+                rate_seconds=rule.rate_seconds,
+                counts=counts.get(name, {}),
+            )
+        )
+    return states
+
+
+def known(rules: dict[str, QueueRule], name: str) -> QueueRule:
+    """The rule of a queue, or `Misuse` naming those there are."""
+    rule = rules.get(name)
+    if rule is None:
+        raise Misuse(
+            f"there is no queue {name!r}; there are: {', '.join(rules)}",
+            hint=f"add [queues.{name}] to ratchet.toml",
+        )
+    return rule
