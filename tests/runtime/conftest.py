@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,10 +13,9 @@ from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.runtime import Job, JobStatus, Runtime, Worker, get_job, open_ledger, open_runtime
 from tests.postgres import PostgresServer
+from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def prepare(home: Path, url: str) -> None:
@@ -84,41 +80,16 @@ def worker(runtime: Runtime) -> Iterator[Worker]:
     started.stop(drain_seconds=0)
 
 
-class Fleet:
-    """Worker processes on one database."""
-
-    def __init__(self, home: Path, url: str) -> None:
-        self._home = home
-        self._url = url
-        self.processes: list[subprocess.Popen[str]] = []
-
-    def add(self, **flags: object) -> subprocess.Popen[str]:
-        """Start a worker and wait until it takes jobs."""
-        process = self.spawn(**flags)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready"), (self._home / "worker.log").read_text()
-        return process
-
-    def spawn(self, **flags: object) -> subprocess.Popen[str]:
-        pairs = [f"{key.replace('__', '.')}={value}" for key, value in flags.items()]
-        command = [sys.executable, "-m", "tests.runtime.worker_process", str(self._home), self._url, *pairs]
-        with (self._home / "worker.log").open("a") as log:
-            process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.processes.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-            with contextlib.suppress(AttributeError):
-                process.stdout.close()  # type: ignore[union-attr]
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    started = Nursery()
+    yield started
+    started.close()
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, url: str) -> Iterator[Fleet]:
-    started = Fleet(tmp_path, url)
+def fleet(tmp_path: Path, url: str, nursery: Nursery) -> Iterator[Fleet]:
+    started = Fleet(tmp_path, url, nursery)
     yield started
     started.close()
 

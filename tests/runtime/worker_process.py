@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from ratchet.config import Loaded, load_settings
@@ -25,19 +26,25 @@ def load(home: Path, url: str, **flags: object) -> Loaded:
     return load_settings({"home": str(home), "database_url": url, **quick, **flags}, env={})
 
 
-def main() -> None:
-    home, url, *pairs = sys.argv[1:]
-    logs.configure("info")
+def work(home: Path, url: str, flags: dict[str, object], ready: Callable[[str], None]) -> None:
+    """Be a worker until told to stop."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    loaded = load(Path(home), url, **dict(pair.split("=", 1) for pair in pairs))
+    loaded = load(home, url, **flags)
     with open_ledger(loaded) as ledger:
         worker = Worker(open_runtime(loaded, ledger, make_kinds()))
         worker.start()
-        print("ready", worker.process_id, flush=True)
+        ready(worker.process_id)
         stop.wait()
         worker.stop()
+
+
+def main() -> None:
+    home, url, *pairs = sys.argv[1:]
+    logs.configure("info")
+    flags: dict[str, object] = dict(pair.split("=", 1) for pair in pairs)
+    work(Path(home), url, flags, lambda process_id: print("ready", process_id, flush=True))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,22 @@ def to_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise Misuse(
-            f"{type(value).__name__} value cannot be stored as JSON: {error}",
+            f"{_culprit(value)} cannot be stored as JSON: {error}",
             hint="use only null, booleans, finite numbers, text, lists and objects with text keys",
         ) from error
+
+
+def _culprit(value: Any, path: str = "the value", depth: int = 8) -> str:
+    """The part of `value` that JSON does not have, as far as it can be told."""
+    parts: list[tuple[str, Any]] = []
+    if depth and isinstance(value, dict):
+        parts = [(f"{path}[{key!r}]", part) for key, part in value.items()]
+    elif depth and isinstance(value, list | tuple):
+        parts = [(f"{path}[{index}]", part) for index, part in enumerate(value)]
+    for name, part in parts:
+        try:
+            json.dumps(part, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            return _culprit(part, name, depth - 1)
+    shown = repr(value) if isinstance(value, float) else f"of type {type(value).__name__}"
+    return f"{path} ({shown})"

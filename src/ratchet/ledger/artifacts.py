@@ -59,9 +59,8 @@ class ArtifactStore:
         pinned: bool = False,
     ) -> Artifact:
         """Keep `content` (bytes, or a file to read to its end) and record it in `tx`."""
-        # Shared with other writers and closed to the collector, which sees the file and its age either before or after.
-        with self._locked(fcntl.LOCK_SH):
-            sha256, size = self._keep(content)
+        with self.held():
+            sha256, size = self.keep(content)
         row: dict[str, Any] = {
             "sha256": sha256,
             "size": size,
@@ -76,6 +75,12 @@ class ArtifactStore:
             sa.insert(artifacts).values(row).returning(artifacts.c.id)
         ).scalar_one()
         return Artifact(id=number, **row)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the collector out: it sees a file and its age either before or after. Writers share the hold."""
+        with self._locked(fcntl.LOCK_SH):
+            yield
 
     def read(self, sha256: str) -> bytes:
         """The content, checked against its hash. Raises `NotFound` or `LedgerCorrupt`."""
@@ -102,22 +107,31 @@ class ArtifactStore:
                 yield directory.name + file.name, file
 
     def remove_unnamed(self, named: Callable[[str], bool], *, grace_seconds: float) -> tuple[int, int]:
-        """Delete files that nobody names, older than the grace period; how many, and their bytes."""
+        """Delete files that nobody names, older than the grace period; how many, and their bytes.
+
+        Writers are kept out only while a file that looks like garbage is looked at again and deleted: looking through
+        a large store takes long, and a writer that waits holds up the ledger.
+        """
         files = size = 0
+        oldest = time.time() - grace_seconds
+        for sha256, file in self.stored():
+            if _older(file, oldest) and not named(sha256):
+                with self._locked(fcntl.LOCK_EX):
+                    if _older(file, oldest) and not named(sha256):
+                        size += file.stat().st_size
+                        file.unlink()
+                        files += 1
         with self._locked(fcntl.LOCK_EX):
-            oldest = time.time() - grace_seconds
-            for sha256, file in self.stored():
-                stat = file.stat()
-                if stat.st_mtime < oldest and not named(sha256):
-                    file.unlink()
-                    files += 1
-                    size += stat.st_size
             for leftover in self._incoming().iterdir():
-                if leftover.stat().st_mtime < oldest:
+                if _older(leftover, oldest):
                     leftover.unlink()
         return files, size
 
-    def _keep(self, content: bytes | BinaryIO) -> tuple[str, int]:
+    def keep(self, content: bytes | BinaryIO, *, renew: bool = False) -> tuple[str, int]:
+        """Write `content` under its hash; the hash and the size. Only while `held`, and soon named by a row.
+
+        A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it.
+        """
         try:
             descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
             try:
@@ -130,10 +144,10 @@ class ArtifactStore:
                     os.fsync(out.fileno())
                     size = out.tell()
                 target = self.path(digest.hexdigest())
-                if target.exists():
+                if not renew and target.exists() and target.stat().st_size == size:
                     os.utime(target)  # young again, so that the collector lets it be
                 else:
-                    target.parent.mkdir(parents=True, exist_ok=True)
+                    _make_directory(target.parent)
                     Path(temporary).replace(target)
                     _sync_directory(target.parent)
                 return digest.hexdigest(), size
@@ -172,9 +186,44 @@ def of_run(tx: Transaction, run_id: int) -> list[Artifact]:
     return _listed(tx, artifacts.c.run_id == run_id)
 
 
+def latest(
+    tx: Transaction,
+    *,
+    run_id: int | None = None,
+    attempt_id: int | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Artifact]:
+    """The newest artifacts of a run or an attempt, newest first, below the number `before`."""
+    wanted = {"run_id": run_id, "attempt_id": attempt_id}
+    query = sa.select(artifacts).where(
+        *(artifacts.c[name] == value for name, value in wanted.items() if value is not None)
+    )
+    if before is not None:
+        query = query.where(artifacts.c.id < before)
+    query = query.order_by(artifacts.c.id.desc()).limit(limit)
+    return [Artifact(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def find(tx: Transaction, sha256: str) -> Artifact:
+    """The newest artifact with this content. Raises `NotFound`."""
+    query = sa.select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id.desc()).limit(1)
+    row = tx.connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound("artifact", sha256)
+    return Artifact(**row)
+
+
 def _listed(tx: Transaction, condition: sa.ColumnElement[bool]) -> list[Artifact]:
     query = sa.select(artifacts).where(condition).order_by(artifacts.c.id)
     return [Artifact(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def _older(file: Path, moment: float) -> bool:
+    try:
+        return file.stat().st_mtime < moment
+    except FileNotFoundError:  # another collector was here
+        return False
 
 
 def _chunks(content: bytes | BinaryIO) -> Iterator[bytes]:
@@ -183,6 +232,14 @@ def _chunks(content: bytes | BinaryIO) -> Iterator[bytes]:
         return
     while chunk := content.read(_CHUNK):
         yield chunk
+
+
+def _make_directory(directory: Path) -> None:
+    """Make it and its parents so that they outlast a power cut, like the files in them."""
+    if not directory.exists():
+        _make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:

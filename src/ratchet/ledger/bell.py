@@ -1,7 +1,8 @@
 """The bell rings when somebody, in any process, has committed something.
 
-Listeners then read what is new; a ring carries nothing. In this process it rings right after the commit. From other
-processes it rings by LISTEN/NOTIFY on PostgreSQL, and by a change of the write-ahead log's file on SQLite: nothing
+Listeners then read what is new; a ring carries nothing. In this process it rings right after the commit. Other
+processes hear it by LISTEN/NOTIFY on PostgreSQL. On SQLite they watch a file beside the database that each writer
+touches after its commit (the write-ahead log itself changes before the commit can be seen, which is too early). Nothing
 is polled where the system can tell of file changes.
 """
 
@@ -32,16 +33,19 @@ class Bell:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        path = sqlite_path(url)
+        self._file = None if path is None else _beside(path.resolve())
         self._listeners: list[Callable[[], None]] = []
         # Guards the list of listeners and the life of the one hearing thread.
         self._lock = threading.Lock()
         self._stop: threading.Event | None = None
 
     def ring(self) -> None:
-        with self._lock:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener()
+        """Wake every listener, here and in other processes. On PostgreSQL the commit itself has told the others."""
+        self._ring_here()
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # the others look by themselves in a while
+                self._file.touch()
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
@@ -59,14 +63,19 @@ class Bell:
                     self._stop.set()
                     self._stop = None
 
+    def _ring_here(self) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
     def _start(self) -> threading.Event:
         stop = threading.Event()
-        path = sqlite_path(self._url)
-        hear = self._hear_postgresql if path is None else self._hear_file
-        threading.Thread(target=hear, args=(stop, path), name="ratchet-bell", daemon=True).start()
+        hear = self._hear_postgresql if self._file is None else self._hear_file
+        threading.Thread(target=hear, args=(stop, self._file), name="ratchet-bell", daemon=True).start()
         return stop
 
-    def _hear_postgresql(self, stop: threading.Event, _path: None) -> None:
+    def _hear_postgresql(self, stop: threading.Event, _file: None) -> None:
         import psycopg
 
         dsn = sa.make_url(self._url).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -74,34 +83,38 @@ class Bell:
             try:
                 with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
                     connection.execute(f"LISTEN {CHANNEL}")
-                    self.ring()  # something may have happened while nobody listened
+                    self._ring_here()  # something may have happened while nobody listened
                     while not stop.is_set():
                         for _ in connection.notifies(timeout=1.0, stop_after=1):
-                            self.ring()
+                            self._ring_here()
             except psycopg.Error as error:
                 _log.warning("the event channel broke off (%s); connecting again", error)
                 stop.wait(_RECONNECT_SECONDS)
 
-    def _hear_file(self, stop: threading.Event, path: Path) -> None:
+    def _hear_file(self, stop: threading.Event, file: Path) -> None:
         if sys.platform != "linux":
-            self._poll_file(stop, path)
+            self._poll_file(stop, file)
             return
         from inotify_simple import INotify, flags
 
         with INotify() as watch:
-            watch.add_watch(path.parent, flags.MODIFY | flags.CREATE)
+            watch.add_watch(file.parent, flags.ATTRIB | flags.CREATE)
+            self._ring_here()  # something may have happened before the watch was set
             while not stop.is_set():
                 if select.select([watch], [], [], 1.0)[0] and any(
-                    change.name.startswith(path.name) for change in watch.read(timeout=0)
+                    change.name == file.name for change in watch.read(timeout=0)
                 ):
-                    self.ring()
+                    self._ring_here()
 
-    def _poll_file(self, stop: threading.Event, path: Path) -> None:
-        log = path.with_name(path.name + "-wal")
-        seen: tuple[int, int] | None = None
+    def _poll_file(self, stop: threading.Event, file: Path) -> None:
+        seen: int | None = None
         while not stop.wait(_POLL_SECONDS):
             with contextlib.suppress(FileNotFoundError):
-                stat = log.stat()
-                if (stat.st_mtime_ns, stat.st_size) != seen:
-                    seen = (stat.st_mtime_ns, stat.st_size)
-                    self.ring()
+                touched = file.stat().st_mtime_ns
+                if touched != seen:
+                    seen = touched
+                    self._ring_here()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + "-bell")

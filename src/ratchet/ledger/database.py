@@ -11,10 +11,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable
+from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable, Misuse
 
 BUSY_MS = 30_000
-_CORRUPT = ("not a database", "malformed", "file is encrypted", "database corruption")
+_CORRUPT = (
+    "not a database",
+    "malformed",
+    "file is encrypted",
+    "database corruption",
+    "no such table",
+    "no such column",
+)
 
 
 def now_ms() -> int:
@@ -57,6 +64,8 @@ def translated(url: str) -> Iterator[None]:
         yield
     except exc.IntegrityError:
         raise
+    except exc.DataError as error:
+        raise _unfit(error.orig or error) from error
     except (exc.DBAPIError, exc.TimeoutError) as error:
         raise explain(error, url) from error
 
@@ -87,7 +96,18 @@ def explain(error: Exception, url: str) -> LedgerError:
             hint="another program holds it; `ratchet doctor` shows who works on it",
         )
     if "unable to open" in low:
-        return LedgerUnavailable(f"{place} cannot be opened: {text}", hint="does its directory exist?")
+        return LedgerUnavailable(
+            f"{place} cannot be opened: {text}", hint="its directory must exist and be writable for this user"
+        )
+    if "deadlock" in low:
+        return LedgerUnavailable(
+            f"two writers of {place} waited for each other: {text}",
+            hint="nothing of this one was written; try again",
+        )
+    if isinstance(error, exc.ProgrammingError):
+        return LedgerError(
+            f"{place} refused: {text}", hint="may this user make and change tables? `ratchet ledger check`"
+        )
     return LedgerUnavailable(
         f"{place} did not answer: {text}", hint="check that the database is up: `ratchet doctor`"
     )
@@ -120,4 +140,13 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA journal_size_limit=67108864")
 
+    @event.listens_for(engine, "handle_error")
+    def refuse(context: sa.ExceptionContext) -> None:
+        if isinstance(context.original_exception, OverflowError):
+            raise _unfit(context.original_exception)
+
     return engine
+
+
+def _unfit(error: BaseException) -> Misuse:
+    return Misuse(f"a value does not fit into the ledger: {error}")

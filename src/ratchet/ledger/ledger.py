@@ -61,8 +61,8 @@ class Ledger:
                     connection.rollback()
                 raise
         metrics.events_appended.inc(appended)
-        tx.run_after_commit()
         self.bell.ring()
+        tx.run_after_commit()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Transaction]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from ratchet.kernel import (
     AttemptId,
@@ -72,9 +73,12 @@ class Attempt:
 
 
 def create_project(tx: Transaction, name: str) -> ProjectId:
-    number = tx.connection.execute(
-        sa.insert(projects).values(name=name, created_at=tx.now).returning(projects.c.id)
-    ).scalar_one()
+    """A new project. Raises `Conflict` when its name is taken."""
+    insert = sa.insert(projects).values(name=name, created_at=tx.now).returning(projects.c.id)
+    try:
+        number = tx.connection.execute(insert).scalar_one()
+    except exc.IntegrityError as error:
+        raise Conflict(f"there is a project {name!r} already") from error
     tx.event("project.created", project_id=number, message=name)
     return ProjectId(number)
 
@@ -112,7 +116,7 @@ def create_run(
 def create_steps(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[StepId]:
-    """Add pending steps, given as (name, spec), after those the run has."""
+    """Add pending steps, given as (name, spec), after those the run has. Raises `Conflict` when a name is taken."""
     first = tx.connection.execute(
         sa.select(sa.func.coalesce(sa.func.max(steps.c.position) + 1, 0)).where(steps.c.run_id == run_id)
     ).scalar_one()
@@ -130,11 +134,12 @@ def create_steps(
     ]
     if not rows:
         return []
-    numbers = list(
-        tx.connection.execute(
-            sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True), rows
-        ).scalars()
-    )
+    insert = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
+    try:
+        numbers = list(tx.connection.execute(insert, rows).scalars())
+    except exc.IntegrityError as error:
+        names = ", ".join(name for name, _ in named)
+        raise Conflict(f"run {run_id} does not exist, or has one of these steps already: {names}") from error
     for number, row in zip(numbers, rows, strict=True):
         tx.event("step.created", run_id=run_id, step_id=number, message=str(row["name"]))
     return [StepId(number) for number in numbers]
@@ -253,9 +258,47 @@ def list_steps(tx: Transaction, run_id: int) -> list[Step]:
     return [_step(row) for row in tx.connection.execute(query).mappings()]
 
 
+def latest_steps(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 50) -> list[Step]:
+    """The last steps of a run, last first, before the step numbered `before`."""
+    query = sa.select(steps).where(steps.c.run_id == run_id)
+    if before is not None:
+        place = sa.select(steps.c.position, steps.c.id).where(steps.c.id == before).scalar_subquery()
+        query = query.where(sa.tuple_(steps.c.position, steps.c.id) < place)
+    query = query.order_by(steps.c.position.desc(), steps.c.id.desc()).limit(limit)
+    return [_step(row) for row in tx.connection.execute(query).mappings()]
+
+
+def get_attempt(tx: Transaction, attempt_id: int) -> Attempt:
+    row = tx.connection.execute(sa.select(attempts).where(attempts.c.id == attempt_id)).mappings().first()
+    if row is None:
+        raise NotFound("attempt", attempt_id)
+    return _attempt(row)
+
+
 def list_attempts(tx: Transaction, step_id: int) -> list[Attempt]:
     query = sa.select(attempts).where(attempts.c.step_id == step_id).order_by(attempts.c.number)
     return [_attempt(row) for row in tx.connection.execute(query).mappings()]
+
+
+def latest_attempts(
+    tx: Transaction, step_id: int, *, before: int | None = None, limit: int = 50
+) -> list[Attempt]:
+    """The last attempts at a step, last first, before its attempt number `before`."""
+    query = sa.select(attempts).where(attempts.c.step_id == step_id)
+    if before is not None:
+        query = query.where(attempts.c.number < before)
+    query = query.order_by(attempts.c.number.desc()).limit(limit)
+    return [_attempt(row) for row in tx.connection.execute(query).mappings()]
+
+
+def count_open_runs(tx: Transaction) -> dict[RunStatus, int]:
+    """How many runs there are in each status that is not final."""
+    query = (
+        sa.select(runs.c.status, sa.func.count())
+        .where(runs.c.status.in_([str(status) for status in RunStatus if not status.final]))
+        .group_by(runs.c.status)
+    )
+    return {RunStatus(status): number for status, number in tx.connection.execute(query)}
 
 
 def _run(row: sa.RowMapping) -> Run:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ratchet.kernel import LedgerTooNew
+from ratchet.kernel import LedgerCorrupt, LedgerTooNew
 from ratchet.ledger.database import shown
+from ratchet.ledger.tables import metadata
 
 # Every revision in order; the last is the one this code works with.
 REVISIONS = ("0001",)
@@ -17,7 +18,10 @@ _MIGRATE_LOCK = 7_246_338_000
 
 
 def ensure_schema(engine: sa.Engine) -> None:
-    """Bring the database to this Ratchet's version. Raises `LedgerTooNew` when it is ahead."""
+    """Bring the database to this Ratchet's version.
+
+    Raises `LedgerTooNew` when it is ahead, and `LedgerCorrupt` when its tables are of something else.
+    """
     with engine.connect() as connection:
         version = current_revision(connection)
         _refuse_newer(version, engine)
@@ -31,6 +35,8 @@ def ensure_schema(engine: sa.Engine) -> None:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATE_LOCK})
         version = current_revision(connection)
         _refuse_newer(version, engine)
+        if version is None:
+            _refuse_foreign(connection)
         if version != REVISIONS[-1]:
             _migrate(connection)
         connection.commit()
@@ -46,10 +52,22 @@ def current_revision(connection: sa.Connection) -> str | None:
 def _refuse_newer(version: str | None, engine: sa.Engine) -> None:
     if version is not None and version not in REVISIONS:
         raise LedgerTooNew(
-            f"{shown(str(engine.url.render_as_string(hide_password=False)))} has schema {version}; this Ratchet knows "
-            f"only up to {REVISIONS[-1]}",
+            f"{_place(engine)} has schema {version}; this Ratchet knows only up to {REVISIONS[-1]}",
             hint="it was written by a newer Ratchet: upgrade this one",
         )
+
+
+def _refuse_foreign(connection: sa.Connection) -> None:
+    taken = sorted(set(sa.inspect(connection).get_table_names()) & set(metadata.tables))
+    if taken:
+        raise LedgerCorrupt(
+            f"{_place(connection.engine)} has tables of something else in it: {', '.join(taken)}",
+            hint="give Ratchet a database of its own",
+        )
+
+
+def _place(engine: sa.Engine) -> str:
+    return shown(engine.url.render_as_string(hide_password=False))
 
 
 def _migrate(connection: sa.Connection) -> None:

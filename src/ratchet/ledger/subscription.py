@@ -1,13 +1,18 @@
-"""Following the ledger live: every event after a number, as it happens, none missed and none twice."""
+"""Following the ledger live: every event after a number, as it happens, none missed and none twice.
+
+A database that goes away is waited for: the follower goes on where it was when it is back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING
 
+from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import events
 from ratchet.ledger.bell import SAFETY_SECONDS
 from ratchet.ledger.events import Event, Filter
@@ -15,7 +20,9 @@ from ratchet.ledger.events import Event, Filter
 if TYPE_CHECKING:
     from ratchet.ledger.ledger import Ledger
 
+_log = logging.getLogger(__name__)
 _BATCH = 500
+_RETRY_SECONDS = 1.0
 
 
 def follow(
@@ -27,15 +34,19 @@ def follow(
         while stop is None or not stop.is_set():
             rung.clear()
             batch = _new(ledger, after, where)
-            for event in batch:
+            for event in batch or []:
                 after = event.id
                 yield event
-            if len(batch) < _BATCH:
+            if batch is None:
+                rung.wait(_RETRY_SECONDS)
+            elif len(batch) < _BATCH:
                 rung.wait(SAFETY_SECONDS if stop is None else min(1.0, SAFETY_SECONDS))
 
 
-async def follow_async(ledger: Ledger, after: int, *, where: Filter | None = None) -> AsyncIterator[Event]:
-    """Like `follow`, without a thread of its own; cancel the task to end it."""
+async def follow_async(
+    ledger: Ledger, after: int, *, where: Filter | None = None, stop: asyncio.Event | None = None
+) -> AsyncGenerator[Event, None]:
+    """Like `follow`, without a thread of its own; ring the bell after setting `stop`, or cancel the task."""
     loop = asyncio.get_running_loop()
     rung = asyncio.Event()
 
@@ -45,17 +56,24 @@ async def follow_async(ledger: Ledger, after: int, *, where: Filter | None = Non
             loop.call_soon_threadsafe(rung.set)
 
     with ledger.bell.listening(ring):
-        while True:
+        while stop is None or not stop.is_set():
             rung.clear()
             batch = await asyncio.to_thread(_new, ledger, after, where)
-            for event in batch:
+            for event in batch or []:
                 after = event.id
                 yield event
-            if len(batch) < _BATCH:
+                if stop is not None and stop.is_set():
+                    return
+            if batch is None or len(batch) < _BATCH:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), SAFETY_SECONDS)
+                    await asyncio.wait_for(rung.wait(), _RETRY_SECONDS if batch is None else SAFETY_SECONDS)
 
 
-def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event]:
-    with ledger.read() as tx:
-        return events.since(tx.connection, after, where=where, limit=_BATCH)
+def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event] | None:
+    """What is new; `None` when the database cannot be read for now."""
+    try:
+        with ledger.read() as tx:
+            return events.since(tx.connection, after, where=where, limit=_BATCH)
+    except LedgerUnavailable as error:
+        _log.warning("cannot follow for now, trying again: %s", error)
+        return None

@@ -22,7 +22,7 @@ metadata = sa.MetaData(
 
 Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # Compared by code points on both databases, so that "every type that starts with run." is a range of the index.
-Type = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+Type = Words().with_variant(Words(collation="C"), "postgresql")
 
 
 def _numbered() -> sa.Column[int]:
@@ -225,7 +225,13 @@ jobs = sa.Table(
     sa.Index("ix_jobs_queue_status", "queue", "status", "id"),
     _partial("ix_jobs_run", "run_id", "id", where="run_id IS NOT NULL"),
     _partial("ix_jobs_process", "process_id", where="status = 'started'"),
-    _partial("ix_jobs_waiting", "key", "priority", "id", where="status = 'waiting'"),
+    _partial(
+        "ix_jobs_in_line",
+        "key",
+        "priority",
+        "id",
+        where="status IN ('queued', 'waiting') AND key IS NOT NULL",
+    ),
     # Two jobs with one key never overlap: the database itself refuses the second.
     _partial("uq_jobs_running_key", "key", where="status = 'started' AND key IS NOT NULL", unique=True),
     _partial("uq_jobs_once", "once", where="once IS NOT NULL", unique=True),
@@ -240,6 +246,14 @@ job_tallies = sa.Table(
     sa.Column("status", Words, primary_key=True),
     sa.Column("process_id", Words, primary_key=True),
     sa.Column("count", Number, nullable=False),
+)
+
+# What else keeps tables in this database, and in which version they are complete.
+components = sa.Table(
+    "components",
+    metadata,
+    sa.Column("name", Words, primary_key=True),
+    sa.Column("version", Words, nullable=False),
 )
 
 queues = sa.Table(

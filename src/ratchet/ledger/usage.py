@@ -47,7 +47,11 @@ def set_budget(
 ) -> None:
     """Give one attempt, run or project limits of its own, in place of the configured ones."""
     values = {**asdict(limits), "policy": policy and str(policy)}
-    _upsert(tx, budgets, {"scope": scope, "scope_id": scope_id}, values)
+    tx.connection.execute(
+        _insert(tx, budgets)
+        .values(scope=scope, scope_id=scope_id, **values)
+        .on_conflict_do_update(index_elements=["scope", "scope_id"], set_=values)
+    )
     tx.event(
         "budget.set",
         message=f"{scope} {scope_id}",
@@ -74,11 +78,9 @@ def charge(
         sa.insert(usage).values(at=tx.now, engine=engine, model=model, **asdict(spender), **asdict(used))
     )
     for scope, scope_id in spender.scopes():
-        before = total(tx, scope, scope_id)
-        sums = {name: usage_totals.c[name] + value for name, value in asdict(used).items()}
-        _upsert(tx, usage_totals, {"scope": scope, "scope_id": scope_id}, asdict(used), update=sums)
+        before, after = _add(tx, scope, scope_id, used)
         limits, policy = _in_force(tx, scope, scope_id, defaults)
-        over = limits.exceeded_by(before + used)
+        over = limits.exceeded_by(after)
         if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
             measure, amount, limit = over
             tx.event(
@@ -125,6 +127,25 @@ def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
     return Usage(**row) if row else Usage()
 
 
+def _add(tx: Transaction, scope: Scope, scope_id: int, used: Usage) -> tuple[Usage, Usage]:
+    """Add to a total; what it was and what it is. The row stays locked, so the next writer starts from there."""
+    added = asdict(used)
+    row = (
+        tx.connection.execute(
+            _insert(tx, usage_totals)
+            .values(scope=scope, scope_id=scope_id, **added)
+            .on_conflict_do_update(
+                index_elements=["scope", "scope_id"],
+                set_={name: usage_totals.c[name] + value for name, value in added.items()},
+            )
+            .returning(*(usage_totals.c[name] for name in added))
+        )
+        .mappings()
+        .one()
+    )
+    return Usage(**{name: row[name] - value for name, value in added.items()}), Usage(**row)
+
+
 def _in_force(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> tuple[Limits, BudgetPolicy]:
     query = sa.select(budgets).where(budgets.c.scope == scope, budgets.c.scope_id == scope_id)
     row = tx.connection.execute(query).mappings().first()
@@ -134,16 +155,5 @@ def _in_force(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -
     return limits, BudgetPolicy(row["policy"]) if row["policy"] else defaults.policy
 
 
-def _upsert(
-    tx: Transaction,
-    table: sa.Table,
-    key: Mapping[str, object],
-    values: Mapping[str, object],
-    *,
-    update: Mapping[str, object] | None = None,
-) -> None:
-    dialect = postgresql if tx.on_postgresql else sqlite
-    statement = dialect.insert(table).values(**key, **values)
-    tx.connection.execute(
-        statement.on_conflict_do_update(index_elements=list(key), set_=dict(update or values))
-    )
+def _insert(tx: Transaction, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+    return postgresql.insert(table) if tx.on_postgresql else sqlite.insert(table)

@@ -12,8 +12,10 @@ import contextlib
 import fcntl
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,13 @@ from dbos import DBOS, DBOSClient, DBOSConfig
 from dbos import Serializer as DbosSerializer
 
 from ratchet.kernel import JobId
+from ratchet.ledger.tables import components
 from ratchet.runtime.delivery import Cron, QueueRule, Ticket
 
 _APPLICATION = "ratchet"
+_COMPONENT = "dbos"
+_DBOS_VERSION = version("dbos")
+_PREPARE_LOCK = 7_246_338_002
 # Fixed: deliveries carry no code, so every release can take them.
 _VERSION = "1"
 _DELIVER = "ratchet.deliver"
@@ -162,7 +168,6 @@ class DbosDelivery:
             self.client.resume_workflows(ticks)
         if deliveries:
             self.client.cancel_workflows(deliveries)
-            self.client.delete_workflows(deliveries)
 
     def prune(self, older_than_hours: float) -> None:
         before = (datetime.now(UTC) - timedelta(hours=older_than_hours)).isoformat()
@@ -199,23 +204,38 @@ class DbosDelivery:
         return self._client
 
     def prepare(self) -> None:
-        """Make DBOS's tables when they are missing."""
-        on_sqlite = self._engine.dialect.name == "sqlite"
-        if sa.inspect(self._engine).has_table("queues", schema=None if on_sqlite else "dbos"):
+        """Make or upgrade DBOS's tables. One process does it, others wait here and then find it done."""
+        if self._prepared():
             return
-        url = self._engine.url.render_as_string(hide_password=False)
-        with self._migrating():
-            DBOS.migrate(url)
+        with self._alone():
+            if not self._prepared():
+                DBOS.migrate(self._engine.url.render_as_string(hide_password=False))
+                with self._engine.begin() as connection:
+                    connection.execute(sa.delete(components).where(components.c.name == _COMPONENT))
+                    connection.execute(sa.insert(components).values(name=_COMPONENT, version=_DBOS_VERSION))
+
+    def _prepared(self) -> bool:
+        query = sa.select(components.c.version).where(components.c.name == _COMPONENT)
+        with self._engine.connect() as connection:
+            return connection.execute(query).scalar() == _DBOS_VERSION
 
     @contextlib.contextmanager
-    def _migrating(self) -> Iterator[None]:
-        """One process at a time on SQLite; on PostgreSQL DBOS takes a lock of its own."""
-        if self._lock_file is None:
-            yield
+    def _alone(self) -> Iterator[None]:
+        if self._lock_file is not None:
+            with self._lock_file.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
             return
-        with self._lock_file.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            # Asked again rather than waited for: DBOS builds indexes concurrently, which waits for whoever waits here.
+            while not connection.execute(
+                sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": _PREPARE_LOCK}
+            ).scalar():
+                time.sleep(0.1)
+            try:
+                yield
+            finally:
+                connection.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _PREPARE_LOCK})
 
 
 def _workflow_id(ticket: Ticket) -> str:

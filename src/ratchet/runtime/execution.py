@@ -103,8 +103,6 @@ class Execution:
             return Returned(result)
         except Ended as ended:
             return ended
-        except Superseded:
-            return Ended(Why.SUPERSEDED)
         except TimedOut as error:
             return Raised(str(error))
         except (Misuse, BudgetExceeded) as error:
@@ -128,11 +126,9 @@ class Execution:
             case Ended(why=Why.STOPPED):
                 jobs.stopped(tx, job)
                 return "cancelled", None
-            case Ended(why=Why.DRAINED):
+            case Ended():
                 jobs.release(tx, job)
                 return "released", None
-            case Ended():
-                return self._fail(tx, job, Raised("the handler gave up a job that it still owned")), None
             case Raised():
                 return self._fail(tx, job, outcome), None
 

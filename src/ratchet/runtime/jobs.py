@@ -20,9 +20,11 @@ from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.delivery import Delivery, Ticket
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
 from ratchet.runtime.policy import RetryPolicy
+from ratchet.runtime.processes import is_alive
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500
+_IN_LINE = (JobStatus.QUEUED, JobStatus.WAITING)
 
 
 class Jobs:
@@ -88,11 +90,17 @@ class Jobs:
         return ticket
 
     def begin(self, tx: Transaction, ticket: Ticket, process_id: str) -> Job | None:
-        """Open the job for this process; `None` when the ticket is old, or the job must wait for its key."""
+        """Open the job for this process; `None` when the ticket is old, or the job must wait for its key.
+
+        A process that the others have given up opens nothing: the ticket goes on to one of them.
+        """
         job = _locked(tx, ticket.job_id)
         if job is None or job.delivery != ticket.delivery or job.status not in READY:
             return None
-        if job.key is not None and self._busy(tx, job.key):
+        if not is_alive(tx, process_id):
+            self._again(tx, job, job.status)
+            return None
+        if job.key is not None and self._must_wait(tx, job):
             _update(tx, job, status=JobStatus.WAITING)
             return None
         _update(
@@ -130,7 +138,7 @@ class Jobs:
         """Give a started job back unfinished; this try does not count."""
         _owned(tx, job)
         self._again(tx, job, JobStatus.QUEUED, attempt=job.attempt - 1)
-        tx.event("job.released", job_id=job.id, run_id=job.run_id, message="its worker is shutting down")
+        tx.event("job.released", job_id=job.id, run_id=job.run_id, message="its worker could not go on")
         self._pass_key(tx, job)
 
     def decline(self, tx: Transaction, ticket: Ticket, *, delay_seconds: float) -> None:
@@ -156,6 +164,7 @@ class Jobs:
         if job.status in IDLE:
             self._end(tx, job, JobStatus.CANCELLED, error=reason)
             tx.event("job.cancelled", job_id=job_id, run_id=job.run_id, message=reason)
+            self._pass_key(tx, job)
             return JobStatus.CANCELLED
         _update(tx, job, stop=reason)
         tx.event("job.stopping", job_id=job_id, run_id=job.run_id, message=reason)
@@ -226,16 +235,25 @@ class Jobs:
         _update(tx, job, status=status, ended_at=tx.now, **values)
         _tally(tx, job, status)
 
-    def _busy(self, tx: Transaction, key: str) -> bool:
-        tx.lock_key(f"job:{key}")
-        query = sa.select(sa.literal(1)).where(jobs.c.key == key, jobs.c.status == str(JobStatus.STARTED))
-        return tx.connection.execute(query.limit(1)).first() is not None
+    def _must_wait(self, tx: Transaction, job: Job) -> bool:
+        """Whether another job of the key runs, or stands before this one in line."""
+        tx.lock_key(f"job:{job.key}")
+        running = sa.select(sa.literal(1)).where(
+            jobs.c.key == job.key, jobs.c.status == str(JobStatus.STARTED)
+        )
+        before = sa.select(sa.literal(1)).where(
+            jobs.c.key == job.key,
+            jobs.c.status.in_([str(status) for status in _IN_LINE]),
+            sa.tuple_(jobs.c.priority, jobs.c.id) < (job.priority, job.id),
+        )
+        query = sa.select(sa.or_(running.exists(), before.exists()))
+        return bool(tx.connection.execute(query).scalar())
 
     def _pass_key(self, tx: Transaction, job: Job, *, keep: bool = False) -> Ticket | None:
         """Let the next job of the key go on. With `keep` its ticket comes back unposted, to be used here at once."""
         if job.key is None:
             return None
-        # The same lock as in `_busy`: whoever found the key busy has written down that it waits before we look.
+        # The same lock as in `_must_wait`: whoever must wait has written it down before we look.
         tx.lock_key(f"job:{job.key}")
         query = (
             sa.select(jobs)

@@ -94,6 +94,11 @@ def beat(
     return changed.rowcount == 1
 
 
+def is_alive(tx: Transaction, process_id: str) -> bool:
+    query = sa.select(sa.literal(1)).where(processes.c.id == process_id, processes.c.state.in_(ALIVE))
+    return tx.connection.execute(query).first() is not None
+
+
 def declare_dead(tx: Transaction, process: Process) -> bool:
     """Give a process up, unless it has beaten since it was looked at. It learns so from its next beat."""
     changed = tx.connection.execute(
@@ -128,9 +133,11 @@ def list_processes(tx: Transaction) -> list[Process]:
     return [Process(**row) for row in tx.connection.execute(query).mappings()]
 
 
-def all_snapshots(tx: Transaction) -> list[dict[str, float]]:
-    """The metrics of every process, gone ones included."""
+def all_snapshots(tx: Transaction, *, but: str | None = None) -> list[dict[str, float]]:
+    """The metrics of every process `but` one, gone ones included."""
     query = sa.select(processes.c.metrics).where(processes.c.metrics.is_not(None))
+    if but is not None:
+        query = query.where(processes.c.id != but)
     return list(tx.connection.execute(query).scalars())
 
 

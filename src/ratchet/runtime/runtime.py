@@ -93,11 +93,11 @@ class Runtime:
             tx.after_commit(lambda: self._start_or_post(ticket))
         return None if ticket is None else ticket.job_id
 
-    def pause_queue(self, name: str, *, actor: str = "ratchet") -> None:
-        self._set_paused(name, paused=True, actor=actor)
+    def pause_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
+        self._set_paused(name, paused=True, actor=actor, request_id=request_id)
 
-    def resume_queue(self, name: str, *, actor: str = "ratchet") -> None:
-        self._set_paused(name, paused=False, actor=actor)
+    def resume_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
+        self._set_paused(name, paused=False, actor=actor, request_id=request_id)
 
     def apply_queues(self) -> None:
         """Bring the durable queue's limits in line with the configuration and the ledger."""
@@ -138,7 +138,7 @@ class Runtime:
         with self.ledger.write(actor="runtime") as tx:
             self.jobs.decline(tx, ticket, delay_seconds=0)
 
-    def _set_paused(self, name: str, *, paused: bool, actor: str) -> None:
-        with self.ledger.write(actor=actor) as tx:
+    def _set_paused(self, name: str, *, paused: bool, actor: str, request_id: str | None) -> None:
+        with self.ledger.write(actor=actor, request_id=request_id) as tx:
             queues.set_paused(tx, self.rules, name, paused)
         self.apply_queues()

@@ -25,6 +25,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("scope", "scope_id", name=op.f("pk_budgets")),
     )
     op.create_table(
+        "components",
+        sa.Column("name", Words, nullable=False),
+        sa.Column("version", Words, nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_components")),
+    )
+    op.create_table(
         "events",
         sa.Column("id", Number, autoincrement=True, nullable=False),
         sa.Column("at", Number, nullable=False),
@@ -201,6 +207,14 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(
+        "ix_jobs_in_line",
+        "jobs",
+        ["key", "priority", "id"],
+        unique=False,
+        sqlite_where=sa.text("status IN ('queued', 'waiting') AND key IS NOT NULL"),
+        postgresql_where=sa.text("status IN ('queued', 'waiting') AND key IS NOT NULL"),
+    )
+    op.create_index(
         "ix_jobs_process",
         "jobs",
         ["process_id"],
@@ -218,14 +232,6 @@ def upgrade() -> None:
         postgresql_where=sa.text("run_id IS NOT NULL"),
     )
     op.create_index("ix_jobs_status", "jobs", ["status", "id"], unique=False)
-    op.create_index(
-        "ix_jobs_waiting",
-        "jobs",
-        ["key", "priority", "id"],
-        unique=False,
-        sqlite_where=sa.text("status = 'waiting'"),
-        postgresql_where=sa.text("status = 'waiting'"),
-    )
     op.create_index(
         "uq_jobs_once",
         "jobs",

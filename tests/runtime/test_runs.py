@@ -1,0 +1,182 @@
+"""Runs as durable work: steps are done once, and a run can be paused, resumed and cancelled while it works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.config import Loaded
+from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus
+from ratchet.ledger import Ledger
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.runtime import (
+    JobContext,
+    JobStatus,
+    Kinds,
+    Runtime,
+    Worker,
+    cancel_run,
+    complete_run,
+    enter_run,
+    list_jobs,
+    open_runtime,
+    pause_run,
+    resume_run,
+    run_step,
+    start_run,
+)
+from tests.runtime.conftest import eventually
+from tests.runtime.kinds import mark, marks
+
+
+async def walk(job: JobContext) -> Any:
+    """Do the run's steps one by one, each with a pause."""
+    with job.write() as tx:
+        run = enter_run(tx, job.run_id)
+
+    def work(name: str) -> Any:
+        async def done(_: object) -> str:
+            mark(run.spec["file"], f"start:{name}")
+            await asyncio.sleep(run.spec["seconds"])
+            if name == run.spec.get("fails"):
+                raise ValueError(f"{name} cannot be done")
+            mark(run.spec["file"], f"end:{name}")
+            return name.upper()
+
+        return done
+
+    results = [await run_step(job, name, work(name)) for name in ("one", "two", "three")]
+    with job.write() as tx:
+        complete_run(tx, job.run_id, results)
+    return results
+
+
+@pytest.fixture
+def runtime(loaded: Loaded, ledger: Ledger) -> Iterator[Runtime]:
+    kinds = Kinds()
+    kinds.add("walk", walk)
+    opened = open_runtime(loaded, ledger, kinds)
+    yield opened
+    opened.close()
+
+
+def start(ledger: Ledger, runtime: Runtime, file: Path, seconds: float, **more: object) -> int:
+    with ledger.write(actor="test") as tx:
+        return start_run(
+            tx,
+            runtime,
+            "walk",
+            kind="workflow",
+            name="walk",
+            spec={"file": str(file), "seconds": seconds, **more},
+        )
+
+
+def status(ledger: Ledger, run_id: int) -> RunStatus:
+    with ledger.read() as tx:
+        return get_run(tx, run_id).status
+
+
+def test_a_run_goes_through_its_steps_and_keeps_their_results(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    run_id = start(ledger, runtime, tmp_path / "marks", 0.01)
+    eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+    with ledger.read() as tx:
+        run, steps = get_run(tx, run_id), list_steps(tx, run_id)
+    assert run.result == ["ONE", "TWO", "THREE"]
+    assert [(step.name, step.status, step.result) for step in steps] == [
+        ("one", StepStatus.COMPLETED, "ONE"),
+        ("two", StepStatus.COMPLETED, "TWO"),
+        ("three", StepStatus.COMPLETED, "THREE"),
+    ]
+
+
+def test_pausing_reaches_the_running_step_and_resuming_repeats_no_finished_one(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, 0.5)
+    eventually(lambda: "start:two" in marks(file))
+    with ledger.write() as tx:
+        pause_run(tx, runtime, run_id)
+    eventually(lambda: _job_statuses(ledger, run_id) == [JobStatus.CANCELLED])
+    assert status(ledger, run_id) is RunStatus.PAUSED
+    assert "end:two" not in marks(file)
+    with ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+    eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+    assert marks(file).count("start:one") == 1
+    assert marks(file).count("start:two") == 2
+    with ledger.read() as tx:
+        tries = list_attempts(tx, list_steps(tx, run_id)[1].id)
+    assert [attempt.outcome for attempt in tries] == [Outcome.ERROR, Outcome.PASSED]
+
+
+def test_cancelling_ends_everything_in_the_run_for_good(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, 0.5)
+    eventually(lambda: "start:two" in marks(file))
+    with ledger.write() as tx:
+        cancel_run(tx, runtime, run_id)
+        cancel_run(tx, runtime, run_id)
+    eventually(lambda: _job_statuses(ledger, run_id) == [JobStatus.CANCELLED])
+    with ledger.read() as tx:
+        run, steps = get_run(tx, run_id), list_steps(tx, run_id)
+        open_ones = [
+            attempt for step in steps for attempt in list_attempts(tx, step.id) if not attempt.ended_at
+        ]
+    assert run.status is RunStatus.CANCELLED
+    assert [step.status for step in steps] == [StepStatus.COMPLETED, StepStatus.CANCELLED]
+    assert open_ones == []
+    with pytest.raises(IllegalTransition, match="that is final"), ledger.write() as tx:
+        pause_run(tx, runtime, run_id)
+    with pytest.raises(Conflict), ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+
+
+def test_a_late_delivery_does_not_revive_a_cancelled_run(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path
+) -> None:
+    """Cancelled while its job still waits in the queue; the worker comes afterwards."""
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, 0.01)
+    with ledger.write() as tx:
+        cancel_run(tx, runtime, run_id)
+    late = Worker(runtime)
+    late.start()
+    try:
+        with ledger.write() as tx:
+            other = start_run(
+                tx, runtime, "walk", kind="workflow", name="walk", spec={"file": str(file), "seconds": 0.01}
+            )
+        eventually(lambda: status(ledger, other) is RunStatus.COMPLETED)
+    finally:
+        late.stop(drain_seconds=5)
+    assert status(ledger, run_id) is RunStatus.CANCELLED
+    assert marks(file).count("start:one") == 1
+
+
+def test_a_step_that_raises_fails_and_after_the_last_try_the_run_has_failed(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    run_id = start(ledger, runtime, tmp_path / "marks", 0.01, fails="two")
+    eventually(lambda: status(ledger, run_id) is RunStatus.FAILED)
+    with ledger.read() as tx:
+        run, steps = get_run(tx, run_id), list_steps(tx, run_id)
+        tries = list_attempts(tx, steps[1].id)
+    assert "two cannot be done" in (run.reason or "")
+    assert [step.status for step in steps] == [StepStatus.COMPLETED, StepStatus.FAILED]
+    assert [attempt.outcome for attempt in tries] == [Outcome.ERROR] * 3
+    assert marks(tmp_path / "marks").count("start:one") == 1
+
+
+def _job_statuses(ledger: Ledger, run_id: int) -> list[JobStatus]:
+    with ledger.read() as tx:
+        return [job.status for job in list_jobs(tx, run_id=run_id)]
