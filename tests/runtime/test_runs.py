@@ -180,3 +180,18 @@ def test_a_step_that_raises_fails_and_after_the_last_try_the_run_has_failed(
 def _job_statuses(ledger: Ledger, run_id: int) -> list[JobStatus]:
     with ledger.read() as tx:
         return [job.status for job in list_jobs(tx, run_id=run_id)]
+
+
+def test_a_run_whose_carrying_job_is_cancelled_is_blocked_and_can_be_resumed(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, 0.3)
+    eventually(lambda: "start:one" in marks(file))
+    with ledger.write() as tx:
+        [job] = list_jobs(tx, run_id=run_id)
+        runtime.jobs.request_stop(tx, job.id, "by mistake")
+    eventually(lambda: status(ledger, run_id) is RunStatus.BLOCKED)
+    with ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+    eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)

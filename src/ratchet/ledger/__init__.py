@@ -1,5 +1,6 @@
 """The ledger: tables, migrations, events, artifacts. The truth about everything that happened."""
 
+from ratchet.ledger._columns import to_json
 from ratchet.ledger.artifacts import Artifact, ArtifactStore
 from ratchet.ledger.events import Event, Filter
 from ratchet.ledger.garbage import Collected, collect_artifacts
@@ -28,4 +29,5 @@ __all__ = [
     "collect_artifacts",
     "follow",
     "follow_async",
+    "to_json",
 ]

@@ -12,10 +12,8 @@ from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, RunStatus, Superseded
-from ratchet.ledger import Transaction, change_run
-from ratchet.ledger._columns import to_json
-from ratchet.ledger.runs import get_run
+from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded
+from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
 from ratchet.runtime.context import JobContext
 from ratchet.runtime.delivery import Ticket
@@ -134,20 +132,11 @@ class Execution:
 
     def _fail(self, tx: Transaction, job: Job, raised: Raised) -> str:
         status = self._runtime.jobs.fail(tx, job, raised.error, final=raised.final)
-        if status is not JobStatus.FAILED:
-            return "retrying"
-        _fail_run(tx, job, raised.error)
-        return "failed"
+        return "failed" if status is JobStatus.FAILED else "retrying"
 
     def _goes_on_here(self, job: Job) -> bool:
         rule = self._runtime.rules.get(job.queue)
         return rule is not None and not rule.limited and not self.hurry.is_set()
-
-
-def _fail_run(tx: Transaction, job: Job, error: str) -> None:
-    """A run whose job has failed for good has failed: nobody is left to carry it on."""
-    if job.run_id is not None and not get_run(tx, job.run_id).status.final:
-        change_run(tx, job.run_id, RunStatus.FAILED, reason=error)
 
 
 def _check_storable(result: Any) -> None:

@@ -57,8 +57,9 @@ class Heart:
         self._stop.set()
         self._thread.join()
         try:
-            self._beat()
-            self._bury(self.process_id, "stopped")
+            with translated(self._ledger.url):
+                self._beat()
+                self._bury(self.process_id, "stopped")
         except LedgerUnavailable as error:
             _log.warning("left without saying so, others will notice: %s", error)
 

@@ -35,6 +35,11 @@ READY = (JobStatus.QUEUED, JobStatus.SCHEDULED)
 IDLE = (*READY, JobStatus.WAITING)
 
 
+def run_key(run_id: int) -> str:
+    """The key of the job that carries a run: at most one process works on it."""
+    return f"run:{run_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     id: JobId
@@ -60,3 +65,7 @@ class Job:
     ended_at: int | None
     result: Any
     error: str | None
+
+    @property
+    def carries_run(self) -> bool:
+        return self.run_id is not None and self.key == run_key(self.run_id)

@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ratchet.kernel import Conflict, JobId, Misuse, NotFound, Superseded
-from ratchet.ledger import Transaction
-from ratchet.ledger._columns import to_json
+from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus, Superseded
+from ratchet.ledger import Transaction, change_run, to_json
+from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.delivery import Delivery, Ticket
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
@@ -125,6 +125,7 @@ class Jobs:
             self._end(tx, job, JobStatus.FAILED, error=error)
             status = JobStatus.FAILED
             tx.event("job.failed", job_id=job.id, run_id=job.run_id, message=error, data=_tries(job))
+            _strand_run(tx, job, RunStatus.FAILED, error)
         else:
             pause = self._policy.pause_seconds(job.attempt)
             status = JobStatus.SCHEDULED
@@ -152,6 +153,7 @@ class Jobs:
         reason = get_job(tx, job.id).stop or "stopped"
         self._end(tx, job, JobStatus.CANCELLED, error=reason)
         tx.event("job.cancelled", job_id=job.id, run_id=job.run_id, message=reason)
+        _strand_run(tx, job, RunStatus.BLOCKED, f"its job was cancelled: {reason}")
         self._pass_key(tx, job)
 
     def request_stop(self, tx: Transaction, job_id: int, reason: str) -> JobStatus:
@@ -164,6 +166,7 @@ class Jobs:
         if job.status in IDLE:
             self._end(tx, job, JobStatus.CANCELLED, error=reason)
             tx.event("job.cancelled", job_id=job_id, run_id=job.run_id, message=reason)
+            _strand_run(tx, job, RunStatus.BLOCKED, f"its job was cancelled: {reason}")
             self._pass_key(tx, job)
             return JobStatus.CANCELLED
         _update(tx, job, stop=reason)
@@ -353,6 +356,15 @@ def _update(tx: Transaction, job: Job, **values: Any) -> None:
     if "status" in values:
         values["status"] = str(values["status"])
     tx.connection.execute(sa.update(jobs).where(jobs.c.id == job.id).values(**values))
+
+
+def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
+    """A run whose carrier has ended before it stands still: say so, unless it was paused or has ended itself."""
+    if job.run_id is None or not job.carries_run:
+        return
+    status = get_run(tx, job.run_id).status
+    if not status.final and status is not RunStatus.PAUSED:
+        change_run(tx, job.run_id, to, reason=reason)
 
 
 def _tally(tx: Transaction, job: Job, status: JobStatus) -> None:

@@ -14,7 +14,7 @@ from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus
 from ratchet.ledger import Run, Transaction, change_run, change_step
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps, set_run_result
 from ratchet.ledger.tables import attempts
-from ratchet.runtime.job import DEFAULT_QUEUE, FINAL
+from ratchet.runtime.job import DEFAULT_QUEUE, FINAL, run_key
 from ratchet.runtime.jobs import list_jobs
 from ratchet.runtime.runtime import Runtime
 
@@ -33,7 +33,7 @@ def start_run(
 ) -> RunId:
     """Create a run and the job that carries it, in one transaction."""
     run_id = create_run(tx, kind, name, spec=spec, project_id=project_id, simulated=simulated)
-    runtime.enqueue(tx, job_kind, run_id=run_id, key=_key(run_id), queue=queue)
+    runtime.enqueue(tx, job_kind, run_id=run_id, key=run_key(run_id), queue=queue)
     return run_id
 
 
@@ -72,7 +72,7 @@ def resume_run(tx: Transaction, runtime: Runtime, run_id: int) -> None:
         last[0].kind,
         last[0].payload,
         run_id=run_id,
-        key=_key(run_id),
+        key=run_key(run_id),
         queue=last[0].queue,
         priority=last[0].priority,
     )
@@ -98,7 +98,3 @@ def _stop_jobs(tx: Transaction, runtime: Runtime, run_id: int, reason: str) -> N
     for job in list_jobs(tx, run_id=run_id, limit=100):
         if job.status not in FINAL:
             runtime.jobs.request_stop(tx, job.id, reason)
-
-
-def _key(run_id: int) -> str:
-    return f"run:{run_id}"
