@@ -201,15 +201,16 @@ def test_a_database_that_goes_away_and_comes_back_costs_time_and_nothing_else(
     assert ended(ledger, after, 30).status is JobStatus.FINISHED
 
 
-def test_a_starter_that_dies_between_commit_and_start_loses_nothing(
+def test_a_ticket_that_got_lost_is_posted_anew(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
-    """Enqueued as for a worker of this process, which never starts it: no ticket is under way at all."""
+    """The durable queue has forgotten everything, as after a restore: the ledger still knows what is due."""
     with ledger.write() as tx:
-        ticket = runtime.jobs.enqueue(tx, "note", {"file": str(tmp_path / "marks")}, post=False)
-    assert ticket is not None
+        job_id = runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")}, delay_seconds=0.5)
+        schema = "dbos." if tx.on_postgresql else ""
+        tx.connection.exec_driver_sql(f"DELETE FROM {schema}workflow_status")
     fleet.add()
-    assert ended(ledger, ticket.job_id, 25).status is JobStatus.FINISHED
+    assert ended(ledger, job_id, 25).status is JobStatus.FINISHED
     assert len(marks(tmp_path / "marks")) == 1
 
 
@@ -230,13 +231,12 @@ def test_the_jobs_of_a_worker_that_nobody_knows_are_taken_over(
 ) -> None:
     """As after a restore: the ledger says that a process works on the job, and no such process exists."""
     with ledger.write() as tx:
-        ticket = runtime.jobs.enqueue(tx, "note", {"file": str(tmp_path / "marks")})
-        assert ticket is not None
+        job_id = runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")})
         processes.register(tx, "a-process-of-long-ago", "worker", 1)
-        runtime.jobs.begin(tx, ticket, "a-process-of-long-ago")
+        assert runtime.jobs.claim(tx, "a-process-of-long-ago", 1)
         processes.leave(tx, "a-process-of-long-ago", reason="test")
     fleet.add()
-    assert ended(ledger, ticket.job_id).status is JobStatus.FINISHED
+    assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 
 def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path) -> None:

@@ -141,7 +141,6 @@ def test_urgent_jobs_start_first_and_equal_ones_in_order(
             runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")}, priority=priority)
             for priority in (9, 5, 5, 0, 5, 9, 0)
         ]
-    runtime.settings.runtime.__dict__["slots"] = 1
     lone = Worker(runtime, slots=1)
     lone.start()
     try:

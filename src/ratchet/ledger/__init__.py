@@ -2,6 +2,7 @@
 
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.artifacts import Artifact, ArtifactStore
+from ratchet.ledger.bell import Topic
 from ratchet.ledger.events import Event, Filter
 from ratchet.ledger.garbage import Collected, collect_artifacts
 from ratchet.ledger.ledger import Ledger
@@ -23,6 +24,7 @@ __all__ = [
     "Run",
     "Spender",
     "Step",
+    "Topic",
     "Transaction",
     "change_run",
     "change_step",

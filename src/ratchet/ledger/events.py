@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from ratchet.kernel import EventId
 from ratchet.ledger.tables import events
 
-CHANNEL = "ratchet_events"
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
 
@@ -83,10 +82,7 @@ def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
         return
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
-        connection.execute(sa.insert(events), list(rows))
-        connection.execute(sa.text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
-    else:
-        connection.execute(sa.insert(events), list(rows))
+    connection.execute(sa.insert(events), list(rows))
 
 
 def since(

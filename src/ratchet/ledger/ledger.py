@@ -54,14 +54,15 @@ class Ledger:
             tx = Transaction(connection, self.artifacts, actor=actor, request_id=request_id)
             try:
                 yield tx
-                appended = tx.flush_events()
+                appended = tx.flush()
                 connection.commit()
             except BaseException:
                 with contextlib.suppress(exc.DBAPIError):  # the first error is the one to tell
                     connection.rollback()
                 raise
         metrics.events_appended.inc(appended)
-        self.bell.ring()
+        for topic in tx.topics:
+            self.bell.ring(topic)
         tx.run_after_commit()
 
     @contextlib.contextmanager

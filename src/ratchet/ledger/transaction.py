@@ -7,15 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import Misuse
 from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
+from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
 
 if TYPE_CHECKING:
     from ratchet.ledger.artifacts import ArtifactStore
 
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
+_TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
+_NOTIFY = sa.text("SELECT pg_notify(:channel, '')")
 # An event longer than this keeps its data in the artifact store; the event says where.
 INLINE_BYTES = 64 * 1024
 
@@ -36,6 +41,7 @@ class Transaction:
         self._artifacts = artifacts
         self._events: list[dict[str, Any]] = []
         self._after_commit: list[Callable[[], None]] = []
+        self.topics: set[Topic] = set()
 
     @property
     def on_postgresql(self) -> bool:
@@ -74,18 +80,37 @@ class Transaction:
         """Call this once the transaction is committed; not at all if it is rolled back."""
         self._after_commit.append(call)
 
-    def lock_key(self, key: str) -> None:
-        """Hold `key` until the end of the transaction, against every other holder.
+    def announce(self, topic: Topic) -> None:
+        """Ring the bell for `topic` when the transaction is committed."""
+        self.topics.add(topic)
 
-        On SQLite a writer is alone anyway.
+    def insert(self, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+        """An insert that can say what to do on a conflict."""
+        return postgresql.insert(table) if self.on_postgresql else sqlite.insert(table)
+
+    def lock_keys(self, *keys: str) -> None:
+        """Hold `keys` until the end of the transaction, against every other holder.
+
+        Always in the same order, so that two transactions never wait for each other. On SQLite a writer is alone.
         """
         if self.on_postgresql:
-            number = int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:8], signed=True)
-            self.connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": number})
+            for number in sorted({_number(key) for key in keys}):
+                self.connection.execute(_LOCK, {"key": number})
 
-    def flush_events(self) -> int:
-        """Append the gathered events; how many there were."""
+    def try_lock_key(self, key: str) -> bool:
+        """Hold `key` as `lock_keys` does if nobody else holds it; never waits."""
+        return not self.on_postgresql or bool(
+            self.connection.execute(_TRY_LOCK, {"key": _number(key)}).scalar()
+        )
+
+    def flush(self) -> int:
+        """Append the gathered events and tell other processes; how many events there were."""
+        if self._events:
+            self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)
+        if self.on_postgresql:
+            for topic in sorted(self.topics):
+                self.connection.execute(_NOTIFY, {"channel": channel(topic)})
         return len(self._events)
 
     def run_after_commit(self) -> None:
@@ -109,3 +134,7 @@ class Transaction:
             attempt_id=attempt_id,
         )
         return {"artifact": stored.sha256, "bytes": stored.size}
+
+
+def _number(key: str) -> int:
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:8], signed=True)

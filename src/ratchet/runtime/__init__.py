@@ -2,7 +2,8 @@
 
 from ratchet.runtime.context import JobContext
 from ratchet.runtime.job import Job, JobStatus
-from ratchet.runtime.jobs import Jobs, count_jobs, get_job, list_jobs
+from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
+from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
 from ratchet.runtime.processes import Process, list_processes

@@ -119,7 +119,8 @@ class DbosDelivery:
                 worker_concurrency=0 if rule.name in paused else here,
                 global_concurrency=rule.concurrency,
                 limiter=limiter,
-                polling_interval_sec=self._poll_seconds,
+                # Without limits only delayed jobs come this way, and DBOS looks at delays once a second.
+                polling_interval_sec=self._poll_seconds if rule.limited else max(1.0, self._poll_seconds),
                 on_conflict="always_update",
             )
 

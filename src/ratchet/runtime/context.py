@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.kernel import Superseded
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime.job import Job
-from ratchet.runtime.jobs import check_owned
+from ratchet.runtime.job_rows import check_owned
 
 if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime

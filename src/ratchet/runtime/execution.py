@@ -16,9 +16,8 @@ from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded
 from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
 from ratchet.runtime.context import JobContext
-from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.job import Job, JobStatus
-from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES, check_owned
+from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
 from ratchet.runtime.running import Ended, Running, TimedOut, Why
 from ratchet.runtime.runtime import Runtime
 
@@ -55,11 +54,8 @@ class Execution:
         self.running: dict[int, Running] = {}
         self.hurry = threading.Event()
 
-    def do(self, ticket: Ticket) -> tuple[Ticket | None, Running | None]:
-        """Do the job of `ticket`. Returns a ticket to go on with here, and what may still be running."""
-        job = self.patiently(lambda tx: self._runtime.jobs.begin(tx, ticket, self._process_id))
-        if job is None:
-            return None, None
+    def do(self, job: Job, *, go_on: bool) -> tuple[Job | None, Running]:
+        """Do a started job. With `go_on`, recording its end also starts the next one that lies ready here."""
         metrics.job_wait_seconds.observe(max(0, (job.started_at or 0) - job.due_at) / 1000)
         began = time.monotonic()
         running = self.running[job.id] = Running(
@@ -67,7 +63,7 @@ class Execution:
         )
         try:
             outcome = self._run(job, running)
-            label, following = self.patiently(lambda tx: self._record(tx, job, outcome))
+            label, following = self.patiently(lambda tx: self._record(tx, job, outcome, go_on))
         finally:
             del self.running[job.id]
         metrics.jobs_finished.labels(kind=job.kind, outcome=label).inc()
@@ -111,32 +107,31 @@ class Execution:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
             return Raised(_told(error))
 
-    def _record(self, tx: Transaction, job: Job, outcome: Outcome) -> tuple[str, Ticket | None]:
-        jobs = self._runtime.jobs
+    def _record(self, tx: Transaction, job: Job, outcome: Outcome, go_on: bool) -> tuple[str, Job | None]:
         try:
-            check_owned(tx, job)
+            label = self._record_end(tx, job, outcome)
         except Superseded:
             _log.warning("job %s was taken over; its outcome here does not count", job.id)
-            return "superseded", None
+            label = "superseded"
+        if not go_on or self.hurry.is_set():
+            return label, None
+        return label, next(iter(self._runtime.jobs.claim(tx, self._process_id, 1)), None)
+
+    def _record_end(self, tx: Transaction, job: Job, outcome: Outcome) -> str:
+        jobs = self._runtime.jobs
         match outcome:
             case Returned(result):
-                return "finished", jobs.finish(tx, job, result, keep=self._goes_on_here(job))
+                jobs.finish(tx, job, result)
+                return "finished"
             case Ended(why=Why.STOPPED):
                 jobs.stopped(tx, job)
-                return "cancelled", None
+                return "cancelled"
             case Ended():
                 jobs.release(tx, job)
-                return "released", None
-            case Raised():
-                return self._fail(tx, job, outcome), None
-
-    def _fail(self, tx: Transaction, job: Job, raised: Raised) -> str:
-        status = self._runtime.jobs.fail(tx, job, raised.error, final=raised.final)
-        return "failed" if status is JobStatus.FAILED else "retrying"
-
-    def _goes_on_here(self, job: Job) -> bool:
-        rule = self._runtime.rules.get(job.queue)
-        return rule is not None and not rule.limited and not self.hurry.is_set()
+                return "released"
+            case Raised(error, final):
+                status = jobs.fail(tx, job, error, final=final)
+                return "failed" if status is JobStatus.FAILED else "retrying"
 
 
 def _check_storable(result: Any) -> None:

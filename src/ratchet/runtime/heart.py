@@ -11,7 +11,7 @@ from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger.database import translated
 from ratchet.observe import metrics
 from ratchet.runtime import processes
-from ratchet.runtime.jobs import started_on
+from ratchet.runtime.job_rows import started_on
 from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -114,11 +114,11 @@ class Heart:
         held = delivery.held(process_id)
         while True:
             with self._ledger.write(actor=self.process_id) as tx:
-                tx.lock_key(f"bury:{process_id}")
+                tx.lock_keys(f"bury:{process_id}")
                 taken = jobs.take_over(tx, process_id)
                 if not taken:
                     for ticket in held:
-                        jobs.decline(tx, ticket, delay_seconds=0)
+                        jobs.defer(tx, ticket)
             if not taken:
                 break
         delivery.forget(process_id)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet import __version__
 from ratchet.kernel import new_id
@@ -66,9 +65,8 @@ def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
         "started_at": tx.now,
         "beat_at": tx.now,
     }
-    dialect = postgresql if tx.on_postgresql else sqlite
     # A row that is still there is being buried; the next beat tries again.
-    entered = tx.connection.execute(dialect.insert(processes).values(row).on_conflict_do_nothing())
+    entered = tx.connection.execute(tx.insert(processes).values(row).on_conflict_do_nothing())
     if entered.rowcount:
         tx.event("process.started", message=process_id, data={"role": role, "slots": slots})
 

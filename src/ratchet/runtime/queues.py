@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import Misuse
-from ratchet.ledger import Transaction
+from ratchet.ledger import Topic, Transaction
 from ratchet.ledger.tables import queues
 from ratchet.runtime.delivery import QueueRule
-from ratchet.runtime.jobs import count_jobs
+from ratchet.runtime.job_rows import count_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,9 @@ class QueueState:
 def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:
     """Let a queue stand still, or go on. Jobs that run are not touched."""
     known(rules, name)
-    dialect = postgresql if tx.on_postgresql else sqlite
-    tx.connection.execute(
-        dialect.insert(queues)
-        .values(name=name, paused=paused)
-        .on_conflict_do_update(index_elements=["name"], set_={"paused": paused})
-    )
+    upsert = tx.insert(queues).values(name=name, paused=paused)
+    tx.connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_={"paused": paused}))
+    tx.announce(Topic.JOBS)
     tx.event("queue.paused" if paused else "queue.resumed", message=name)
 
 

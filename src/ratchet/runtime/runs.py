@@ -15,7 +15,7 @@ from ratchet.ledger import Run, Transaction, change_run, change_step
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps, set_run_result
 from ratchet.ledger.tables import attempts
 from ratchet.runtime.job import DEFAULT_QUEUE, FINAL, run_key
-from ratchet.runtime.jobs import list_jobs
+from ratchet.runtime.job_rows import list_jobs
 from ratchet.runtime.runtime import Runtime
 
 

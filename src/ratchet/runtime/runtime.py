@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ratchet.config import Settings
 from ratchet.kernel import JobId
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime import queues, schedules
-from ratchet.runtime.delivery import Cron, QueueRule, Ticket
+from ratchet.runtime.delivery import Cron, QueueRule
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
-
-
-class Starter(Protocol):
-    """A worker in this process that may take a job without the queue."""
-
-    def start_here(self, ticket: Ticket) -> bool: ...
 
 
 class Runtime:
@@ -42,6 +36,7 @@ class Runtime:
         )
         self.jobs = Jobs(
             self.delivery,
+            self.rules,
             RetryPolicy(
                 max_attempts=config.max_attempts,
                 base_seconds=config.retry_base_seconds,
@@ -49,7 +44,6 @@ class Runtime:
                 max_recoveries=config.max_recoveries,
             ),
         )
-        self._starter: Starter | None = None
         # Before any transaction of ours is open: making tables needs the write lock that a transaction would hold.
         self.delivery.prepare()
 
@@ -68,14 +62,10 @@ class Runtime:
         max_attempts: int | None = None,
         timeout_seconds: float | None = None,
     ) -> JobId | None:
-        """Add a job in the caller's transaction; `None` when one with the same `once` exists already.
-
-        When this process has a worker with room, the job starts here right after the commit, without the queue.
-        """
+        """Add a job in the caller's transaction; `None` when one with the same `once` exists already."""
         self.kinds.get(kind)
-        rule = queues.known(self.rules, queue)
-        here = self._may_start_here(tx, rule, delay_seconds)
-        ticket = self.jobs.enqueue(
+        queues.known(self.rules, queue)
+        return self.jobs.enqueue(
             tx,
             kind,
             payload,
@@ -87,11 +77,7 @@ class Runtime:
             once=once,
             max_attempts=max_attempts,
             timeout_seconds=timeout_seconds,
-            post=not here,
         )
-        if ticket is not None and here:
-            tx.after_commit(lambda: self._start_or_post(ticket))
-        return None if ticket is None else ticket.job_id
 
     def pause_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
         self._set_paused(name, paused=True, actor=actor, request_id=request_id)
@@ -113,30 +99,8 @@ class Runtime:
             [Cron(each.name, each.cron, each.timezone, each.paused) for each in wanted]
         )
 
-    def attach(self, starter: Starter | None) -> None:
-        """Let a worker of this process take jobs directly."""
-        self._starter = starter
-
-    def stop_receiving(self, wait_seconds: float) -> None:
-        self.delivery.stop_receiving(wait_seconds)
-
     def close(self) -> None:
         self.delivery.close()
-
-    def _may_start_here(self, tx: Transaction, rule: QueueRule, delay_seconds: float) -> bool:
-        # A limited queue counts over the whole fleet, which only the queue can do.
-        return (
-            self._starter is not None
-            and delay_seconds <= 0
-            and not rule.limited
-            and rule.name not in queues.paused_queues(tx)
-        )
-
-    def _start_or_post(self, ticket: Ticket) -> None:
-        if self._starter is not None and self._starter.start_here(ticket):
-            return
-        with self.ledger.write(actor="runtime") as tx:
-            self.jobs.decline(tx, ticket, delay_seconds=0)
 
     def _set_paused(self, name: str, *, paused: bool, actor: str, request_id: str | None) -> None:
         with self.ledger.write(actor=actor, request_id=request_id) as tx:

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 from croniter import CroniterBadDateError, CroniterError, croniter
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import Misuse, NotFound, is_name
 from ratchet.ledger import Transaction
@@ -63,8 +62,7 @@ def put_schedule(
         "payload": payload if payload is not None else {},
         "paused": False,
     }
-    dialect = postgresql if tx.on_postgresql else sqlite
-    insert = dialect.insert(schedules).values(name=name, created_at=tx.now, **values)
+    insert = tx.insert(schedules).values(name=name, created_at=tx.now, **values)
     tx.connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
     tx.event("schedule.set", message=name, data={"cron": cron, "timezone": timezone, "kind": kind})
     return first

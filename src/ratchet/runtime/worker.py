@@ -10,19 +10,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from ratchet.kernel import LedgerUnavailable
-from ratchet.ledger import Transaction
+from ratchet.ledger import Topic, Transaction
 from ratchet.runtime import schedules
 from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.execution import Execution
 from ratchet.runtime.heart import Heart
-from ratchet.runtime.jobs import stops_wanted
+from ratchet.runtime.job import Job
+from ratchet.runtime.job_rows import stops_wanted
 from ratchet.runtime.running import Running, Why
 from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
+# Looked for even without a ring, so that one that was lost costs time and nothing else.
+_LOOK_SECONDS = 2.0
 _NO_ROOM_SECONDS = 0.5
-# Looked at even without a ring.
-_STOPS_SECONDS = 2.0
 
 
 class Worker:
@@ -36,10 +37,11 @@ class Worker:
         self._free = threading.BoundedSemaphore(self.slots)
         self._loop = asyncio.new_event_loop()
         self._plain = ThreadPoolExecutor(self.slots, thread_name_prefix="ratchet-plain")
-        self._direct = ThreadPoolExecutor(self.slots, thread_name_prefix="ratchet-direct")
+        self._places = ThreadPoolExecutor(self.slots, thread_name_prefix="ratchet-place")
         self._draining = threading.Event()
-        self._rung = threading.Event()
         self._stopped = threading.Event()
+        self._jobs_rung = threading.Event()
+        self._stops_rung = threading.Event()
         self._heart = Heart(
             runtime,
             role,
@@ -49,8 +51,12 @@ class Worker:
         )
         self._execution = Execution(runtime, self._heart.process_id, self._loop, self._plain)
         self._own_threads = [
-            threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
-            threading.Thread(target=self._watch_stops, name="ratchet-stops", daemon=True),
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (
+                ("ratchet-loop", self._run_loop),
+                ("ratchet-jobs", self._watch_jobs),
+                ("ratchet-stops", self._watch_stops),
+            )
         ]
 
     @property
@@ -59,21 +65,13 @@ class Worker:
 
     def start(self) -> None:
         """Enter the fleet and begin to take jobs."""
-        for thread in self._own_threads:
-            thread.start()
         self._heart.start()
         self.runtime.apply_queues()
         self.runtime.apply_schedules()
         self.runtime.delivery.open(self.process_id, self._on_ticket, self._on_tick)
-        self.runtime.attach(self)
+        for thread in self._own_threads:
+            thread.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
-
-    def start_here(self, ticket: Ticket) -> bool:
-        """Take a job of this process without the queue, if there is room."""
-        if self._draining.is_set() or not self._free.acquire(blocking=False):
-            return False
-        self._direct.submit(self._work, ticket)
-        return True
 
     def stop(self, drain_seconds: float | None = None) -> None:
         """Drain: take nothing new, let what runs finish for a while, give the rest back, and leave."""
@@ -81,9 +79,8 @@ class Worker:
         _log.info("%s %s drains", self.role, self.process_id)
         self._draining.set()
         self._heart.drain()
-        self.runtime.attach(None)
         closing = threading.Thread(
-            target=self.runtime.stop_receiving,
+            target=self.runtime.delivery.stop_receiving,
             args=(limit + 15 if self._execution.running else 0,),
             daemon=True,
         )
@@ -93,40 +90,83 @@ class Worker:
             time.sleep(0.02)
         self._execution.hurry.set()
         self._execution.end_all(Why.DRAINED)
-        self._direct.shutdown(wait=True)
+        self._stopped.set()
+        for rung in (self._jobs_rung, self._stops_rung):
+            rung.set()
+        self._places.shutdown(wait=True)
         closing.join()
         self._heart.stop()
-        self._stopped.set()
-        self._rung.set()
         self._plain.shutdown(wait=False, cancel_futures=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
         for thread in self._own_threads:
             thread.join()
         self.runtime.close()
 
-    def _on_ticket(self, ticket: Ticket) -> None:
-        if self._draining.is_set() or not self._free.acquire(blocking=False):
-            decline = self.runtime.jobs.decline
-            self._execution.patiently(lambda tx: decline(tx, ticket, delay_seconds=_NO_ROOM_SECONDS))
-        else:
-            self._work(ticket)
+    def _watch_jobs(self) -> None:
+        """Take jobs that lie ready, whenever there is room and somebody rings."""
+        with self.runtime.ledger.bell.listening(self._jobs_rung.set, Topic.JOBS):
+            while not self._draining.is_set():
+                self._jobs_rung.clear()
+                self._take_ready()
+                self._jobs_rung.wait(_LOOK_SECONDS)
 
-    def _work(self, ticket: Ticket) -> None:
-        """Do the job of a ticket, then those that waited for its key. Holds one place, and gives it back."""
+    def _take_ready(self) -> None:
+        room = 0
+        while room < self.slots and self._free.acquire(blocking=False):
+            room += 1
+        taken: list[Job] = []
+        try:
+            if room:
+                claim = self.runtime.jobs.claim
+                taken = self._execution.patiently(lambda tx: claim(tx, self.process_id, room))
+        except LedgerUnavailable as error:
+            _log.warning("left before the database came back: %s", error)
+        finally:
+            for _ in range(room - len(taken)):
+                self._free.release()
+        for job in taken:
+            self._places.submit(self._work, job)
+
+    def _work(self, job: Job) -> None:
+        """Do a job, then the next that lies ready, until there is none. Holds one place, and gives it back."""
         last: Running | None = None
         try:
-            following: Ticket | None = ticket
+            following: Job | None = job
             while following is not None:
-                following, last = self._execution.do(following)
+                following, last = self._execution.do(following, go_on=not self._draining.is_set())
         except LedgerUnavailable as error:
-            _log.warning("job %s is left to others: %s", ticket.job_id, error)
-        except Exception:  # noqa: BLE001 - nobody above could do better: reconciling finds the job again
-            _log.exception("job %s could not be handled", ticket.job_id)
+            _log.warning("job %s is left to others: %s", job.id, error)
+        except Exception:  # noqa: BLE001 - nobody above could do better: the job is taken over when we leave
+            _log.exception("job %s could not be handled", job.id)
         finally:
             if last is None:
-                self._free.release()
+                self._vacate()
             else:
-                last.when_gone(self._free.release)
+                last.when_gone(self._vacate)
+
+    def _vacate(self) -> None:
+        self._free.release()
+        # A ring may have come while there was no room.
+        self._jobs_rung.set()
+
+    def _on_ticket(self, ticket: Ticket) -> None:
+        """A ticket from the durable queue: its time has come, or its queue has room for it."""
+        jobs = self.runtime.jobs
+        if self._draining.is_set() or not self._free.acquire(blocking=False):
+            self._execution.patiently(lambda tx: jobs.defer(tx, ticket, delay_seconds=_NO_ROOM_SECONDS))
+            return
+        running: Running | None = None
+        try:
+            job = self._execution.patiently(lambda tx: jobs.begin(tx, ticket, self.process_id))
+            if job is not None:
+                _, running = self._execution.do(job, go_on=False)
+        except LedgerUnavailable as error:
+            _log.warning("job %s is left to others: %s", ticket.job_id, error)
+        finally:
+            if running is None:
+                self._vacate()
+            else:
+                running.when_gone(self._vacate)
 
     def _on_tick(self, name: str, moment: float) -> None:
         def fire(tx: Transaction) -> None:
@@ -155,10 +195,10 @@ class Worker:
 
     def _watch_stops(self) -> None:
         """End running jobs whose stop somebody asked for, in any process."""
-        with self.runtime.ledger.bell.listening(self._rung.set):
+        with self.runtime.ledger.bell.listening(self._stops_rung.set, Topic.STOPS):
             while not self._stopped.is_set():
-                self._rung.wait(_STOPS_SECONDS)
-                self._rung.clear()
+                self._stops_rung.wait(_LOOK_SECONDS)
+                self._stops_rung.clear()
                 if not self._execution.running:
                     continue
                 with contextlib.suppress(LedgerUnavailable), self.runtime.ledger.read() as tx:

@@ -222,7 +222,16 @@ def upgrade() -> None:
         sqlite_where=sa.text("status = 'started'"),
         postgresql_where=sa.text("status = 'started'"),
     )
+    op.create_index("ix_jobs_queue", "jobs", ["queue", "id"], unique=False)
     op.create_index("ix_jobs_queue_status", "jobs", ["queue", "status", "id"], unique=False)
+    op.create_index(
+        "ix_jobs_ready",
+        "jobs",
+        ["queue", "priority", "id"],
+        unique=False,
+        sqlite_where=sa.text("status = 'queued'"),
+        postgresql_where=sa.text("status = 'queued'"),
+    )
     op.create_index(
         "ix_jobs_run",
         "jobs",
@@ -320,7 +329,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("run_id IS NOT NULL"),
         postgresql_where=sa.text("run_id IS NOT NULL"),
     )
-    op.create_index("ix_artifacts_sha256", "artifacts", ["sha256"], unique=False)
+    op.create_index("ix_artifacts_sha256", "artifacts", ["sha256", "id"], unique=False)
     op.create_table(
         "usage",
         sa.Column("id", Number, autoincrement=True, nullable=False),

@@ -1,0 +1,110 @@
+"""Reading jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import NotFound, Superseded
+from ratchet.ledger import Transaction
+from ratchet.ledger.tables import job_tallies, jobs
+from ratchet.runtime.job import Job, JobStatus
+
+# Built once: they are asked for every job, and building a statement takes longer than running it.
+_ONE = sa.select(jobs).where(jobs.c.id == sa.bindparam("job_id"))
+_ONE_LOCKED = _ONE.with_for_update()
+_OWNED = (
+    sa.select(jobs.c.id)
+    .where(
+        jobs.c.id == sa.bindparam("job_id"),
+        jobs.c.delivery == sa.bindparam("delivery"),
+        jobs.c.status == str(JobStatus.STARTED),
+    )
+    .with_for_update()
+)
+
+
+def get_job(tx: Transaction, job_id: int) -> Job:
+    job = _first(tx, _ONE, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job
+
+
+def lock_job(tx: Transaction, job_id: int) -> Job | None:
+    """The job, which nobody else can change before the transaction ends."""
+    return _first(tx, _ONE_LOCKED, job_id)
+
+
+def check_owned(tx: Transaction, job: Job) -> None:
+    """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
+    if tx.connection.execute(_OWNED, {"job_id": job.id, "delivery": job.delivery}).first() is None:
+        raise superseded(job)
+
+
+def superseded(job: Job) -> Superseded:
+    return Superseded(f"job {job.id} was taken over by another worker or has ended")
+
+
+def list_jobs(
+    tx: Transaction,
+    *,
+    status: JobStatus | None = None,
+    queue: str | None = None,
+    run_id: int | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Job]:
+    """Jobs, newest first, a page at a time."""
+    wanted = {"status": status and str(status), "queue": queue, "run_id": run_id}
+    query = sa.select(jobs).where(
+        *(jobs.c[name] == value for name, value in wanted.items() if value is not None)
+    )
+    if before is not None:
+        query = query.where(jobs.c.id < before)
+    return read_jobs(tx, query.order_by(jobs.c.id.desc()).limit(limit))
+
+
+def count_jobs(tx: Transaction) -> dict[str, dict[str, int]]:
+    """How many jobs each queue has in each status. Ended ones come from tallies: history is not counted over."""
+    open_ones = (
+        sa.select(jobs.c.queue, jobs.c.status, sa.func.count())
+        .where(jobs.c.status.in_([str(status) for status in JobStatus if not status.final]))
+        .group_by(jobs.c.queue, jobs.c.status)
+    )
+    ended = sa.select(job_tallies.c.queue, job_tallies.c.status, sa.func.sum(job_tallies.c.count)).group_by(
+        job_tallies.c.queue, job_tallies.c.status
+    )
+    counts: dict[str, dict[str, int]] = {}
+    for query in (open_ones, ended):
+        for queue, status, number in tx.connection.execute(query):
+            counts.setdefault(queue, dict.fromkeys(map(str, JobStatus), 0))[status] = int(number)
+    return counts
+
+
+def started_on(tx: Transaction) -> set[str]:
+    """The processes that jobs are running on."""
+    query = sa.select(jobs.c.process_id).where(jobs.c.status == str(JobStatus.STARTED)).distinct()
+    return {process_id or "" for process_id in tx.connection.execute(query).scalars()}
+
+
+def stops_wanted(tx: Transaction, process_id: str) -> list[int]:
+    """The jobs running on a process that somebody wants stopped."""
+    query = sa.select(jobs.c.id).where(
+        jobs.c.process_id == process_id, jobs.c.status == str(JobStatus.STARTED), jobs.c.stop.is_not(None)
+    )
+    return list(tx.connection.execute(query).scalars())
+
+
+def read_jobs(tx: Transaction, query: sa.Select[Any], values: dict[str, Any] | None = None) -> list[Job]:
+    return [_job(row) for row in tx.connection.execute(query, values or {}).mappings()]
+
+
+def _first(tx: Transaction, query: sa.Select[Any], job_id: int) -> Job | None:
+    row = tx.connection.execute(query, {"job_id": job_id}).mappings().first()
+    return None if row is None else _job(row)
+
+
+def _job(row: sa.RowMapping) -> Job:
+    return Job(**{**row, "status": JobStatus(row["status"])})
