@@ -90,7 +90,7 @@ def explain(error: Exception, url: str) -> LedgerError:
             f"the disk of {place} is full or failing: {text}",
             hint="free some space (`ratchet ledger vacuum` helps), then try again: nothing that was committed is lost",
         )
-    if "locked" in low or "busy" in low:
+    if "locked" in low or "busy" in low or "lock timeout" in low:
         return LedgerUnavailable(
             f"{place} stayed locked for {BUSY_MS // 1000} s: {text}",
             hint="another program holds it; `ratchet doctor` shows who works on it",

@@ -24,6 +24,30 @@ from ratchet.kernel import (
 from ratchet.ledger.tables import attempts, projects, runs, steps
 from ratchet.ledger.transaction import Transaction
 
+# Built once: they run for every step, and building a statement takes longer than running it.
+_STEP_BY_NAME = sa.select(steps).where(
+    steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted")
+)
+_LAST_POSITION = (
+    sa.select(steps.c.position)
+    .where(steps.c.run_id == sa.bindparam("run"))
+    .order_by(steps.c.position.desc())
+    .limit(1)
+)
+_INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
+_LAST_ATTEMPT = (
+    sa.select(attempts.c.id, attempts.c.number, attempts.c.ended_at)
+    .where(attempts.c.step_id == sa.bindparam("step"))
+    .order_by(attempts.c.number.desc())
+    .limit(1)
+)
+_INSERT_ATTEMPT = sa.insert(attempts).returning(attempts.c.id)
+_CLOSE_ATTEMPT = (
+    sa.update(attempts)
+    .where(attempts.c.id == sa.bindparam("attempt"), attempts.c.ended_at.is_(None))
+    .returning(attempts.c.run_id, attempts.c.step_id)
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -117,9 +141,8 @@ def create_steps(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[StepId]:
     """Add pending steps, given as (name, spec), after those the run has. Raises `Conflict` when a name is taken."""
-    first = tx.connection.execute(
-        sa.select(sa.func.coalesce(sa.func.max(steps.c.position) + 1, 0)).where(steps.c.run_id == run_id)
-    ).scalar_one()
+    last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
+    first = 0 if last is None else last + 1
     rows = [
         {
             "run_id": run_id,
@@ -134,9 +157,8 @@ def create_steps(
     ]
     if not rows:
         return []
-    insert = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
     try:
-        numbers = list(tx.connection.execute(insert, rows).scalars())
+        numbers = list(tx.connection.execute(_INSERT_STEPS, rows).scalars())
     except exc.IntegrityError as error:
         names = ", ".join(name for name, _ in named)
         raise Conflict(f"run {run_id} does not exist, or has one of these steps already: {names}") from error
@@ -145,39 +167,28 @@ def create_steps(
     return [StepId(number) for number in numbers]
 
 
-def set_run_result(tx: Transaction, run_id: int, result: Any) -> None:
-    tx.connection.execute(sa.update(runs).where(runs.c.id == run_id).values(result=result, updated_at=tx.now))
-
-
-def set_step_result(tx: Transaction, step_id: int, result: Any) -> None:
-    tx.connection.execute(
-        sa.update(steps).where(steps.c.id == step_id).values(result=result, updated_at=tx.now)
-    )
-
-
 def open_attempt(
     tx: Transaction, step: Step, *, process_id: str | None = None, simulated: bool = False
 ) -> AttemptId:
     """Begin the next attempt at a step; one that a dead process left open is closed as an error first."""
-    tx.connection.execute(
-        sa.update(attempts)
-        .where(attempts.c.step_id == step.id, attempts.c.ended_at.is_(None))
-        .values(outcome=str(Outcome.ERROR), reason="interrupted: its process ended", ended_at=tx.now)
-    )
-    last = sa.select(sa.func.coalesce(sa.func.max(attempts.c.number), 0)).where(attempts.c.step_id == step.id)
-    number = tx.connection.execute(last).scalar_one() + 1
-    attempt_id = tx.connection.execute(
-        sa.insert(attempts)
-        .values(
-            run_id=step.run_id,
-            step_id=step.id,
-            number=number,
-            process_id=process_id,
-            simulated=simulated,
-            started_at=tx.now,
-        )
-        .returning(attempts.c.id)
-    ).scalar_one()
+    last = tx.connection.execute(_LAST_ATTEMPT, {"step": step.id}).first()
+    number = 1 if last is None else last.number + 1
+    if last is not None and last.ended_at is None:
+        interrupted = {
+            "outcome": str(Outcome.ERROR),
+            "reason": "interrupted: its process ended",
+            "ended_at": tx.now,
+        }
+        tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": last.id, **interrupted})
+    attempt = {
+        "run_id": step.run_id,
+        "step_id": step.id,
+        "number": number,
+        "process_id": process_id,
+        "simulated": simulated,
+        "started_at": tx.now,
+    }
+    attempt_id = tx.connection.execute(_INSERT_ATTEMPT, attempt).scalar_one()
     if simulated:
         tx.connection.execute(sa.update(runs).where(runs.c.id == step.run_id).values(used_recording=True))
     tx.event(
@@ -194,17 +205,13 @@ def close_attempt(
     tx: Transaction, attempt_id: int, outcome: Outcome, reason: str, verdict: Verdict | None = None
 ) -> None:
     """Record how an attempt ended. Raises `Conflict` when it has ended already."""
-    closed = tx.connection.execute(
-        sa.update(attempts)
-        .where(attempts.c.id == attempt_id, attempts.c.ended_at.is_(None))
-        .values(
-            outcome=str(outcome),
-            reason=reason,
-            verdict=None if verdict is None else asdict(verdict),
-            ended_at=tx.now,
-        )
-        .returning(attempts.c.run_id, attempts.c.step_id)
-    ).first()
+    ending = {
+        "outcome": str(outcome),
+        "reason": reason,
+        "verdict": None if verdict is None else asdict(verdict),
+        "ended_at": tx.now,
+    }
+    closed = tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": attempt_id, **ending}).first()
     if closed is None:
         raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
     tx.event(
@@ -250,6 +257,11 @@ def get_step(tx: Transaction, step_id: int) -> Step:
     if row is None:
         raise NotFound("step", step_id)
     return _step(row)
+
+
+def find_step(tx: Transaction, run_id: int, name: str) -> Step | None:
+    row = tx.connection.execute(_STEP_BY_NAME, {"run": run_id, "wanted": name}).mappings().first()
+    return None if row is None else _step(row)
 
 
 def list_steps(tx: Transaction, run_id: int) -> list[Step]:

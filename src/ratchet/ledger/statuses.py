@@ -15,6 +15,19 @@ from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
 
+UNCHANGED = object()
+# Built once: building a statement takes longer than running it.
+_LOCK = {
+    table: sa.select(table).where(table.c.id == sa.bindparam("key")).with_for_update()
+    for table in (runs, steps)
+}
+_CHANGE = {
+    table: sa.update(table).where(
+        table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text)
+    )
+    for table in (runs, steps)
+}
+
 
 def change_run(
     tx: Transaction,
@@ -23,9 +36,10 @@ def change_run(
     *,
     expected: Iterable[RunStatus] | None = None,
     reason: str | None = None,
+    result: Any = UNCHANGED,
     data: Any = None,
 ) -> RunStatus:
-    """Change a run's status and return the one it had.
+    """Change a run's status, with its result if there is one, and return the status it had.
 
     Raises `NotFound`, `IllegalTransition` when the table forbids it, `StateChanged` when the run is not in one of the
     `expected` statuses.
@@ -39,7 +53,7 @@ def change_run(
             f"run {run_id} used a recorded session but was not started as a simulation, so it cannot be completed",
             hint="run it again with a live engine, or start it as a simulation",
         )
-    _set(tx, runs, "run", run_id, current, to, reason)
+    _set(tx, runs, "run", run_id, current, to, reason, result)
     tx.event(
         f"run.{to}",
         run_id=run_id,
@@ -57,15 +71,16 @@ def change_step(
     *,
     expected: Iterable[StepStatus] | None = None,
     reason: str | None = None,
+    result: Any = UNCHANGED,
     attempt_id: int | None = None,
     data: Any = None,
 ) -> StepStatus:
-    """Change a step's status and return the one it had; raises as `change_run` does."""
+    """Change a step's status as `change_run` does a run's."""
     row = _locked(tx, steps, "step", step_id)
     current = StepStatus(row["status"])
     _compare(expected, "step", step_id, current)
     check_transition("step", step_id, current, to)
-    _set(tx, steps, "step", step_id, current, to, reason)
+    _set(tx, steps, "step", step_id, current, to, reason, result)
     tx.event(
         f"step.{to}",
         run_id=row["run_id"],
@@ -78,9 +93,7 @@ def change_step(
 
 
 def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> sa.RowMapping:
-    row = (
-        tx.connection.execute(sa.select(table).where(table.c.id == key).with_for_update()).mappings().first()
-    )
+    row = tx.connection.execute(_LOCK[table], {"key": key}).mappings().first()
     if row is None:
         raise NotFound(entity, key)
     return row
@@ -106,12 +119,17 @@ def _set(
     current: RunStatus | StepStatus,
     to: RunStatus | StepStatus,
     reason: str | None,
+    result: Any,
 ) -> None:
-    changed = tx.connection.execute(
-        sa.update(table)
-        .where(table.c.id == key, table.c.status == str(current))
-        .values(status=str(to), reason=reason, updated_at=tx.now, ended_at=tx.now if to.final else None)
-    )
+    values = {
+        "status": str(to),
+        "reason": reason,
+        "updated_at": tx.now,
+        "ended_at": tx.now if to.final else None,
+    }
+    if result is not UNCHANGED:
+        values["result"] = result
+    changed = tx.connection.execute(_CHANGE[table], {"key": key, "current": str(current), **values})
     if changed.rowcount != 1:
         raise StateChanged(entity, key, (str(current),), "something else")
     tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())

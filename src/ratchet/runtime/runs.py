@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus
 from ratchet.ledger import Run, Transaction, change_run, change_step
-from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps, set_run_result
+from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
 from ratchet.runtime.job import DEFAULT_QUEUE, FINAL, run_key
 from ratchet.runtime.job_rows import list_jobs
@@ -49,8 +49,7 @@ def enter_run(tx: Transaction, run_id: int) -> Run:
 
 def complete_run(tx: Transaction, run_id: int, result: Any) -> None:
     """End a running run with its result."""
-    set_run_result(tx, run_id, result)
-    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,))
+    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,), result=result)
 
 
 def pause_run(tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "paused on request") -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
 from ratchet.kernel import AttemptId, Outcome, StepStatus, Superseded
 from ratchet.ledger import Step, Transaction, change_step
-from ratchet.ledger.runs import close_attempt, create_steps, get_step, open_attempt, set_step_result
-from ratchet.ledger.tables import steps
+from ratchet.ledger.runs import close_attempt, create_steps, find_step, get_step, open_attempt
 from ratchet.runtime.context import JobContext
 
 
@@ -36,9 +33,8 @@ async def run_step(
     try:
         result = await work(attempt_id)
         with job.write() as tx:
-            set_step_result(tx, step.id, result)
             close_attempt(tx, attempt_id, Outcome.PASSED, "returned")
-            change_step(tx, step.id, StepStatus.COMPLETED, attempt_id=attempt_id)
+            change_step(tx, step.id, StepStatus.COMPLETED, result=result, attempt_id=attempt_id)
     except Superseded:
         raise
     except Exception as error:
@@ -51,8 +47,8 @@ async def run_step(
 
 
 def _find_or_create(tx: Transaction, run_id: int, name: str, spec: Mapping[str, Any]) -> Step:
-    query = sa.select(steps.c.id).where(steps.c.run_id == run_id, steps.c.name == name)
-    step_id = tx.connection.execute(query).scalar()
-    if step_id is None:
+    step = find_step(tx, run_id, name)
+    if step is None:
         [step_id] = create_steps(tx, run_id, [(name, spec)])
-    return get_step(tx, step_id)
+        return get_step(tx, step_id)
+    return step

@@ -1,0 +1,1 @@
+"""How fast Ratchet is, next to its peers and to the bare disk, in one run: `python -m benchmarks`."""

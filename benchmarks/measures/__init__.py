@@ -1,0 +1,1 @@
+"""Each module measures one thing and returns a `Result`."""

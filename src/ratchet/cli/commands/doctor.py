@@ -1,0 +1,47 @@
+"""`ratchet doctor`"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from functools import partial
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.progress import working
+from ratchet.cli.records import print_document
+from ratchet.cli.session import Session
+from ratchet.doctor import Check, disk, engines, git, python, run_all, sandbox_layers
+from ratchet.doctor.ledger import ledger
+
+
+@command()
+@click.pass_obj
+def doctor(session: Session) -> int:
+    """Check this machine and the ledger, and say how to mend them.
+
+    Nothing is made or changed. Exits with 1 if something failed; a warning is something Ratchet can do without.
+    """
+    loaded = session.load()
+    with working("looking"):
+        checks = run_all(
+            [python, git, partial(disk, loaded.home), partial(ledger, loaded), sandbox_layers, engines]
+        )
+    failed = any(check.status == "fail" for check in checks)
+    if session.json:
+        print_document({"ok": not failed, "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks)
+    return 1 if failed else 0
+
+
+def _print(checks: list[Check]) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        colour = {"ok": "green", "warn": "yellow", "fail": "red"}[check.status]
+        click.echo(f"{click.style(f'{check.status:4}', fg=colour)}  {check.name:{width}}  {check.detail}")
+        if check.mend:
+            click.echo(f"      {'':{width}}  to mend: {check.mend}")
+    counts = Counter(check.status for check in checks)
+    click.echo(f"\n{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")

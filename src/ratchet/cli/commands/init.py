@@ -1,0 +1,51 @@
+"""`ratchet init`"""
+
+from __future__ import annotations
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.opening import configure_logs, has_ledger
+from ratchet.cli.output import confirm
+from ratchet.cli.session import Session
+from ratchet.config import write_initial
+from ratchet.runtime import open_ledger
+
+
+@command()
+@click.pass_obj
+def init(session: Session) -> None:
+    """Make a home with its settings and ledger.
+
+    The home is --home, else $RATCHET_HOME, else the nearest .ratchet at or above this directory, else a new
+    .ratchet here. What is there already stays as it is, so it may be run again.
+    """
+    loaded = session.load()
+    configure_logs(loaded)
+    address = loaded.settings.database_url
+    new_home = not loaded.home.exists()
+    new_file = not (loaded.home / "ratchet.toml").exists()
+    file = write_initial(loaded.home)
+    new_ledger = not has_ledger(loaded)
+    with open_ledger(loaded):
+        pass
+    made = {"home": new_home, "config": new_file, "ledger": new_ledger}
+    document = {
+        "home": str(loaded.home),
+        "config": str(file),
+        "ledger": str(address),
+        "made": [name for name, new in made.items() if new],
+    }
+    confirm(
+        session,
+        document,
+        f"home    {loaded.home}{_told(new_home)}\n"
+        f"config  {file}{_told(new_file)}\n"
+        f"ledger  {address}{_told(new_ledger)}\n"
+        "\n"
+        "Next: `ratchet doctor` checks this machine, `ratchet demo` shows a durable run, `ratchet serve` starts work.",
+    )
+
+
+def _told(new: bool) -> str:
+    return " (made)" if new else " (was there)"

@@ -1,0 +1,145 @@
+"""`ratchet ledger …`"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.opening import configure_logs, existing_ledger
+from ratchet.cli.output import confirm, note
+from ratchet.cli.progress import working
+from ratchet.cli.records import print_document, record
+from ratchet.cli.session import Session
+from ratchet.cli.times import clock
+from ratchet.config import Artifacts, Loaded
+from ratchet.kernel import LedgerCorrupt
+from ratchet.ledger import Ledger
+from ratchet.ledger.backup import backup as take_backup
+from ratchet.ledger.backup import restore as restore_backup
+from ratchet.ledger.check import Finding
+from ratchet.ledger.check import check as look_over
+from ratchet.ledger.vacuum import vacuum as give_back_room
+from ratchet.runtime import open_ledger
+
+_DAY_MS = 86_400_000
+
+
+@command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def backup(session: Session, file: Path) -> None:
+    """Write a backup of ledger and artifacts to a file.
+
+    Others may go on working. The file appears whole or not at all, and either database can take it in.
+    """
+    with existing_ledger(session) as ledger, working("writing the backup"):
+        report = take_backup(ledger, file)
+    _mention_losses(report.left_out)
+    rows = sum(report.rows.values())
+    confirm(
+        session,
+        {**record(report), "path": str(report.path)},
+        f"{report.path} holds {rows} rows and {report.artifacts} artifacts in {_size(report.bytes)}.",
+    )
+
+
+@command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a ledger that is not empty.")
+@click.pass_obj
+def restore(session: Session, file: Path, force: bool) -> None:
+    """Put a backup in the place of the ledger.
+
+    Stop every server and worker first. Where there is no ledger yet, one is made.
+    """
+    loaded = session.load()
+    configure_logs(loaded)
+    with _sound_ledger(loaded) as ledger, working("restoring"):
+        report = restore_backup(
+            ledger, file, force=force, dead_after_seconds=loaded.settings.runtime.dead_after_seconds
+        )
+    _mention_losses(report.left_out)
+    rows = sum(report.rows.values())
+    confirm(
+        session,
+        record(report),
+        f"The ledger is as it was at {clock(report.taken_at)}: {rows} rows and {report.artifacts} artifacts.",
+    )
+
+
+@command()
+@click.pass_obj
+def check(session: Session) -> int:
+    """Check ledger and artifacts for damage.
+
+    Reads all of it and changes nothing; others may go on working. Exits with 1 if something is wrong.
+    """
+    with existing_ledger(session) as ledger, working("reading the whole ledger"):
+        report = look_over(ledger)
+    if session.json:
+        print_document({"ok": report.ok, "findings": [asdict(each) for each in report.findings]})
+    else:
+        _print_findings(report.findings)
+    return 0 if report.ok else 1
+
+
+@command()
+@click.pass_obj
+def vacuum(session: Session) -> None:
+    """Remove what the rules no longer keep, and shrink the file.
+
+    The rules are artifacts.retention_days and artifacts.grace_minutes.
+    """
+    rules = session.load().settings.artifacts
+    with existing_ledger(session) as ledger, working("tidying"):
+        report = give_back_room(
+            ledger, grace_seconds=rules.grace_minutes * 60, expire_before=_expire_before(rules)
+        )
+    if report.in_the_way:
+        note(f"The file will shrink further once these are idle: {', '.join(report.in_the_way)}")
+    gone = report.artifacts
+    confirm(
+        session,
+        {**asdict(report), "bytes": report.bytes},
+        f"{_size(report.bytes)} given back: {gone.files} artifact files ({_size(gone.bytes)}), "
+        f"database {_size(report.database_bytes)}.",
+    )
+
+
+def _sound_ledger(loaded: Loaded) -> Ledger:
+    try:
+        return open_ledger(loaded)
+    except LedgerCorrupt as error:
+        place = loaded.settings.database_url.path or "the database"
+        raise LedgerCorrupt(str(error), hint=f"move {place} away, then restore again") from error
+
+
+def _expire_before(rules: Artifacts) -> int | None:
+    if rules.retention_days is None:
+        return None
+    return time.time_ns() // 1_000_000 - rules.retention_days * _DAY_MS
+
+
+def _mention_losses(left_out: tuple[str, ...]) -> None:
+    if left_out:
+        note(
+            f"warning: {len(left_out)} artifacts are not in it, since the ledger had lost them: {', '.join(left_out)}"
+        )
+
+
+def _print_findings(findings: tuple[Finding, ...]) -> None:
+    for finding in findings:
+        print(f"{finding.severity:7}  {finding.what}\n         to mend: {finding.mend}")
+    if not findings:
+        print("No damage found.")
+
+
+def _size(count: int) -> str:
+    for unit, length in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,167 @@
+"""`ratchet runs …`"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.numbers import COUNT, ID
+from ratchet.cli.opening import existing_ledger, existing_runtime
+from ratchet.cli.output import confirm, show_list, show_one
+from ratchet.cli.records import record
+from ratchet.cli.session import Session
+from ratchet.cli.times import age, span
+from ratchet.cli.words import compact
+from ratchet.kernel import RunStatus, Usage
+from ratchet.ledger import Attempt, Run, Step
+from ratchet.ledger.artifacts import of_run
+from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
+from ratchet.ledger.usage import total
+from ratchet.runtime import Kinds, Runtime, cancel_run, pause_run, resume_run
+
+_run_argument = click.argument("run_id", metavar="RUN", type=ID)
+
+
+@command("list")
+@click.option("--kind", metavar="KIND", help="Only of this kind, such as workflow.")
+@click.option(
+    "--status", type=click.Choice([str(status) for status in RunStatus]), help="Only in this status."
+)
+@click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
+@click.option("--before", type=ID, metavar="ID", help="Only older than this run: the next page.")
+@click.pass_obj
+def list_(session: Session, /, status: str | None, **wanted: Any) -> None:
+    """List runs, newest first."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = list_runs(tx, status=RunStatus(status) if status else None, **wanted)
+    show_list(
+        session,
+        found,
+        {
+            "run": lambda run: run.id,
+            "kind": lambda run: run.kind,
+            "name": lambda run: run.name,
+            "status": lambda run: run.status,
+            "simulated": _simulated,
+            "created": lambda run: age(run.created_at),
+            "took": lambda run: span(run.created_at, run.ended_at),
+            "reason": lambda run: run.reason,
+        },
+        record=record,
+        empty="No such runs. `ratchet demo` makes one.",
+    )
+
+
+@command()
+@_run_argument
+@click.pass_obj
+def show(session: Session, run_id: int) -> None:
+    """Show one run with its steps."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        run = get_run(tx, run_id)
+        steps = [(step, list_attempts(tx, step.id)) for step in list_steps(tx, run_id)]
+        used = total(tx, "run", run_id)
+        artifacts = of_run(tx, run_id)
+    document = {
+        **record(run),
+        "usage": asdict(used),
+        "steps": [{**record(step), "attempts": [record(each) for each in tries]} for step, tries in steps],
+        "artifacts": [record(each) for each in artifacts],
+    }
+    show_one(session, document, {**_fields(run), "used": _used(used), "artifacts": len(artifacts) or None})
+    if steps and not session.json:
+        print()
+        _print_steps(steps)
+
+
+@command()
+@_run_argument
+@click.option("--reason", default="paused on request", show_default=True, help="Why, for the record.")
+@click.pass_obj
+def pause(session: Session, run_id: int, reason: str) -> None:
+    """Pause a run; what it has recorded stays."""
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.write(actor="cli") as tx:
+            pause_run(tx, runtime, run_id, reason=reason)
+        _confirm(session, runtime, run_id, f"is paused; `ratchet runs resume {run_id}` goes on")
+
+
+@command()
+@_run_argument
+@click.pass_obj
+def resume(session: Session, run_id: int) -> None:
+    """Go on with a paused or blocked run."""
+    with existing_runtime(session) as runtime:
+        with runtime.ledger.write(actor="cli") as tx:
+            resume_run(tx, runtime, run_id)
+        _confirm(session, runtime, run_id, "goes on")
+
+
+@command()
+@_run_argument
+@click.option("--reason", default="cancelled on request", show_default=True, help="Why, for the record.")
+@click.pass_obj
+def cancel(session: Session, run_id: int, reason: str) -> None:
+    """Cancel a run for good."""
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.write(actor="cli") as tx:
+            cancel_run(tx, runtime, run_id, reason=reason)
+        _confirm(session, runtime, run_id, "is cancelled")
+
+
+def _confirm(session: Session, runtime: Runtime, run_id: int, told: str) -> None:
+    with runtime.ledger.read() as tx:
+        confirm(session, record(get_run(tx, run_id)), f"Run {run_id} {told}.")
+
+
+def _fields(run: Run) -> dict[str, object]:
+    return {
+        "run": run.id,
+        "kind": run.kind,
+        "name": run.name,
+        "project": run.project_id,
+        "status": run.status,
+        "reason": run.reason,
+        "simulated": _simulated(run),
+        "created": age(run.created_at),
+        "took": span(run.created_at, run.ended_at),
+        "spec": compact(run.spec),
+        "result": compact(run.result),
+    }
+
+
+def _print_steps(steps: list[tuple[Step, list[Attempt]]]) -> None:
+    from ratchet.cli.tables import print_table
+
+    print_table(
+        steps,
+        {
+            "step": lambda each: each[0].id,
+            "name": lambda each: each[0].name,
+            "status": lambda each: each[0].status,
+            "attempts": lambda each: len(each[1]),
+            "took": lambda each: _took(each[1]),
+            "reason": lambda each: each[0].reason,
+        },
+    )
+
+
+def _took(tries: list[Attempt]) -> str | None:
+    """How long the last attempt took, or has taken."""
+    return span(tries[-1].started_at, tries[-1].ended_at) if tries else None
+
+
+def _simulated(run: Run) -> str | None:
+    """A recording is marked wherever a run is shown."""
+    if run.used_recording:
+        return "used a recording"
+    return "allowed" if run.simulated else None
+
+
+def _used(used: Usage) -> str | None:
+    if used == Usage():
+        return None
+    return f"{used.tokens} tokens, ${used.cost_usd:.4f}, {used.wall_seconds:.1f} s, {used.trials} trials"

@@ -1,0 +1,33 @@
+"""`ratchet worker`"""
+
+from __future__ import annotations
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.opening import configure_logs
+from ratchet.cli.session import Session
+from ratchet.cli.signals import StopSignal
+from ratchet.observe import tracing
+from ratchet.runtime import Worker, open_ledger, open_runtime
+
+
+@command()
+@click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Jobs to do at once.")
+@click.pass_obj
+def worker(session: Session, slots: int | None) -> None:
+    """Do jobs until told to stop.
+
+    SIGTERM or Ctrl-C drains: nothing new is taken, and what runs may finish for runtime.drain_seconds. A second one
+    ends at once; other workers then take the jobs over. Logs go to stderr.
+    """
+    loaded = session.load({"runtime.slots": slots})
+    configure_logs(loaded)
+    tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
+    told = StopSignal()
+    with open_ledger(loaded) as ledger:
+        hands = Worker(open_runtime(loaded, ledger))
+        hands.start()
+        told.wait()
+        hands.stop()
+    tracing.shutdown()

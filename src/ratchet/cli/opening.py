@@ -1,0 +1,51 @@
+"""Opening the ledger and the runtime for a command."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ratchet.cli.session import Session
+from ratchet.config import Loaded
+from ratchet.kernel import Misuse
+from ratchet.ledger import Ledger
+from ratchet.ledger.database import translated
+from ratchet.ledger.schema import current_revision
+from ratchet.observe import logs
+from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
+
+
+@contextlib.contextmanager
+def existing_ledger(session: Session) -> Iterator[Ledger]:
+    """The ledger that is there. Raises `Misuse` when there is none: looking at one must not make one."""
+    loaded = session.load()
+    configure_logs(loaded)
+    if not has_ledger(loaded):
+        raise Misuse(f"no ledger here: {loaded.settings.database_url} has none", hint="run `ratchet init`")
+    with open_ledger(loaded) as ledger:
+        yield ledger
+
+
+@contextlib.contextmanager
+def existing_runtime(session: Session, kinds: Kinds | None = None) -> Iterator[Runtime]:
+    """The runtime on the ledger that is there, with the installed kinds of jobs unless others are given."""
+    with existing_ledger(session) as ledger:
+        runtime = open_runtime(session.load(), ledger, kinds)
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+
+
+def has_ledger(loaded: Loaded) -> bool:
+    """Whether the database holds a ledger. Makes no file to find out."""
+    path = loaded.settings.database_url.path
+    if path is not None and not path.exists():
+        return False
+    unopened = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts")
+    with unopened as ledger, translated(ledger.url), ledger.engine.connect() as connection:
+        return current_revision(connection) is not None
+
+
+def configure_logs(loaded: Loaded) -> None:
+    logs.configure(loaded.settings.log.level, loaded.settings.log.format)

@@ -1,0 +1,54 @@
+"""Showing results: JSON to a program, words to a person. Only what was asked for goes to stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ratchet.cli.records import print_document
+from ratchet.cli.session import Session
+
+T = TypeVar("T")
+
+
+def show_list(
+    session: Session,
+    items: Sequence[T],
+    columns: Mapping[str, Callable[[T], object]],
+    *,
+    record: Callable[[T], dict[str, Any]],
+    empty: str,
+) -> None:
+    """A table, or a JSON list. `empty` says what to do when there is nothing yet."""
+    if session.json:
+        print_document([record(item) for item in items])
+    elif items:
+        from ratchet.cli.tables import print_table
+
+        print_table(items, columns)
+    else:
+        note(empty)
+
+
+def show_one(session: Session, document: Mapping[str, Any], fields: Mapping[str, object]) -> None:
+    """One thing: its fields, or a JSON object."""
+    if session.json:
+        print_document(document)
+    else:
+        from ratchet.cli.tables import print_fields
+
+        print_fields(fields)
+
+
+def confirm(session: Session, document: Mapping[str, Any], text: str) -> None:
+    """Say what was done."""
+    if session.json:
+        print_document(document)
+    else:
+        print(text)
+
+
+def note(text: str) -> None:
+    """Something for a person beside the result."""
+    print(text, file=sys.stderr)

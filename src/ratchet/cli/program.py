@@ -1,0 +1,90 @@
+"""The program: parse the command line, call the command, and tell what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from ratchet import __version__
+from ratchet.cli.catalogue import CATALOGUE
+from ratchet.cli.group import LazyGroup
+from ratchet.cli.session import Session
+
+NAME = "ratchet"
+COMPLETION_VARIABLE = "_RATCHET_COMPLETE"
+
+root = LazyGroup(
+    CATALOGUE,
+    name=NAME,
+    help="Ratchet runs coding agents in a loop that only moves forward.",
+    epilog="Exit codes: 0 done, 1 failed, 2 misuse, 3 something needed is missing.",
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            help="Show the version and exit.",
+            callback=lambda context, _option, wanted: _version(context) if wanted else None,
+        )
+    ],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> NoReturn:
+    """The entry point of the installed command."""
+    if COMPLETION_VARIABLE in os.environ:
+        root.main(prog_name=NAME, complete_var=COMPLETION_VARIABLE)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what `arguments` say; the exit code. Whatever goes wrong is told on stderr, never raised."""
+    session = Session()
+    _print_anything()
+    try:
+        code = _call(arguments, session)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001  this is the one place that turns errors into exit codes
+        from ratchet.cli.failures import tell
+
+        session.json = session.json or "--json" in arguments
+        code = tell(error, session)
+        _abandon_unwritable_output()
+    return code
+
+
+def _call(arguments: Sequence[str], session: Session) -> int:
+    try:
+        with root.make_context(NAME, list(arguments), obj=session) as context:
+            result = root.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _version(context: click.Context) -> None:
+    click.echo(f"{NAME} {__version__}")
+    context.exit()
+
+
+def _print_anything() -> None:
+    """Have text that the terminal's encoding lacks shown as escapes: a strange name must not end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a stream that a test or a tool put there
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _abandon_unwritable_output() -> None:
+    """Forget what is left in the buffer if it cannot be written; Python would complain about it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())

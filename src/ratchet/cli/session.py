@@ -1,0 +1,26 @@
+"""What was asked for on the command line as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ratchet.config import Loaded
+
+
+@dataclass(slots=True)
+class Session:
+    """One use of `ratchet`. Filled while the line is parsed: options may come before or after a command."""
+
+    json: bool = False
+    verbose: bool = False
+    flags: dict[str, object] = field(default_factory=dict)
+
+    def load(self, flags: Mapping[str, object] | None = None) -> Loaded:
+        """The settings, with everything given on the command line as their strongest source."""
+        from ratchet.config import load_settings
+
+        detail = {"log.level": "debug"} if self.verbose else {}
+        return load_settings({**detail, **self.flags, **(flags or {})})

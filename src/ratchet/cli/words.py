@@ -1,0 +1,37 @@
+"""Text from the ledger as it may be shown. It may come from anywhere, and a terminal obeys control characters."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def one_line(text: str) -> str:
+    """The first line of `text` that says something, with control characters made visible."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return "".join(map(_visible, first))
+
+
+def lines(text: str) -> str:
+    """`text` with its lines kept and other control characters made visible."""
+    return "\n".join("".join(map(_visible, line)) for line in text.splitlines())
+
+
+def compact(value: Any) -> str | None:
+    """A JSON value on one line; nothing for an empty one."""
+    if value is None or value in ({}, [], ""):
+        return None
+    return json.dumps(value, ensure_ascii=False)
+
+
+def pairs(value: Any) -> str | None:
+    """A JSON object as `name=value` pairs, anything else as `compact` has it."""
+    if not isinstance(value, dict):
+        return compact(value)
+    return " ".join(
+        f"{name}={item if isinstance(item, str) else compact(item)}" for name, item in value.items()
+    )
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -1,0 +1,111 @@
+"""The ledger as it is: looked at, neither made nor upgraded."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from ratchet.config import Loaded
+from ratchet.doctor.check import Check
+from ratchet.kernel import LedgerError
+from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger.database import make_engine, translated
+from ratchet.ledger.schema import REVISIONS, current_revision
+from ratchet.runtime import list_processes
+
+# A whole read of a larger file would take longer than a person waits for a doctor.
+LARGE_BYTES = 1024**3
+_MAKE = "run `ratchet init`"
+
+
+def ledger(loaded: Loaded) -> list[Check]:
+    """Whether the ledger answers, its schema, its health, and who works on it."""
+    url = loaded.settings.database_url
+    if url.path is not None and not url.path.exists():
+        return [Check("ledger", "warn", f"there is none yet at {url.path}", _MAKE)]
+    try:
+        with translated(url.reveal()), _reading(url.reveal(), url.path) as connection:
+            reached = _sqlite(connection, url.path) if url.path else _postgresql(connection, str(url))
+            return [*reached, *_contents(connection, loaded)]
+    except LedgerError as error:
+        return [Check("ledger", "fail", str(error), error.hint)]
+
+
+@contextlib.contextmanager
+def _reading(url: str, path: Path | None) -> Iterator[sa.Connection]:
+    """A connection that cannot write."""
+    if path is None:
+        engine = make_engine(url)
+    else:
+        place = f"{path.absolute().as_uri()}?mode=ro"
+        engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(place, uri=True))
+    try:
+        with engine.connect() as connection:
+            if path is None:
+                connection.execution_options(postgresql_readonly=True)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _sqlite(connection: sa.Connection, path: Path) -> list[Check]:
+    size = path.stat().st_size
+    mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+    version = sqlite3.sqlite_version
+    detail = f"SQLite {version}, {size / 1024**2:.1f} MiB at {path}, journal mode {mode}"
+    if mode == "wal":
+        return [Check("ledger", "ok", detail), _integrity(connection, size)]
+    mend = "start Ratchet once with write access: it sets write-ahead logging itself"
+    return [Check("ledger", "warn", detail, mend), _integrity(connection, size)]
+
+
+def _integrity(connection: sa.Connection, size: int) -> Check:
+    if size > LARGE_BYTES:
+        mend = "run `ratchet ledger check`, which reads the whole file"
+        return Check("ledger integrity", "warn", "not looked at: the file is large", mend)
+    found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+    if found != "ok":
+        return Check(
+            "ledger integrity", "fail", str(found), "restore a backup: `ratchet ledger restore FILE`"
+        )
+    return Check("ledger integrity", "ok", "quick check found no damage")
+
+
+def _postgresql(connection: sa.Connection, shown: str) -> list[Check]:
+    version = connection.exec_driver_sql("SHOW server_version").scalar_one()
+    began = time.perf_counter()
+    connection.exec_driver_sql("SELECT 1")
+    milliseconds = (time.perf_counter() - began) * 1000
+    return [Check("ledger", "ok", f"PostgreSQL {version} at {shown} answers in {milliseconds:.1f} ms")]
+
+
+def _contents(connection: sa.Connection, loaded: Loaded) -> list[Check]:
+    revision = current_revision(connection)
+    newest = REVISIONS[-1]
+    if revision is None:
+        return [Check("ledger schema", "warn", "the database holds no ledger yet", _MAKE)]
+    if revision not in REVISIONS:
+        detail = f"schema {revision} is newer than this Ratchet, which knows {newest}"
+        return [Check("ledger schema", "fail", detail, "upgrade Ratchet")]
+    if revision != newest:
+        detail = f"schema {revision}; the next command brings it to {newest}"
+        return [Check("ledger schema", "warn", detail, "make a backup first: `ratchet ledger backup FILE`")]
+    return [Check("ledger schema", "ok", f"schema {revision}"), _processes(connection, loaded)]
+
+
+def _processes(connection: sa.Connection, loaded: Loaded) -> Check:
+    artifacts = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts").artifacts
+    found = list_processes(Transaction(connection, artifacts, actor="doctor", request_id=None))
+    oldest = (time.time() - loaded.settings.runtime.dead_after_seconds) * 1000
+    dead = [process for process in found if process.state == "dead" or process.beat_at < oldest]
+    detail = f"{len(found) - len(dead)} alive, {len(dead)} dead"
+    if not dead:
+        return Check("ledger processes", "ok", detail)
+    names = ", ".join(process.id for process in dead)
+    mend = "start `ratchet worker` or `ratchet serve`: it takes their jobs over"
+    return Check("ledger processes", "warn", f"{detail}: {names}", mend)

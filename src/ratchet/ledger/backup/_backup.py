@@ -1,0 +1,159 @@
+"""Taking a backup while others work."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import sqlalchemy as sa
+
+from ratchet import __version__
+from ratchet.kernel import Conflict, LedgerUnavailable, Misuse
+from ratchet.ledger.backup._format import FORMAT, TABLES, Contents, Manifest
+from ratchet.ledger.backup._writer import Writer
+from ratchet.ledger.counters import counters
+from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.schema import REVISIONS
+from ratchet.ledger.tables import artifacts
+from ratchet.ledger.transaction import Transaction
+
+_ROWS = 1000
+_GZIP_MAGIC = b"\x1f\x8b"
+# Rows shrink well at any level, artifacts seldom do; more effort would only take longer.
+_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup holds. `left_out` are artifacts that are missing or damaged in the ledger itself."""
+
+    path: Path
+    bytes: int
+    taken_at: int
+    rows: dict[str, int]
+    artifacts: int
+    artifact_bytes: int
+    left_out: tuple[str, ...]
+
+
+def backup(ledger: Ledger, target: Path) -> BackupReport:
+    """Write the ledger, as it is at this moment, to the file `target`; others may go on working.
+
+    The file appears whole or not at all, in the place of an older backup of that name. Artifacts that the ledger has
+    lost are left out and reported. Raises `Conflict` when `target` is another kind of file, or is being written, and
+    `LedgerUnavailable` when it cannot be written.
+    """
+    try:
+        _refuse_other_files(target)
+        with _replacing(target) as out:
+            manifest, contents = _write(ledger, out, target.parent)
+            size = out.tell()
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"the backup could not be written to {target}: {error}",
+            hint="choose a place that can be written and has room; nothing was left behind",
+        ) from error
+    return BackupReport(
+        path=target,
+        bytes=size,
+        taken_at=manifest.taken_at,
+        rows=contents.rows(),
+        artifacts=contents.artifacts,
+        artifact_bytes=contents.artifact_bytes,
+        left_out=tuple(contents.left_out),
+    )
+
+
+def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Contents]:
+    # The hold comes first: the files that the snapshot names stay until they are copied.
+    with (
+        ledger.artifacts.held(),
+        tempfile.TemporaryFile(dir=directory) as hashes,
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        archive = Writer(tar)
+        with ledger.read() as tx:
+            manifest = _manifest(tx)
+            archive.add_manifest(manifest)
+            for table in TABLES:
+                archive.add_rows(table, _rows(tx, table))
+            hashes.writelines(sha256.encode() + b"\n" for sha256 in _hashes(tx))
+        # The snapshot is closed by now: it would keep the database from cleaning up for as long as copying takes.
+        hashes.seek(0)
+        for line in hashes:
+            archive.add_artifact(ledger.artifacts, line.decode().strip())
+        return manifest, archive.add_contents()
+
+
+def _manifest(tx: Transaction) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        schema_revision=REVISIONS[-1],
+        ratchet_version=__version__,
+        taken_at=tx.now,
+        counters=counters(tx.connection),
+    )
+
+
+def _rows(tx: Transaction, table: sa.Table) -> Iterable[sa.RowMapping]:
+    query = sa.select(table).order_by(*table.primary_key.columns)
+    return tx.connection.execute(query, execution_options={"yield_per": _ROWS}).mappings()
+
+
+def _hashes(tx: Transaction) -> Iterable[str]:
+    query = sa.select(artifacts.c.sha256).distinct().order_by(artifacts.c.sha256)
+    return tx.connection.execute(query, execution_options={"yield_per": _ROWS}).scalars()
+
+
+def _refuse_other_files(target: Path) -> None:
+    if target.is_dir():
+        raise Misuse(f"{target} is a directory", hint="name a file in it, such as ledger.tar.gz")
+    with contextlib.suppress(FileNotFoundError), target.open("rb") as old:
+        start = old.read(2)
+        if start and start != _GZIP_MAGIC:
+            raise Conflict(f"{target} exists and is not a backup", hint="choose another name")
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `target` when the block ends well.
+
+    It has a fixed name, so that one left behind by a killed process is taken up by the next backup.
+    """
+    partial = target.with_name(target.name + ".partial")
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as out:
+        _own(out, partial, target)
+        out.truncate()
+        try:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _own(out: BinaryIO, partial: Path, target: Path) -> None:
+    """Be the only writer of `partial`. Raises `Conflict` when somebody else is, or has just put it in its place."""
+    try:
+        fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if partial.stat().st_ino == os.fstat(out.fileno()).st_ino:
+            return
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    raise Conflict(f"another backup to {target} is under way", hint="wait for it, or choose another name")

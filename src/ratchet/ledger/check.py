@@ -1,0 +1,205 @@
+"""Looking the whole ledger over: is it whole, and does it agree with itself?
+
+Reads everything, so it takes as long as the ledger is large. It changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from ratchet.kernel import LedgerCorrupt, NotFound, RunStatus, StepStatus, Usage
+from ratchet.ledger.counters import NUMBERED, counters
+from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.tables import artifacts, attempts, events, metadata, runs, steps, usage, usage_totals
+from ratchet.ledger.usage import SCOPES
+
+Severity = Literal["error", "warning", "info"]
+# Enough to see what is wrong; a ledger that is wrong everywhere is not listed row by row.
+_EXAMPLES = 20
+_RESTORE = "restore a backup: `ratchet ledger restore FILE`"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and what to do about it."""
+
+    severity: Severity
+    what: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)
+
+
+def check(ledger: Ledger) -> CheckReport:
+    """Check the database, the schema, the rows and the artifact files. Others may go on working meanwhile."""
+    findings: list[Finding] = []
+    try:
+        with ledger.read() as tx:
+            findings += _database(tx.connection)
+            findings += _schema(tx.connection)
+            # Rows cannot be asked for where tables or columns may be missing.
+            if not findings:
+                findings += _statuses(tx.connection)
+                findings += _open_attempts(tx.connection)
+                findings += _totals(tx.connection)
+                findings += _numbers(tx.connection)
+                findings += _files(ledger)
+    except LedgerCorrupt as error:
+        findings.append(Finding("error", str(error), _RESTORE))
+    return CheckReport(tuple(findings))
+
+
+def _database(connection: sa.Connection) -> Iterator[Finding]:
+    if connection.dialect.name == "sqlite":
+        for (line,) in connection.exec_driver_sql(f"PRAGMA integrity_check({_EXAMPLES})"):
+            if line != "ok":
+                yield Finding("error", f"the database file is damaged: {line}", _RESTORE)
+        for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(
+            _EXAMPLES
+        ):
+            yield Finding(
+                "error", f"row {row} of {table} names a row of {parent} that is not there", _RESTORE
+            )
+        return
+    invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid OR NOT indisready"
+    for name in connection.execute(sa.text(invalid)).scalars():
+        yield Finding(
+            "error", f"the index {name} is not valid", f"run `REINDEX INDEX {name}` in the database"
+        )
+    loose = "SELECT conname FROM pg_constraint WHERE NOT convalidated"
+    for name in connection.execute(sa.text(loose)).scalars():
+        yield Finding("warning", f"the constraint {name} was never checked", "validate it in the database")
+    failures = "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
+    if connection.execute(sa.text(failures)).scalar():
+        yield Finding("error", "PostgreSQL has met pages with a wrong checksum", _RESTORE)
+
+
+def _schema(connection: sa.Connection) -> Iterator[Finding]:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    def ours(name: str | None, kind: str, _parents: Any) -> bool:
+        # The durable queue keeps its own tables beside ours.
+        return kind != "table" or name in metadata.tables
+
+    context = MigrationContext.configure(connection, opts={"include_name": ours})
+    for difference in compare_metadata(context, metadata):
+        yield Finding("error", f"the schema is not this version's: {_told(difference)}", _RESTORE)
+
+
+def _told(difference: Any) -> str:
+    """Alembic's word for a difference, such as `add_index ix_events_type`: what would have to be done."""
+    if isinstance(difference, list):
+        return "; ".join(map(_told, difference))
+    named = [each if isinstance(each, str) else getattr(each, "name", None) for each in difference[1:]]
+    return " ".join([difference[0], *(str(name) for name in named if name)])
+
+
+def _statuses(connection: sa.Connection) -> Iterator[Finding]:
+    for table, known in ((runs, RunStatus), (steps, StepStatus)):
+        query = sa.select(table.c.id, table.c.status).where(
+            table.c.status.not_in([str(each) for each in known])
+        )
+        for number, status in connection.execute(query.limit(_EXAMPLES)):
+            yield Finding(
+                "error", f"row {number} of {table.name} has the unknown status {status!r}", _RESTORE
+            )
+
+
+def _open_attempts(connection: sa.Connection) -> Iterator[Finding]:
+    final = [str(each) for each in StepStatus if each.final]
+    query = (
+        sa.select(attempts.c.id, steps.c.id, steps.c.status)
+        .join(steps, steps.c.id == attempts.c.step_id)
+        .where(attempts.c.ended_at.is_(None), steps.c.status.in_(final))
+    )
+    for attempt, step, status in connection.execute(query.limit(_EXAMPLES)):
+        yield Finding(
+            "warning", f"attempt {attempt} is open, but its step {step} is {status}", "nothing to do"
+        )
+
+
+def _totals(connection: sa.Connection) -> Iterator[Finding]:
+    names = [field.name for field in fields(Usage)]
+    for scope in SCOPES:
+        scope_id = usage.c[f"{scope}_id"]
+        sums = (
+            sa.select(scope_id.label("scope_id"), *(sa.func.sum(usage.c[name]).label(name) for name in names))
+            .where(scope_id.is_not(None))
+            .group_by(scope_id)
+            .subquery()
+        )
+        kept = sa.select(usage_totals).where(usage_totals.c.scope == scope).subquery()
+        differs = sa.or_(
+            *(sa.func.coalesce(sums.c[name], 0) != sa.func.coalesce(kept.c[name], 0) for name in names)
+        )
+        both = sums.join(kept, kept.c.scope_id == sums.c.scope_id, full=True)
+        query = sa.select(sa.func.coalesce(sums.c.scope_id, kept.c.scope_id)).select_from(both).where(differs)
+        for number in connection.execute(query.limit(_EXAMPLES)).scalars():
+            yield Finding(
+                "error", f"the usage total of {scope} {number} is not the sum of its usage", _RESTORE
+            )
+
+
+def _numbers(connection: sa.Connection) -> Iterator[Finding]:
+    # Read row by row in their order, not by the index that promises it.
+    twice = sa.select(events.c.id).group_by(events.c.id).having(sa.func.count() > 1)
+    for number in connection.execute(twice.limit(_EXAMPLES)).scalars():
+        yield Finding("error", f"event {number} is there more than once", _RESTORE)
+    given = counters(connection)
+    for table in NUMBERED:
+        highest = connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
+        if highest > given[table.name]:
+            what = f"{table.name} has row {highest}, but its counter stands at {given[table.name]}"
+            yield Finding("error", what, f"set the counter of {table.name} to {highest} in the database")
+
+
+def _files(ledger: Ledger) -> Iterator[Finding]:
+    # The collector is kept out: a file it takes would look lost.
+    with ledger.artifacts.held(), ledger.read() as tx:
+        named = sa.select(artifacts.c.sha256, artifacts.c.size).distinct().order_by(artifacts.c.sha256)
+        lost = 0
+        for sha256, size in tx.connection.execute(named, execution_options={"yield_per": 1000}):
+            wrong = _wrong(ledger, sha256, size)
+            lost += wrong is not None
+            if wrong and lost <= _EXAMPLES:
+                yield Finding("error", f"artifact {sha256} {wrong}", _RESTORE)
+        if lost > _EXAMPLES:
+            yield Finding("error", f"{lost - _EXAMPLES} more artifacts are lost or damaged", _RESTORE)
+        orphans = sum(
+            tx.connection.execute(
+                sa.select(artifacts.c.id).where(artifacts.c.sha256 == sha256).limit(1)
+            ).first()
+            is None
+            for sha256, _ in ledger.artifacts.stored()
+        )
+    if orphans:
+        yield Finding(
+            "info",
+            f"{orphans} artifact files are named by nobody",
+            "`ratchet ledger vacuum` removes old ones",
+        )
+
+
+def _wrong(ledger: Ledger, sha256: str, size: int) -> str | None:
+    try:
+        with ledger.artifacts.path(sha256).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            length = file.tell()
+    except (OSError, NotFound) as error:
+        return "is missing" if isinstance(error, FileNotFoundError | NotFound) else f"cannot be read: {error}"
+    if digest != sha256:
+        return "does not match its hash"
+    return None if length == size else f"has {length} bytes, not {size} as its row says"

@@ -1,0 +1,56 @@
+"""The kinds of values that come in and go out."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+# The largest number that both databases can hold.
+MAX_ID = 2**63 - 1
+_DEPTH = 64
+
+Id = Annotated[int, Path(ge=1, le=MAX_ID)]
+IdFilter = Annotated[int | None, Query(ge=1, le=MAX_ID)]
+
+
+def _without_nul(text: str | None) -> str | None:
+    if text is not None and "\x00" in text:
+        raise ValueError("it contains a NUL character, which no database text can")
+    return text
+
+
+TextFilter = Annotated[str | None, AfterValidator(_without_nul), Query(max_length=200)]
+
+
+def _moment(value: Any) -> Any:
+    if isinstance(value, int):
+        return datetime.fromtimestamp(value / 1000, UTC)
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def _sendable(value: Any, depth: int = _DEPTH) -> Any:
+    """A stored JSON value that can be sent: without lone surrogates, and what lies very deep as text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(item, depth - 1) for key, item in value.items()}
+    return [_sendable(item, depth - 1) for item in value]
+
+
+# Whole milliseconds in the ledger, ISO-8601 in UTC outside.
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+Json = Annotated[Any, BeforeValidator(_sendable)]
+
+
+class Shape(BaseModel):
+    """What goes out, read from the attributes of the ledger's own values."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)

@@ -1,0 +1,164 @@
+"""Errors as RFC 9457 problem documents: one shape for everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from sqlalchemy import exc
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ratchet.kernel import LedgerUnavailable, RatchetError
+from ratchet.ledger.database import explain
+from ratchet.observe.logs import logger
+
+_log = logger(__name__)
+MEDIA_TYPE = "application/problem+json"
+_RETRY_SECONDS = "2"
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge", 503: "Unavailable"}
+
+
+class Problem(BaseModel):
+    type: str = Field(description="a name for this kind of problem that programs can rely on")
+    title: str
+    status: int
+    detail: str = Field(description="what is wrong here, naming the offending value")
+    hint: str | None = Field(None, description="what to do next")
+    request_id: str | None = Field(
+        None, description="the id under which the logs and events know this request"
+    )
+    errors: dict[str, str] | None = Field(None, description="by field, what is wrong with the input")
+
+
+class ProblemResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        # ASCII: a problem may quote input that is no valid text.
+        return json.dumps(content).encode()
+
+
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "What went wrong, as an RFC 9457 problem",
+        "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}},
+    }
+}
+
+
+def problem(
+    scope: Scope,
+    status: int,
+    name: str,
+    detail: str,
+    *,
+    hint: str | None = None,
+    errors: dict[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    """The answer for a problem. Its `name` is written like that of an error class."""
+    title = _CAPITAL.sub(" ", name).capitalize()
+    found = Problem(
+        type=f"urn:ratchet:problem:{title.lower().replace(' ', '-')}",
+        title=title,
+        status=status,
+        detail=detail,
+        hint=hint,
+        request_id=scope.get("state", {}).get("request_id"),
+        errors=errors,
+    )
+    return ProblemResponse(found.model_dump(exclude_none=True), status, headers)
+
+
+async def _known(request: Request, error: RatchetError) -> ProblemResponse:
+    headers = {"Retry-After": _RETRY_SECONDS} if isinstance(error, LedgerUnavailable) else None
+    if error.http_status >= 500:
+        _log.warning("request failed", error=str(error))
+    return problem(
+        request.scope,
+        error.http_status,
+        type(error).__name__,
+        str(error),
+        hint=error.hint,
+        headers=headers,
+    )
+
+
+async def _database(request: Request, error: exc.SQLAlchemyError) -> ProblemResponse:
+    """A database that went away under the durable queue, whose own calls do not translate errors."""
+    if not isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError):
+        raise error
+    return await _known(request, explain(error, request.app.state.service.runtime.ledger.url))
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
+    errors = {".".join(map(str, each["loc"])): _reason(each) for each in error.errors()}
+    told = "; ".join(f"{field}: {message}" for field, message in errors.items())
+    return problem(request.scope, 422, "InvalidInput", told, errors=errors)
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    unreadable = found["type"] == "json_invalid"
+    return f"{found['msg']}: {found['ctx']['error']}" if unreadable else str(found["msg"])
+
+
+async def _http(request: Request, error: HTTPException) -> ProblemResponse:
+    status, path = error.status_code, request.scope["path"]
+    detail, hint = str(error.detail), None
+    if status == 404:
+        detail, hint = f"there is nothing at {path}", "GET /docs lists what there is"
+    elif status == 405:
+        detail = f"{path} does not take {request.method}"
+    name = _NAMES.get(status, f"Http{status}")
+    return problem(request.scope, status, name, detail, hint=hint, headers=error.headers)
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    RatchetError: _known,
+    exc.SQLAlchemyError: _database,
+    RequestValidationError: _invalid,
+    HTTPException: _http,
+}
+
+
+class Problems:
+    """Answers for errors that nobody expected: 500 without a word of the inside, which goes to the log."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except HTTPException as error:
+            refused = await _http(Request(scope), error)
+            await refused(scope, receive, send)
+        except Exception:  # noqa: BLE001 - the last place: the caller gets an answer, the log gets the reason
+            _log.exception("a request went wrong", path=scope.get("path"))
+            if not started:
+                answer = problem(
+                    scope,
+                    500,
+                    "Unexpected",
+                    "something went wrong inside; the server's log says what",
+                    hint="look for the request_id in the log",
+                )
+                await answer(scope, receive, send)

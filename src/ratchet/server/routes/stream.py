@@ -1,0 +1,94 @@
+"""The ledger's events as they happen, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi.responses import StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.types import Send
+
+from ratchet.kernel import LedgerUnavailable
+from ratchet.ledger import Event, Filter, follow_async
+from ratchet.ledger.events import last_id
+from ratchet.observe.logs import logger
+from ratchet.server import shapes
+from ratchet.server.fields import MAX_ID
+from ratchet.server.routes.events import Since, Where
+from ratchet.server.service import Api, Service
+
+router = APIRouter(tags=["events"])
+_log = logger(__name__)
+_KEEP_ALIVE_SECONDS = 15.0
+_PATIENCE_SECONDS = 1.0
+
+LastEventId = Annotated[
+    int | None, Header(ge=0, le=MAX_ID, description="the last event seen; stronger than `since`")
+]
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events with a comment now and then, so that nothing on the way takes silence for death.
+
+    FastAPI's own answer for generators does so too, but logs a traceback when a caller leaves in the middle of a burst.
+    """
+
+    media_type = "text/event-stream"
+
+    async def stream_response(self, send: Send) -> None:
+        keeping_alive = asyncio.create_task(_keep_alive(send))
+        try:
+            await super().stream_response(send)
+        finally:
+            keeping_alive.cancel()
+
+
+async def _keep_alive(send: Send) -> None:
+    while True:
+        await asyncio.sleep(_KEEP_ALIVE_SECONDS)
+        await send({"type": "http.response.body", "body": KEEPALIVE_COMMENT, "more_body": True})
+
+
+def _start(api: Api, since: Since = None, last_event_id: LastEventId = None) -> int:
+    """The number after which to begin: what the caller has seen, else the newest event of now."""
+    if api.service.stopping.is_set():
+        raise HTTPException(503, "the server is shutting down", headers={"Retry-After": "2"})
+    if last_event_id is not None:
+        return last_event_id
+    if since is not None:
+        return since
+    with api.read() as tx:
+        return last_id(tx.connection)
+
+
+@router.get("/events/stream", response_class=EventStream)
+async def stream(api: Api, where: Where, after: Annotated[int, Depends(_start)]) -> EventStream:
+    """Every event after `Last-Event-ID` or `since`, none missed and none twice, for as long as the caller listens."""
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return EventStream(_frames(api.service, after, where), headers=headers)
+
+
+async def _frames(service: Service, after: int, where: Filter) -> AsyncIterator[bytes]:
+    async with aclosing(_following(service, after, where)) as events:
+        async for event in events:
+            shown = shapes.Event.model_validate(event).model_dump_json()
+            yield format_sse_event(id=str(event.id), data_str=shown)
+
+
+async def _following(service: Service, after: int, where: Filter) -> AsyncGenerator[Event, None]:
+    """The events until the service stops. A database that is away is waited for: the caller need not come again."""
+    stop = service.stopping
+    while not stop.is_set():
+        try:
+            events = follow_async(service.runtime.ledger, after, where=where, stop=stop)
+            async with aclosing(events):
+                async for event in events:
+                    after = event.id
+                    yield event
+        except LedgerUnavailable as error:
+            _log.warning("an event stream waits for the database", error=str(error))
+            await asyncio.sleep(_PATIENCE_SECONDS)

@@ -1,0 +1,137 @@
+"""`ratchet serve`: the API and a worker in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
+
+from ratchet.config import Loaded
+from ratchet.observe.logs import logger
+from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
+from ratchet.server.app import create_app
+from ratchet.server.listening import listen, url_of
+from ratchet.server.service import Service
+from ratchet.server.signals import Signals, stop_signals
+from ratchet.server.token import find_token
+
+_log = logger(__name__)
+# Requests that wait for the database at once; the rest of its connections are the worker's.
+_THREADS = 16
+# How long callers may take to read their answers when the server ends; then it hangs up.
+_GRACE_SECONDS = 3
+# How long an endpoint may take after that; then it is left behind.
+_LAST_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where the API answers, and the file with its token; no file when the token was configured."""
+
+    url: str
+    token_path: Path | None
+    process_id: str
+
+
+def serve(
+    loaded: Loaded,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    ready: Callable[[Serving], None] | None = None,
+    kinds: Kinds | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT, then drain: finish jobs and requests, end streams. Returns the exit code.
+
+    `host` and `port` default to the settings. `ready` is called once requests are answered. Call it in the main thread.
+    Raises `ConfigError` rather than listen where strangers could come in without a token that somebody chose.
+    """
+    settings = loaded.settings.server
+    token = find_token(loaded)
+    with (
+        stop_signals() as signals,
+        listen(
+            host or settings.host, settings.port if port is None else port, token_configured=token.configured
+        ) as bound,
+        open_ledger(loaded) as ledger,
+    ):
+        runtime = open_runtime(loaded, ledger, kinds)
+        worker = Worker(runtime, role="server")
+        app = create_app(runtime, loaded, token.value, process_id=worker.process_id)
+        serving = Serving(url_of(bound), token.path, worker.process_id)
+
+        def started() -> None:
+            _log.info("serving", url=serving.url)
+            if ready is not None:
+                ready(serving)
+
+        # Before any event loop runs in this thread: the durable queue refuses to start under one.
+        worker.start()
+        asyncio.run(_serve(app, bound, worker, signals, started))
+    return 0
+
+
+async def _serve(
+    app: FastAPI, bound: socket.socket, worker: Worker, signals: Signals, started: Callable[[], None]
+) -> None:
+    service: Service = app.state.service
+    current_default_thread_limiter().total_tokens = _THREADS
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    signals.when_asked(partial(loop.call_soon_threadsafe, asked.set))
+    http = _Http(app, started)
+    answering = asyncio.create_task(http.serve(sockets=[bound]))
+    waiting = asyncio.create_task(asked.wait())
+    # It ends by itself only if it could not begin.
+    await asyncio.wait({answering, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    service.stop()
+    # Requests are answered meanwhile: those who watch a job can see it finish.
+    await asyncio.to_thread(worker.stop)
+    http.should_exit = True
+    waiting.cancel()
+    await answering
+
+
+class _Http(uvicorn.Server):
+    """uvicorn, which leaves signals to us and tells when it answers."""
+
+    def __init__(self, app: FastAPI, started: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
+            )
+        )
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        hanging_up = asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._hang_up)
+        await super().shutdown(sockets)
+        hanging_up.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

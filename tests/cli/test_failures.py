@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from ratchet.cli.failures import tell
+from ratchet.cli.session import Session
+from ratchet.kernel import ConfigError, LedgerCorrupt, Missing, NotFound
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("run", 7), 1),
+        (LedgerCorrupt("damaged"), 1),
+        (ConfigError("wrong"), 2),
+        (click.UsageError("wrong"), 2),
+        (Missing("git is not installed"), 3),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 141),
+        (ValueError("unforeseen"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert tell(error, Session()) == code
+
+
+def test_an_error_is_told_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(Missing("git is not installed", hint="install git"), Session())
+    assert capsys.readouterr().err == "error: git is not installed\nhint: install git\n"
+
+
+def test_a_program_is_told_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(Missing("git is not installed", hint="install git"), Session(json=True))
+    assert json.loads(capsys.readouterr().err) == {
+        "error": "git is not installed",
+        "kind": "Missing",
+        "hint": "install git",
+        "exit_code": 3,
+    }
+
+
+def test_an_unexpected_error_does_not_tell_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(ValueError("postgresql://me:hush@host/db is odd"), Session(verbose=True))
+    assert "hush" not in capsys.readouterr().err

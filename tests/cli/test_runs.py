@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from ratchet.kernel import RunStatus
+from ratchet.ledger import change_run
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
+from ratchet.runtime import Runtime, start_run
+from tests.cli.conftest import Ratchet
+
+
+def begin(runtime: Runtime, name: str = "primes", kind: str = "workflow") -> int:
+    with runtime.ledger.write() as tx:
+        return start_run(tx, runtime, "demo.primes", kind=kind, name=name, spec={"size": 3})
+
+
+def test_no_runs_say_what_to_do_next(ratchet: Ratchet, runtime: Runtime) -> None:
+    done = ratchet("runs", "list")
+    assert (done.code, done.out) == (0, "")
+    assert "ratchet demo" in done.err
+    assert ratchet("runs", "list", "--json").json == []
+
+
+def test_runs_are_listed_newest_first_and_chosen(ratchet: Ratchet, runtime: Runtime) -> None:
+    first, second, third = begin(runtime), begin(runtime, kind="research"), begin(runtime)
+
+    def found(*options: str) -> list[int]:
+        return [each["id"] for each in ratchet("runs", "list", "--json", *options).json]
+
+    assert found() == [third, second, first]
+    assert found("--kind", "research") == [second]
+    assert found("--status", "running") == []
+    assert found("--limit", "1", "--before", str(third)) == [second]
+    assert ratchet("runs", "list", "--status", "lost").code == 2
+    header, *rows = ratchet("runs", "list").out.splitlines()
+    assert header.split()[:4] == ["run", "kind", "name", "status"]
+    assert len(rows) == 3
+
+
+def test_a_run_is_shown_with_its_steps_and_attempts(ratchet: Ratchet, runtime: Runtime) -> None:
+    run_id = begin(runtime)
+    with runtime.ledger.write() as tx:
+        [step_id, _] = create_steps(tx, run_id, [("first", {}), ("second", {})])
+        open_attempt(tx, get_step(tx, step_id), process_id="me")
+    run = ratchet("runs", "show", str(run_id), "--json").json
+    assert (run["status"], run["spec"]) == ("pending", {"size": 3})
+    assert [step["name"] for step in run["steps"]] == ["first", "second"]
+    assert [attempt["process_id"] for attempt in run["steps"][0]["attempts"]] == ["me"]
+    assert run["usage"]["input_tokens"] == 0
+    shown = ratchet("runs", "show", str(run_id)).out
+    assert "second" in shown
+    assert '{"size": 3}' in shown
+
+
+def test_a_run_that_used_a_recording_is_marked_wherever_it_is_shown(
+    ratchet: Ratchet, runtime: Runtime
+) -> None:
+    with runtime.ledger.write() as tx:
+        run_id = create_run(tx, "workflow", "replayed", simulated=True)
+        [step_id] = create_steps(tx, run_id, [("only", {})])
+        open_attempt(tx, get_step(tx, step_id), simulated=True)
+    assert "used a recording" in ratchet("runs", "list").out
+    assert "used a recording" in ratchet("runs", "show", str(run_id)).out
+    assert ratchet("runs", "show", str(run_id), "--json").json["used_recording"] is True
+
+
+def test_a_run_that_does_not_exist_is_a_failure(ratchet: Ratchet, runtime: Runtime) -> None:
+    for verb in ("show", "cancel", "pause", "resume"):
+        assert ratchet("runs", verb, "77").err == "error: run 77 does not exist\n"
+
+
+def test_a_run_is_paused_resumed_and_cancelled(ratchet: Ratchet, runtime: Runtime) -> None:
+    run_id = str(begin(runtime))
+    assert ratchet("runs", "pause", run_id, "--reason", "lunch", "--json").json["reason"] == "lunch"
+    assert ratchet("runs", "resume", run_id, "--json").json["status"] == "running"
+    done = ratchet("runs", "cancel", run_id)
+    assert (done.code, done.out) == (0, f"Run {run_id} is cancelled.\n")
+    late = ratchet("runs", "resume", run_id)
+    assert late.code == 1
+    assert "is cancelled" in late.err
+
+
+def test_a_completed_run_cannot_be_cancelled(ratchet: Ratchet, runtime: Runtime) -> None:
+    run_id = begin(runtime)
+    with runtime.ledger.write() as tx:
+        change_run(tx, run_id, RunStatus.RUNNING)
+        change_run(tx, run_id, RunStatus.COMPLETED)
+    done = ratchet("runs", "cancel", str(run_id))
+    assert done.code == 1
+    assert f"run {run_id} is completed" in done.err

@@ -1,0 +1,403 @@
+import gzip
+import os
+import random
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from ratchet.kernel import Conflict, LedgerUnavailable, Limits, Misuse, RunStatus, StepStatus, Usage
+from ratchet.ledger import Budgets, Filter, Ledger, Spender, change_run, change_step
+from ratchet.ledger import events as log
+from ratchet.ledger.backup import backup, restore
+from ratchet.ledger.check import check
+from ratchet.ledger.counters import counters
+from ratchet.ledger.runs import create_project, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.tables import (
+    components,
+    events,
+    job_tallies,
+    jobs,
+    metadata,
+    processes,
+    queues,
+    schedules,
+)
+from ratchet.ledger.usage import charge, set_budget
+from tests.ledger.actors import acting, append_steadily, heard, kill_after, place_of, put_back, take_backup
+from tests.ledger.conftest import MakeLedger
+
+HOSTILE = 'NUL \x00, lone \ud800, "quotes", é💥\n'
+JOB = {
+    "kind": "demo",
+    "queue": "default",
+    "priority": 5,
+    "payload": {"deep": [HOSTILE, 1.5, None, True, 2**60]},
+    "attempt": 1,
+    "max_attempts": 3,
+    "delivery": 4,
+    "recoveries": 0,
+    "created_at": 1,
+    "due_at": 2,
+}
+PROCESS = {
+    "role": "worker",
+    "host": "h",
+    "pid": 1,
+    "identity": "",
+    "version": "0",
+    "state": "alive",
+    "slots": 1,
+    "busy": 0,
+    "beat": 1,
+    "started_at": 1,
+    "beat_at": 1,
+    "metrics": {"sum": 1.5},
+}
+
+
+def fill(ledger: Ledger) -> None:
+    """Something in every table, with every kind of value."""
+    with ledger.write(actor=HOSTILE, request_id="r-1") as tx:
+        project = create_project(tx, "work")
+        run = create_run(tx, "demo", HOSTILE, project_id=project, spec={"text": HOSTILE})
+        [first] = create_steps(tx, run, [("a", {"n": 1})])
+        change_run(tx, run, RunStatus.RUNNING, reason=HOSTILE)
+        change_step(tx, first, StepStatus.RUNNING)
+        attempt = open_attempt(tx, get_step(tx, first))
+        ledger.artifacts.put(tx, b"output", name="out", run_id=run, attempt_id=attempt, pinned=True)
+        ledger.artifacts.put(tx, os.urandom(100_000), name="noise", run_id=run)
+        tx.event("large", data={"text": HOSTILE * 10_000})
+        charge(tx, Spender(attempt, run, project), Usage(1, 2, 3, 4, 5, 6), Budgets(), engine="test")
+        set_budget(tx, "run", run, Limits(tokens=10, cost_usd=0.1))
+        insert = tx.connection.execute
+        insert(sa.insert(jobs).values(**JOB, run_id=run, status="queued", key="k", once="o"))
+        insert(sa.insert(jobs).values(**JOB, status="started", process_id="gone", stop="please"))
+        insert(sa.insert(jobs).values(**JOB, status="finished", ended_at=9, result=[HOSTILE]))
+        insert(sa.insert(job_tallies).values(queue="default", status="finished", process_id="gone", count=1))
+        insert(sa.insert(queues).values(name="default", paused=True))
+        insert(
+            sa.insert(schedules).values(
+                name="nightly",
+                cron="0 0 * * *",
+                timezone="UTC",
+                kind="demo",
+                queue="default",
+                payload={},
+                paused=False,
+                created_at=1,
+            )
+        )
+        insert(sa.insert(processes).values(id="gone", **PROCESS))
+        insert(sa.insert(processes).values(id="retired", **{**PROCESS, "state": "retired"}))
+
+
+def rows(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    """Everything in the ledger, apart from what restoring changes on purpose."""
+    with ledger.read() as tx:
+        found = {
+            table.name: [
+                dict(row)
+                for row in tx.connection.execute(
+                    sa.select(table).order_by(*table.primary_key.columns)
+                ).mappings()
+            ]
+            for table in metadata.sorted_tables
+        }
+    found["events"] = [row for row in found["events"] if row["type"] != "ledger.restored"]
+    found["processes"] = [row for row in found["processes"] if row["id"] == "retired"]
+    return found
+
+
+def contents(ledger: Ledger) -> dict[str, bytes]:
+    return {sha256: file.read_bytes() for sha256, file in ledger.artifacts.stored()}
+
+
+@pytest.mark.parametrize("source_kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("target_kind", ["sqlite", "postgresql"])
+def test_a_backup_brings_everything_to_either_database(
+    make_ledger: MakeLedger, tmp_path: Path, source_kind: str, target_kind: str
+) -> None:
+    source, target = make_ledger(source_kind), make_ledger(target_kind)
+    fill(source)
+    file = tmp_path / "backup.tar.gz"
+    taken = backup(source, file)
+    restored = restore(target, file)
+    assert rows(target) == rows(source)
+    assert contents(target) == contents(source)
+    assert check(target).findings == ()
+    assert taken.rows == restored.rows == {name: len(each) for name, each in all_rows(source).items() if each}
+    assert (taken.artifacts, restored.artifacts, taken.bytes) == (3, 3, file.stat().st_size)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def all_rows(ledger: Ledger) -> dict[str, list[Any]]:
+    with ledger.read() as tx:
+        return {table.name: list(tx.connection.execute(sa.select(table))) for table in metadata.sorted_tables}
+
+
+def test_every_table_is_either_tried_here_or_belongs_to_one_database(ledger: Ledger) -> None:
+    fill(ledger)
+    assert [name for name, each in all_rows(ledger).items() if not each] == [components.name]
+
+
+def test_numbers_go_on_above_the_highest_ever_given(make_ledger: MakeLedger, tmp_path: Path) -> None:
+    for source_kind, target_kind in (("sqlite", "postgresql"), ("postgresql", "sqlite")):
+        source, target = make_ledger(source_kind), make_ledger(target_kind)
+        fill(source)
+        with source.write() as tx:
+            last = log.last_id(tx.connection)
+            tx.connection.execute(sa.delete(events).where(events.c.id == last))
+        backup(source, tmp_path / "b")
+        restore(target, tmp_path / "b")
+        with target.read() as tx:
+            [event] = log.since(tx.connection, where=Filter(type="ledger.restored"))
+        with target.write() as tx:
+            assert create_run(tx, "demo", "next") == 2
+        assert event.id == last + 1
+
+
+def test_numbers_of_the_world_that_is_replaced_are_not_given_again(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    backup(ledger, tmp_path / "b")
+    with ledger.write() as tx:
+        for _ in range(50):
+            tx.event("later")
+    with ledger.read() as tx:
+        before = counters(tx.connection)
+    restore(ledger, tmp_path / "b", force=True)
+    with ledger.read() as tx:
+        [event] = log.since(tx.connection, where=Filter(type="ledger.restored"))
+    assert event.id == before["events"] + 1
+
+
+def test_tickets_of_the_world_that_is_replaced_open_no_job(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    backup(ledger, tmp_path / "b")
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(jobs).values(delivery=30))
+    restore(ledger, tmp_path / "b", force=True)
+    with ledger.read() as tx:
+        deliveries = dict(tx.connection.execute(sa.select(jobs.c.status, jobs.c.delivery)).all())
+    assert deliveries == {"queued": 34, "started": 34, "finished": 4}
+
+
+def test_what_belongs_to_the_database_itself_is_neither_taken_nor_replaced(
+    make_ledger: MakeLedger, tmp_path: Path
+) -> None:
+    source, target = make_ledger("sqlite"), make_ledger("sqlite")
+    for ledger, version in ((source, "1"), (target, "2")):
+        with ledger.write() as tx:
+            tx.connection.execute(sa.insert(components).values(name="queue", version=version))
+    backup(source, tmp_path / "b")
+    restore(target, tmp_path / "b")
+    assert [tuple(row) for row in all_rows(target)["components"]] == [("queue", "2")]
+
+
+def test_a_ledger_that_holds_something_is_replaced_only_by_force(ledger: Ledger, tmp_path: Path) -> None:
+    fill(ledger)
+    backup(ledger, tmp_path / "b")
+    before = rows(ledger)
+    with ledger.write() as tx:
+        create_run(tx, "demo", "later")
+    later = rows(ledger)
+    with pytest.raises(Conflict, match="the ledger is not empty: it has") as raised:
+        restore(ledger, tmp_path / "b")
+    assert "--force" in str(raised.value.hint)
+    assert rows(ledger) == later
+    restore(ledger, tmp_path / "b", force=True)
+    for row in (job for job in before["jobs"] if job["ended_at"] is None):
+        row["delivery"] += 4
+    assert rows(ledger) == before
+
+
+def test_a_ledger_that_others_work_on_is_never_replaced(ledger: Ledger, tmp_path: Path) -> None:
+    backup(ledger, tmp_path / "b")
+    with ledger.write() as tx:
+        living = {**PROCESS, "beat_at": tx.now}
+        tx.connection.execute(sa.insert(processes).values(id="host-7-abc", **living))
+    for force in (True, False):
+        with pytest.raises(Conflict, match="processes are working on this ledger: host-7-abc") as raised:
+            restore(ledger, tmp_path / "b", force=force)
+    assert "stop them first" in str(raised.value.hint)
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(processes).values(beat_at=tx.now - 61_000))
+    restore(ledger, tmp_path / "b", force=True)
+
+
+def test_a_snapshot_taken_while_others_write_is_of_one_moment(
+    ledger: Ledger, tmp_path: Path, make_ledger
+) -> None:
+    with acting(append_steadily, *place_of(ledger)) as (process, pipe):
+        pipe.recv()
+        for number in range(3):
+            backup(ledger, tmp_path / f"b{number}")
+        assert process.is_alive()
+    for number in range(3):
+        target = make_ledger("sqlite")
+        report = restore(target, tmp_path / f"b{number}")
+        # One event and one artifact in each transaction: as many of one as of the other, and none in between missing.
+        with target.read() as tx:
+            told = [
+                event.data for event in log.since(tx.connection, where=Filter(type="steady"), limit=100_000)
+            ]
+        assert [data["number"] for data in told] == list(range(1, len(told) + 1))
+        assert report.rows.get("artifacts", 0) == len(told)
+        assert {data["artifact"] for data in told} == set(contents(target))
+        assert report.left_out == ()
+        assert check(target).ok
+
+
+def test_artifacts_that_the_ledger_has_lost_are_left_out_and_told(
+    make_ledger: MakeLedger, tmp_path: Path
+) -> None:
+    source, target = make_ledger("sqlite"), make_ledger("sqlite")
+    with source.write() as tx:
+        lost, damaged, kept = (
+            source.artifacts.put(tx, text.encode(), name=text).sha256 for text in ("lost", "damaged", "kept")
+        )
+    source.artifacts.path(lost).unlink()
+    source.artifacts.path(damaged).write_bytes(b"damagee")
+    report = backup(source, tmp_path / "b")
+    assert (sorted(report.left_out), report.artifacts) == (sorted([lost, damaged]), 1)
+    assert sorted(restore(target, tmp_path / "b").left_out) == sorted([lost, damaged])
+    assert contents(target) == {kept: b"kept"}
+    assert len(check(target).findings) == 2
+
+
+def test_restoring_mends_a_damaged_artifact(make_ledger: MakeLedger, tmp_path: Path) -> None:
+    ledger = make_ledger("sqlite")
+    with ledger.write() as tx:
+        stored = ledger.artifacts.put(tx, b"the truth", name="t")
+    backup(ledger, tmp_path / "b")
+    ledger.artifacts.path(stored.sha256).write_bytes(b"the trush")
+    restore(ledger, tmp_path / "b", force=True)
+    assert ledger.artifacts.read(stored.sha256) == b"the truth"
+
+
+def test_a_backup_takes_the_place_of_an_older_one_and_of_nothing_else(ledger: Ledger, tmp_path: Path) -> None:
+    backup(ledger, tmp_path / "b")
+    first = (tmp_path / "b").read_bytes()
+    fill(ledger)
+    backup(ledger, tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() != first
+    (tmp_path / "notes.txt").write_text("not a backup")
+    with pytest.raises(Conflict, match="exists and is not a backup"):
+        backup(ledger, tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "not a backup"
+    if ledger.path is not None:
+        with pytest.raises(Conflict, match="exists and is not a backup"):
+            backup(ledger, ledger.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [("", Misuse, "is a directory"), ("no/such/place", LedgerUnavailable, "No such file or directory")],
+)
+def test_a_place_that_cannot_take_a_backup_is_told(make_ledger, tmp_path: Path, name, error, says) -> None:
+    with pytest.raises(error, match=says):
+        backup(make_ledger("sqlite"), tmp_path / name)
+
+
+def test_a_backup_that_is_not_there_is_told(ledger: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(LedgerUnavailable, match="No such file"):
+        restore(ledger, tmp_path / "none")
+
+
+def test_two_backups_to_one_place_do_not_mix(make_ledger: MakeLedger, tmp_path: Path) -> None:
+    ledger = make_ledger("sqlite")
+    fill(ledger)
+    results: list[object] = []
+
+    def take() -> None:
+        try:
+            results.append(backup(ledger, tmp_path / "b"))
+        except Conflict as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [each for each in results if isinstance(each, str)]
+    assert len(refused) < 4
+    assert all("another backup" in each for each in refused)
+    restore(make_ledger("sqlite"), tmp_path / "b")
+    assert [file.name for file in tmp_path.glob("b*")] == ["b"]
+
+
+def fill_a_lot(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        for number in range(3000):
+            tx.event("counted", data={"number": number, "text": "x" * 200})
+        for _ in range(30):
+            ledger.artifacts.put(tx, os.urandom(200_000), name="noise")
+
+
+@pytest.mark.slow
+def test_a_backup_killed_at_any_moment_leaves_the_older_one_and_can_be_taken_again(
+    ledger: Ledger, tmp_path: Path, make_ledger: MakeLedger
+) -> None:
+    target = tmp_path / "out" / "b"
+    target.parent.mkdir()
+    backup(ledger, target)
+    older = target.read_bytes()
+    fill_a_lot(ledger)
+    chance = random.Random(5)
+    killed = 0
+    for _ in range(6):
+        with acting(take_backup, *place_of(ledger), target) as (process, pipe):
+            pipe.recv()
+            kill_after(process, chance.uniform(0, 0.25))
+            killed += not heard(pipe, "done")
+        if target.read_bytes() != older:
+            gzip.decompress(target.read_bytes())
+    assert killed
+    backup(ledger, target)
+    assert [file.name for file in target.parent.iterdir()] == ["b"]
+    fresh = make_ledger("sqlite")
+    restore(fresh, target)
+    assert rows(fresh) == rows(ledger)
+
+
+@pytest.mark.slow
+def test_a_restore_killed_at_any_moment_changes_all_or_nothing_and_can_be_repeated(
+    ledger: Ledger, tmp_path: Path, make_ledger: MakeLedger
+) -> None:
+    source = make_ledger("sqlite")
+    fill_a_lot(source)
+    backup(source, tmp_path / "b")
+    with ledger.write() as tx:
+        create_run(tx, "demo", "of the old world")
+    old, new = rows(ledger), rows(source)
+    chance = random.Random(6)
+    killed = 0
+    for _ in range(6):
+        with acting(put_back, *place_of(ledger), tmp_path / "b") as (process, pipe):
+            pipe.recv()
+            kill_after(process, chance.uniform(0, 0.8))
+            killed += not heard(pipe, "done")
+        assert rows(ledger) in (old, new)
+        assert {row["sha256"] for row in rows(ledger)["artifacts"]} <= set(contents(ledger))
+    assert killed
+    restore(ledger, tmp_path / "b", force=True)
+    assert rows(ledger) == new
+    assert check(ledger).findings == ()
+
+
+def test_a_backup_that_does_not_fit_is_refused_before_anything_changes(
+    make_ledger: MakeLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make_ledger("sqlite"), make_ledger("sqlite")
+    fill(source)
+    backup(source, tmp_path / "b")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    with pytest.raises(LedgerUnavailable, match=r"artifacts need \d+ bytes, but .* has 1000 left"):
+        restore(target, tmp_path / "b")
+    assert contents(target) == {}
+    assert rows(target)["runs"] == []

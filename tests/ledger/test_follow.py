@@ -1,0 +1,161 @@
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ratchet.ledger import Event, Filter, Ledger, follow, follow_async
+from ratchet.ledger import events as log
+from tests.ledger.actors import acting, place_of, say_events
+from tests.ledger.conftest import MakeLedger
+from tests.postgres import PostgresServer
+
+PATIENCE = 30.0
+END = "the follower may go"
+
+
+@contextlib.contextmanager
+def following(ledger: Ledger, where: Filter | None = None) -> Iterator[queue.Queue[tuple[Event, float]]]:
+    """A thread that follows from the beginning; what it sees, and when, comes through the queue."""
+    seen: queue.Queue[tuple[Event, float]] = queue.Queue()
+
+    def watch() -> None:
+        for event in follow(ledger, 0, where=where):
+            if event.message == END:
+                return
+            seen.put((event, time.monotonic()))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        with ledger.write() as tx:
+            tx.event("job.ended", message=END)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def say(ledger: Ledger, message: str) -> None:
+    with ledger.write() as tx:
+        tx.event("said", message=message)
+
+
+def test_a_follower_is_woken_by_its_own_process(ledger: Ledger) -> None:
+    with following(ledger) as seen:
+        delays = []
+        for number in range(10):
+            time.sleep(0.02)
+            say(ledger, str(number))
+            committed = time.monotonic()
+            event, at = seen.get(timeout=PATIENCE)
+            assert event.message == str(number)
+            delays.append(at - committed)
+    assert sorted(delays)[5] < 0.5
+
+
+def test_a_follower_is_woken_by_another_process_without_polling(ledger: Ledger) -> None:
+    with following(ledger) as seen, acting(say_events, *place_of(ledger)) as (_, pipe):
+        pipe.recv()
+        delays = []
+        for number in range(10):
+            time.sleep(0.05)
+            pipe.send(f"message {number}")
+            pipe.recv()
+            committed = time.monotonic()
+            event, at = seen.get(timeout=PATIENCE)
+            assert event.message == f"message {number}"
+            delays.append(at - committed)
+        pipe.send("")
+    # Every single one: a ring that is lost would only be made up for after five seconds.
+    assert max(delays) < 1.0
+
+
+def test_a_follower_that_starts_while_others_write_misses_nothing(ledger: Ledger) -> None:
+    with acting(say_events, *place_of(ledger)) as (_, pipe):
+        pipe.recv()
+        for round_ in range(5):
+            pipe.send(f"round {round_}")
+            events = follow(ledger, 0)
+            started = time.monotonic()
+            found = [next(events).message for _ in range(round_ + 1)]
+            assert time.monotonic() - started < 2.0
+            events.close()
+            pipe.recv()
+            assert found == [f"round {number}" for number in range(round_ + 1)]
+
+
+def test_an_async_follower_is_woken_and_can_be_cancelled(ledger: Ledger) -> None:
+    async def watch() -> list[str | None]:
+        found = []
+        async with contextlib.aclosing(follow_async(ledger, 0)) as events:
+            async for event in events:
+                found.append(event.message)
+                if event.message == "last":
+                    return found
+        raise AssertionError
+
+    async def run() -> list[str | None]:
+        task = asyncio.create_task(watch())
+        await asyncio.sleep(0.1)
+        for message in ("first", "last"):
+            await asyncio.to_thread(say, ledger, message)
+        found = await asyncio.wait_for(task, PATIENCE)
+        endless = asyncio.create_task(watch_for_ever())
+        await asyncio.sleep(0.1)
+        endless.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        return found
+
+    async def watch_for_ever() -> None:
+        async for _ in follow_async(ledger, 0):
+            pass
+
+    assert asyncio.run(run()) == ["first", "last"]
+
+
+def test_a_filtered_follower_sees_only_its_own(ledger: Ledger) -> None:
+    with following(ledger, Filter(type="job.*")) as seen:
+        with ledger.write() as tx:
+            for type_ in ("run.started", "job.failed", "run.failed", "job.retrying"):
+                tx.event(type_)
+        assert [seen.get(timeout=PATIENCE)[0].type for _ in range(2)] == ["job.failed", "job.retrying"]
+        assert seen.empty()
+
+
+def test_more_events_than_a_batch_come_at_once_and_in_order(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        for number in range(1203):
+            tx.event("counted", message=str(number))
+    with following(ledger) as seen:
+        found = [seen.get(timeout=PATIENCE)[0].message for _ in range(1203)]
+    assert found == [str(number) for number in range(1203)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_follower_outlives_a_database_that_goes_away_and_comes_back(
+    make_ledger: MakeLedger, postgres_server: PostgresServer, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = make_ledger("postgresql")
+    with following(ledger) as seen, caplog.at_level(logging.CRITICAL):
+        say(ledger, "before")
+        assert seen.get(timeout=PATIENCE)[0].message == "before"
+        postgres_server.stop(mode)
+        time.sleep(0.5)
+        postgres_server.start()
+        say(ledger, "after")
+        assert seen.get(timeout=PATIENCE)[0].message == "after"
+        time.sleep(1.2)  # it listens again by now, so that the next one does not come by looking alone
+        say(ledger, "later")
+        said = time.monotonic()
+        event, at = seen.get(timeout=PATIENCE)
+        assert (event.message, at - said < 1.5) == ("later", True)
+    with ledger.read() as tx:
+        messages = [event.message for event in log.since(tx.connection, where=Filter(type="said"))]
+    assert messages == ["before", "after", "later"]

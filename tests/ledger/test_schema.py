@@ -1,0 +1,182 @@
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable, Misuse
+from ratchet.ledger import Ledger, migrations
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.schema import REVISIONS, current_revision
+from ratchet.ledger.tables import metadata
+from tests.ledger.actors import acting, open_ledger
+
+
+def test_the_revisions_are_those_of_the_migrations_in_their_order() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
+
+
+def test_the_migrated_schema_is_the_one_the_code_works_with(ledger: Ledger) -> None:
+    def ours(name: str | None, kind: str, _parents: object) -> bool:
+        return kind != "table" or name in metadata.tables
+
+    with ledger.engine.connect() as connection:
+        assert current_revision(connection) == REVISIONS[-1]
+        opts = {"include_name": ours, "compare_type": True, "compare_server_default": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=opts), metadata) == []
+
+
+def test_partial_indexes_have_their_conditions_on_both_databases(ledger: Ledger) -> None:
+    for table in metadata.sorted_tables:
+        found = {index["name"]: index for index in sa.inspect(ledger.engine).get_indexes(table.name)}
+        for index in table.indexes:
+            dialect = ledger.engine.dialect.name
+            wanted = index.dialect_options[dialect]["where"]
+            stored = found[index.name].get("dialect_options", {}).get(f"{dialect}_where")
+            assert (wanted is None) == (stored is None), index.name
+            assert bool(found[index.name]["unique"]) == bool(index.unique), index.name
+
+
+def test_opening_again_changes_nothing(database_url: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.write() as tx:
+            tx.event("opened")
+    with ledger.read() as tx:
+        assert tx.connection.execute(sa.text("SELECT count(*) FROM events")).scalar() == 2
+    ledger.close()
+
+
+def test_many_processes_may_create_one_ledger_at_once(database_url: str, tmp_path: Path) -> None:
+    count = 4
+    opened = [acting(open_ledger, database_url, tmp_path / "artifacts") for _ in range(count)]
+    pipes = [each.__enter__()[1] for each in opened]
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send("go")
+    assert [pipe.recv() for pipe in pipes] == ["opened"] * count
+    for each in opened:
+        each.__exit__(None, None, None)
+    with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.read() as tx:
+        assert tx.connection.execute(sa.text("SELECT count(*) FROM events")).scalar() == count
+
+
+def test_many_threads_may_create_one_ledger_at_once(database_url: str, tmp_path: Path) -> None:
+    errors: list[Exception] = []
+
+    def create() -> None:
+        try:
+            Ledger.open(database_url, tmp_path / "artifacts").close()
+        except Exception as error:  # noqa: BLE001  the test shows whatever it was
+            errors.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_ledger_of_a_newer_ratchet_is_refused_and_left_alone(database_url: str, tmp_path: Path) -> None:
+    with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.write() as tx:
+        tx.connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(
+        LedgerTooNew, match=f"has schema 9999; this Ratchet knows only up to {REVISIONS[-1]}"
+    ) as raised:
+        Ledger.open(database_url, tmp_path / "artifacts")
+    assert "upgrade this one" in str(raised.value.hint)
+    with ledger.engine.connect() as connection:
+        assert current_revision(connection) == "9999"
+    ledger.close()
+
+
+def test_a_database_of_something_else_is_refused_and_left_alone(database_url: str, tmp_path: Path) -> None:
+    engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE runs (distance INTEGER)"))
+    with pytest.raises(LedgerCorrupt, match="has tables of something else in it: runs") as raised:
+        Ledger.open(database_url, tmp_path / "artifacts")
+    assert raised.value.hint == "give Ratchet a database of its own"
+    assert sa.inspect(engine).get_table_names() == ["runs"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"These are my notes, not a database at all. " * 100,
+        b"SQLite format 3\x00" + b"\xff" * 5000,
+        b"\x00" * 8192,
+    ],
+    ids=["text", "header only", "zeros"],
+)
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerCorrupt, match="damaged or is not a ledger") as raised:
+        Ledger.open(f"sqlite:///{path}", tmp_path / "artifacts")
+    assert "ratchet ledger restore" in str(raised.value.hint)
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_ledger_says_so_when_the_damage_is_met(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with Ledger.open(url, tmp_path / "artifacts") as ledger, ledger.write() as tx:
+        for number in range(500):
+            tx.event("counted", data={"text": "x" * 500, "number": number})
+    ledger.close()
+    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    with (tmp_path / "ledger.db").open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(size // 2)
+        file.write(b"\xde\xad\xbe\xef" * (size // 16))
+    ledger = Ledger.open(url, tmp_path / "artifacts")
+    with pytest.raises(LedgerCorrupt, match="damaged"), ledger.read() as tx:
+        tx.connection.execute(sa.text("SELECT sum(length(data)) FROM events")).scalar()
+    ledger.close()
+
+
+def test_a_table_that_was_dropped_is_damage_and_not_an_outage(database_url: str, tmp_path: Path) -> None:
+    with Ledger.open(database_url, tmp_path / "artifacts") as ledger:
+        with ledger.write() as tx:
+            tx.connection.execute(sa.text("DROP TABLE usage"))
+        with pytest.raises(LedgerError, match="usage") as raised, ledger.read() as tx:
+            tx.connection.execute(sa.text("SELECT * FROM usage"))
+    assert not isinstance(raised.value, LedgerUnavailable)
+
+
+@pytest.mark.parametrize("number", [2**63, 2**70, -(2**70)])
+def test_a_number_that_no_row_can_have_is_not_found_or_refused(ledger: Ledger, number: int) -> None:
+    with pytest.raises(Exception) as raised, ledger.read() as tx:  # noqa: PT011  the two databases differ
+        get_run(tx, number)
+    assert type(raised.value).__name__ in ("Misuse", "NotFound")
+
+
+def test_a_value_that_does_not_fit_is_misuse_and_not_an_outage(ledger: Ledger) -> None:
+    with pytest.raises(Misuse, match="does not fit into the ledger"), ledger.write() as tx:
+        tx.event("large", run_id=2**70)
+
+
+@pytest.mark.parametrize("url", ["mysql://root@host/db", "sqlite://", "sqlite:///:memory:", "nonsense", ""])
+def test_an_address_that_cannot_be_a_ledger_is_a_mistake_in_the_configuration(
+    url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Ledger.open(url, tmp_path / "artifacts")
+    assert "sqlite:///path" in str(raised.value.hint)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
+    url = f"postgresql://me:hush@/db?host={tmp_path}"
+    with pytest.raises(LedgerUnavailable, match="did not answer") as raised:
+        Ledger.open(url, tmp_path / "artifacts")
+    assert "hush" not in str(raised.value)
+    assert "ratchet doctor" in str(raised.value.hint)

@@ -1,0 +1,92 @@
+"""What Prometheus is told: the sums of all processes, each counted once."""
+
+from __future__ import annotations
+
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from ratchet.ledger import Ledger
+from ratchet.ledger.runs import create_run
+from ratchet.observe.metrics import exposition
+from ratchet.runtime import Worker, list_processes
+from tests.runtime.conftest import eventually
+from tests.server.conftest import Server, Start
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    """The sum of the samples with this name that have these labels; there must be one."""
+    found = [
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    assert found, (name, labels)
+    return sum(found)
+
+
+def requests(text: str) -> float:
+    return value(text, "ratchet_http_requests_total", route="/runs/{run_id}", status="404")
+
+
+def test_it_is_prometheus_text_for_anybody(api: TestClient) -> None:
+    answer = api.get("/metrics", headers={"Authorization": ""})
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert list(text_string_to_metric_families(answer.text))
+
+
+def test_the_ledger_is_measured(working_api: TestClient, ledger: Ledger, worker: Worker) -> None:
+    with ledger.write() as tx:
+        create_run(tx, "workflow", "w")
+        worker.runtime.enqueue(tx, "note", delay_seconds=3600)
+    text = working_api.get("/metrics").text
+    assert value(text, "ratchet_runs", status="pending") == 1
+    assert value(text, "ratchet_runs", status="running") == 0
+    assert value(text, "ratchet_jobs", queue="default", status="scheduled") == 1
+    assert value(text, "ratchet_processes_alive") == 1
+    newest = working_api.get("/events?limit=1").json()[0]["id"]
+    assert value(working_api.get("/metrics").text, "ratchet_newest_event_id") == newest
+
+
+def test_a_path_is_counted_by_its_template_and_a_method_by_its_name(api: TestClient) -> None:
+    for number in range(901, 905):
+        api.get(f"/runs/{number}")
+        api.get(f"/nowhere/{number}")
+        api.request(f"METHOD{number}", "/runs")
+    text = api.get("/metrics").text
+    assert requests(text) >= 4
+    assert value(text, "ratchet_http_requests_total", route="none", status="404") >= 4
+    assert value(text, "ratchet_http_requests_total", method="other") >= 4
+    assert "/runs/90" not in text
+    assert "METHOD" not in text
+
+
+def test_what_this_process_stored_with_its_heartbeat_is_not_counted_twice(
+    working_api: TestClient, worker: Worker, ledger: Ledger
+) -> None:
+    for number in range(901, 911):
+        working_api.get(f"/runs/{number}")
+    counted = requests(working_api.get("/metrics").text)
+    eventually(lambda: stored(ledger) == counted)
+    assert requests(working_api.get("/metrics").text) == counted
+
+
+def stored(ledger: Ledger) -> float:
+    """The count that the one process there is stored last."""
+    with ledger.read() as tx:
+        [process] = list_processes(tx)
+    return requests(exposition(process.metrics).decode()) if process.metrics else 0
+
+
+def test_two_servers_on_one_database_both_answer_and_their_counts_add_up(
+    start_server: Start, url: str
+) -> None:
+    servers: list[Server] = [start_server(url), start_server(url)]
+    for number, server in enumerate(servers):
+        for _ in range(3 + number):
+            assert server.client.get("/runs/999").status_code == 404
+        assert len(server.client.get("/processes").json()["items"]) == 2
+        assert server.client.get("/health/ready").status_code == 200
+    eventually(lambda: all(requests(server.client.get("/metrics").text) == 7 for server in servers))
+    assert servers[0].stop()[0] == 0
+    eventually(lambda: requests(servers[1].client.get("/metrics").text) == 7)
