@@ -16,6 +16,6 @@ print("noticed")
 
 
 def test_a_signal_that_does_not_interrupt_the_wait_is_noticed() -> None:
-    """As one does not that comes just before the wait begins. Here another thread receives it, which comes to the same."""
+    """One that comes just before the wait begins does not. Here another thread receives it, which amounts to the same."""
     done = subprocess.run([sys.executable, "-c", _UNINTERRUPTED], capture_output=True, text=True, timeout=20)
     assert done.stdout == "noticed\n", done.stderr

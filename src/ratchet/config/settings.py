@@ -45,7 +45,7 @@ class Runtime(Section):
         default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
         description="jobs that one process runs at once",
     )
-    poll_seconds: Seconds = Field(0.1, description="how often an idle worker looks for work")
+    poll_seconds: Seconds = Field(0.1, description="how often a worker looks into a queue that has limits")
     heartbeat_seconds: Seconds = Field(2.0, description="how often a worker says that it lives")
     dead_after_seconds: Seconds = Field(
         10.0, description="silence after which a worker's jobs are handed on; at least three heartbeats"

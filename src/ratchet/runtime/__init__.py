@@ -1,4 +1,4 @@
-"""Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS carries."""
+"""Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS waits."""
 
 from ratchet.runtime.context import JobContext
 from ratchet.runtime.job import Job, JobStatus
