@@ -24,6 +24,7 @@ from ratchet.runtime import job_rows as queue
 from ratchet.runtime.delivery import QueueRule, Ticket
 from ratchet.runtime.job import JobStatus
 from ratchet.runtime.jobs import Jobs
+from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
 
 SMALL, LARGE = 400, 4000
@@ -41,7 +42,8 @@ class NoDelivery:
         return []
 
 
-JOBS = Jobs(NoDelivery(), {"default": QueueRule("default"), "rare": QueueRule("rare")}, RetryPolicy())  # type: ignore[arg-type]
+RULES = {name: QueueRule(name) for name in ("default", "rare")}
+JOBS = Jobs(NoDelivery(), RULES, Kinds(), RetryPolicy())  # type: ignore[arg-type]
 
 VIEWS: dict[str, Callable[[Transaction], object]] = {
     "first events": lambda tx: log.since(tx.connection, limit=20),

@@ -13,11 +13,12 @@ from sqlalchemy import exc
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter, Ledger, events
-from ratchet.runtime import JobStatus, Runtime, list_processes, processes
+from ratchet.runtime import JobStatus, Runtime, list_processes, open_runtime, processes
 from tests.postgres import PostgresServer
 from tests.runtime.conftest import ended, eventually, look, status_of
 from tests.runtime.fleet import Fleet, Nursery
-from tests.runtime.kinds import marks
+from tests.runtime.kinds import make_kinds, marks
+from tests.runtime.worker_process import load
 
 
 def enqueue_spell(ledger: Ledger, runtime: Runtime, file: Path, seconds: float, **options: object) -> int:
@@ -141,10 +142,6 @@ def test_keys_hold_across_processes_even_when_one_is_killed(
 def test_a_queue_limit_holds_over_the_whole_fleet(
     fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str
 ) -> None:
-    from ratchet.runtime import open_runtime
-    from tests.runtime.kinds import make_kinds
-    from tests.runtime.worker_process import load
-
     (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 2\n")
     runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
     for _ in range(2):
@@ -161,12 +158,21 @@ def test_a_queue_limit_holds_over_the_whole_fleet(
     assert most == 2
 
 
+def test_a_limited_queue_can_be_paused_too(fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str) -> None:
+    (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 2\n")
+    runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
+    fleet.add()
+    runtime.pause_queue("narrow")
+    job_id = enqueue_spell(ledger, runtime, tmp_path / "marks", 0.1, queue="narrow")
+    time.sleep(2)
+    assert marks(tmp_path / "marks") == []
+    runtime.resume_queue("narrow")
+    assert ended(ledger, job_id).status is JobStatus.FINISHED
+    runtime.close()
+
+
 def test_a_rate_limit_spreads_the_starts(fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str) -> None:
     """Five per two seconds: the eleventh cannot start in the first window, nor in the second."""
-    from ratchet.runtime import open_runtime
-    from tests.runtime.kinds import make_kinds
-    from tests.runtime.worker_process import load
-
     (tmp_path / "ratchet.toml").write_text("[queues.slow]\nrate_limit = 5\nrate_seconds = 2\n")
     runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
     file = tmp_path / "marks"

@@ -30,6 +30,12 @@ def test_a_token_that_somebody_chose_opens_the_door() -> None:
         assert url_of(bound).startswith("http://0.0.0.0:")
 
 
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """asyncio switches Nagle's delay off only for a socket that is named as TCP."""
+    with listen("127.0.0.1", 0, token_configured=False) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
+
+
 def test_a_taken_port_says_so() -> None:
     with listen("127.0.0.1", 0, token_configured=False) as bound:
         bound.listen()

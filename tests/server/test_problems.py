@@ -27,7 +27,7 @@ def test_an_unknown_path_is_404(api: TestClient) -> None:
         "title": "Not found",
         "status": 404,
         "detail": "there is nothing at /nowhere",
-        "hint": "GET /docs lists what there is",
+        "hint": "GET /openapi.json lists what there is",
         "request_id": answer.headers["X-Request-ID"],
     }
 

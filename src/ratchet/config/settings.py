@@ -196,4 +196,6 @@ class Settings(Section):
                 raise ValueError(
                     f"the queue name {name!r} must be lower-case letters, digits, '.', '_' and '-'"
                 )
+            if name == "backend":
+                raise ValueError("the queue name 'backend' is taken by the API's list of queues")
         return {DEFAULT_QUEUE: Queue(), **queues}

@@ -1,14 +1,25 @@
 """Looking at the machine: what Ratchet needs, what is there, and how to mend what is not.
 
 A probe returns checks and never raises for a thing that is absent.
-The probe of the database lives with the ledger.
 """
 
 from ratchet.doctor.check import Check, Probe, Status
 from ratchet.doctor.disk import disk
 from ratchet.doctor.engines import engines
+from ratchet.doctor.ledger import ledger
 from ratchet.doctor.programs import git, python
 from ratchet.doctor.run import run_all
 from ratchet.doctor.sandbox import sandbox_layers
 
-__all__ = ["Check", "Probe", "Status", "disk", "engines", "git", "python", "run_all", "sandbox_layers"]
+__all__ = [
+    "Check",
+    "Probe",
+    "Status",
+    "disk",
+    "engines",
+    "git",
+    "ledger",
+    "python",
+    "run_all",
+    "sandbox_layers",
+]

@@ -131,6 +131,7 @@ class Heart:
             self._next_reconcile = now + _RECONCILE_SECONDS
             with self._ledger.write(actor=self.process_id) as tx:
                 mended = self._runtime.jobs.reconcile(tx, grace_seconds=_GRACE_SECONDS)
+            self._runtime.apply_queues(self._slots)
             if mended:
                 _log.warning("posted %d jobs anew that had lost their way", mended)
         if now >= self._next_housekeeping:

@@ -13,7 +13,6 @@ something does not wait for a key either. So no two wait for each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,11 +26,15 @@ from ratchet.ledger.tables import job_tallies, jobs, processes, queues
 from ratchet.runtime.delivery import Delivery, QueueRule, Ticket
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
 from ratchet.runtime.job_rows import get_job, lock_job, read_jobs, superseded
+from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
 from ratchet.runtime.processes import ALIVE, is_alive
+from ratchet.runtime.queues import known, paused_queues
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500
+# How soon a limited queue that was paused just now is asked again; its workers stop asking when they have noticed.
+_PAUSED_SECONDS = 1.0
 _IN_LINE = (JobStatus.QUEUED, JobStatus.WAITING)
 
 # Built once: they run for every job, and building a statement takes longer than running it.
@@ -63,8 +66,12 @@ _TALLY = {True: _tally_statement(postgresql), False: _tally_statement(sqlite)}
 class Jobs:
     """The life of jobs: enqueue; claim or begin; then one of finish, fail, release or stopped."""
 
-    def __init__(self, delivery: Delivery, rules: Mapping[str, QueueRule], policy: RetryPolicy) -> None:
+    def __init__(
+        self, delivery: Delivery, rules: dict[str, QueueRule], kinds: Kinds, policy: RetryPolicy
+    ) -> None:
         self._delivery = delivery
+        self._rules = rules
+        self._kinds = kinds
         self._plain = [name for name, rule in rules.items() if not rule.limited]
         self._limited = {name for name, rule in rules.items() if rule.limited}
         self._policy = policy
@@ -88,7 +95,8 @@ class Jobs:
 
         Jobs with the same `key` never overlap. A delay in the past means now.
         """
-        _check(payload, priority, delay_seconds, max_attempts)
+        self.check_enqueuable(kind, queue, payload)
+        _check(priority, delay_seconds, max_attempts)
         late = max(0.0, delay_seconds)
         row = {
             "kind": kind,
@@ -119,6 +127,17 @@ class Jobs:
             return None
         self._send(tx, Ticket(JobId(number), 1), queue, priority, late)
         return JobId(number)
+
+    def check_enqueuable(self, kind: str, queue: str, payload: Any) -> None:
+        """Raise `Misuse` unless there are such a kind and such a queue, and the payload can be kept."""
+        self._kinds.get(kind)
+        known(self._rules, queue)
+        size = len(to_json(payload))
+        if size > MAX_PAYLOAD_BYTES:
+            raise Misuse(
+                f"a job's payload of {size} bytes is too large (at most {MAX_PAYLOAD_BYTES})",
+                hint="keep it as an artifact and pass its hash",
+            )
 
     def claim(self, tx: Transaction, process_id: str, most: int) -> list[Job]:
         """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait."""
@@ -153,6 +172,9 @@ class Jobs:
             return None
         if not is_alive(tx, process_id):
             self._place(tx, job)
+            return None
+        if job.queue in paused_queues(tx):
+            self._place(tx, job, delay_seconds=_PAUSED_SECONDS if job.queue in self._limited else 0)
             return None
         if job.key is not None:
             tx.lock_keys(f"job:{job.key}")
@@ -353,13 +375,7 @@ def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
         change_run(tx, job.run_id, to, reason=reason)
 
 
-def _check(payload: Any, priority: int, delay_seconds: float, max_attempts: int | None) -> None:
-    size = len(to_json(payload))
-    if size > MAX_PAYLOAD_BYTES:
-        raise Misuse(
-            f"a job's payload of {size} bytes is too large (at most {MAX_PAYLOAD_BYTES})",
-            hint="keep it as an artifact and pass its hash",
-        )
+def _check(priority: int, delay_seconds: float, max_attempts: int | None) -> None:
     if not 0 <= priority <= 9:
         raise Misuse(f"priority {priority} is out of range", hint="0 is the most urgent, 9 the least")
     if not math.isfinite(delay_seconds):

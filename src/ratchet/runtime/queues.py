@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from ratchet.config import Settings
 from ratchet.kernel import Misuse
 from ratchet.ledger import Topic, Transaction
 from ratchet.ledger.tables import queues
@@ -21,6 +22,13 @@ class QueueState:
     rate_limit: int | None
     rate_seconds: float | None
     counts: dict[str, int]
+
+
+def configured_rules(settings: Settings) -> dict[str, QueueRule]:
+    return {
+        name: QueueRule(name, queue.concurrency, queue.rate_limit, queue.rate_seconds)
+        for name, queue in settings.queues.items()
+    }
 
 
 def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:

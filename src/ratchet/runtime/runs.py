@@ -54,6 +54,8 @@ def complete_run(tx: Transaction, run_id: int, result: Any) -> None:
 
 def pause_run(tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "paused on request") -> None:
     """Pause a run: its worker is asked to stop, what it has recorded stays."""
+    if get_run(tx, run_id).status is RunStatus.PAUSED:
+        return
     change_run(tx, run_id, RunStatus.PAUSED, reason=reason)
     _stop_jobs(tx, runtime, run_id, reason)
 

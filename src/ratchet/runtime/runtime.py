@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from ratchet.config import Settings
-from ratchet.kernel import JobId
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime import queues, schedules
-from ratchet.runtime.delivery import Cron, QueueRule
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
+from ratchet.runtime.delivery import Cron
+from ratchet.runtime.job import DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
@@ -25,10 +25,7 @@ class Runtime:
         self.ledger = ledger
         self.settings = settings
         self.kinds = kinds
-        self.rules = {
-            name: QueueRule(name, rule.concurrency, rule.rate_limit, rule.rate_seconds)
-            for name, rule in settings.queues.items()
-        }
+        self.rules = queues.configured_rules(settings)
         self.delivery = DbosDelivery(
             ledger.engine,
             poll_seconds=config.poll_seconds,
@@ -37,6 +34,7 @@ class Runtime:
         self.jobs = Jobs(
             self.delivery,
             self.rules,
+            kinds,
             RetryPolicy(
                 max_attempts=config.max_attempts,
                 base_seconds=config.retry_base_seconds,
@@ -44,40 +42,27 @@ class Runtime:
                 max_recoveries=config.max_recoveries,
             ),
         )
+        self.enqueue = self.jobs.enqueue
+        self._applied: tuple[int, frozenset[str]] | None = None
         # Before any transaction of ours is open: making tables needs the write lock that a transaction would hold.
         self.delivery.prepare()
 
-    def enqueue(
+    def put_schedule(
         self,
         tx: Transaction,
+        name: str,
+        cron: str,
         kind: str,
         payload: Any = None,
         *,
+        timezone: str = "UTC",
         queue: str = DEFAULT_QUEUE,
         key: str | None = None,
-        priority: int = DEFAULT_PRIORITY,
-        delay_seconds: float = 0,
-        run_id: int | None = None,
-        once: str | None = None,
-        max_attempts: int | None = None,
-        timeout_seconds: float | None = None,
-    ) -> JobId | None:
-        """Add a job in the caller's transaction; `None` when one with the same `once` exists already."""
-        self.kinds.get(kind)
-        queues.known(self.rules, queue)
-        return self.jobs.enqueue(
-            tx,
-            kind,
-            payload,
-            queue=queue,
-            key=key,
-            priority=priority,
-            delay_seconds=delay_seconds,
-            run_id=run_id,
-            once=once,
-            max_attempts=max_attempts,
-            timeout_seconds=timeout_seconds,
-        )
+    ) -> datetime:
+        """Make or replace a schedule of jobs that can be enqueued; returns its first time."""
+        self.jobs.check_enqueuable(kind, queue, payload)
+        tx.after_commit(self.apply_schedules)
+        return schedules.put_schedule(tx, name, cron, kind, payload, timezone=timezone, queue=queue, key=key)
 
     def pause_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
         self._set_paused(name, paused=True, actor=actor, request_id=request_id)
@@ -85,11 +70,13 @@ class Runtime:
     def resume_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
         self._set_paused(name, paused=False, actor=actor, request_id=request_id)
 
-    def apply_queues(self) -> None:
-        """Bring the durable queue's limits in line with the configuration and the ledger."""
+    def apply_queues(self, slots: int) -> None:
+        """Bring the durable queue's limits in line with the configuration, the ledger, and a worker's slots."""
         with self.ledger.read() as tx:
             paused = queues.paused_queues(tx)
-        self.delivery.set_queues(list(self.rules.values()), self.settings.runtime.slots, paused)
+        if self._applied != (slots, paused):
+            self.delivery.set_queues(list(self.rules.values()), slots, paused)
+            self._applied = (slots, paused)
 
     def apply_schedules(self) -> None:
         """Bring the durable queue's schedules in line with the ledger's."""
@@ -103,6 +90,6 @@ class Runtime:
         self.delivery.close()
 
     def _set_paused(self, name: str, *, paused: bool, actor: str, request_id: str | None) -> None:
+        """Workers learn of it from the ledger: only they know how many slots they have."""
         with self.ledger.write(actor=actor, request_id=request_id) as tx:
             queues.set_paused(tx, self.rules, name, paused)
-        self.apply_queues()

@@ -66,7 +66,7 @@ class Worker:
     def start(self) -> None:
         """Enter the fleet and begin to take jobs."""
         self._heart.start()
-        self.runtime.apply_queues()
+        self.runtime.apply_queues(self.slots)
         self.runtime.apply_schedules()
         self.runtime.delivery.open(self.process_id, self._on_ticket, self._on_tick)
         for thread in self._own_threads:

@@ -38,6 +38,8 @@ def create_app(runtime: Runtime, loaded: Loaded, token: str, *, process_id: str 
         title="Ratchet",
         version=__version__,
         summary="Runs coding agents in a loop that only moves forward.",
+        # Its page would be loaded from elsewhere; /openapi.json is served from here.
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         responses=DOCUMENTED,

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ratchet.server.problems import problem
 
 # For probes, Prometheus and people who read the description; nothing in them is anybody's secret.
-OPEN = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json"})
+OPEN = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/openapi.json"})
 
 # Describes the scheme in OpenAPI; `Authorisation` is what enforces it.
 bearer = HTTPBearer(

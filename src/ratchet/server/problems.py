@@ -114,7 +114,7 @@ async def _http(request: Request, error: HTTPException) -> ProblemResponse:
     status, path = error.status_code, request.scope["path"]
     detail, hint = str(error.detail), None
     if status == 404:
-        detail, hint = f"there is nothing at {path}", "GET /docs lists what there is"
+        detail, hint = f"there is nothing at {path}", "GET /openapi.json lists what there is"
     elif status == 405:
         detail = f"{path} does not take {request.method}"
     name = _NAMES.get(status, f"Http{status}")

@@ -17,10 +17,10 @@ from fastapi import FastAPI
 from ratchet.config import Loaded
 from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
+from ratchet.runtime.signals import StopSignals
 from ratchet.server.app import create_app
 from ratchet.server.listening import listen, url_of
 from ratchet.server.service import Service
-from ratchet.server.signals import Signals, stop_signals
 from ratchet.server.token import find_token
 
 _log = logger(__name__)
@@ -57,7 +57,7 @@ def serve(
     settings = loaded.settings.server
     token = find_token(loaded)
     with (
-        stop_signals() as signals,
+        StopSignals() as signals,
         listen(
             host or settings.host, settings.port if port is None else port, token_configured=token.configured
         ) as bound,
@@ -80,7 +80,7 @@ def serve(
 
 
 async def _serve(
-    app: FastAPI, bound: socket.socket, worker: Worker, signals: Signals, started: Callable[[], None]
+    app: FastAPI, bound: socket.socket, worker: Worker, signals: StopSignals, started: Callable[[], None]
 ) -> None:
     service: Service = app.state.service
     current_default_thread_limiter().total_tokens = _THREADS

@@ -16,6 +16,7 @@ from ratchet.cli.times import age, span
 from ratchet.cli.words import compact
 from ratchet.runtime import Job, JobStatus, Kinds, QueueState, get_job, list_jobs, list_queues
 from ratchet.runtime.delivery import QueueRule
+from ratchet.runtime.queues import configured_rules
 
 _OPEN = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.WAITING, JobStatus.STARTED)
 _ENDED = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
@@ -143,8 +144,7 @@ def resume(session: Session, name: str) -> None:
 
 def _rules(session: Session) -> dict[str, QueueRule]:
     # Not from a runtime: it would load DBOS, which takes longer than all the rest of a list.
-    queues = session.load().settings.queues
-    return {name: QueueRule(name, q.concurrency, q.rate_limit, q.rate_seconds) for name, q in queues.items()}
+    return configured_rules(session.load().settings)
 
 
 def _queue_record(queue: QueueState) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from ratchet.cli.session import Session
 from ratchet.cli.times import age, iso
 from ratchet.kernel import Misuse
 from ratchet.ledger import Transaction
-from ratchet.runtime import Kinds, Schedule, list_schedules, put_schedule, remove_schedule
-from ratchet.runtime.queues import known
+from ratchet.runtime import Kinds, Schedule, list_schedules, remove_schedule
 from ratchet.runtime.schedules import set_schedule_paused
 
 
@@ -72,13 +71,9 @@ def add(
     CRON has five fields (minute hour day month weekday), or six with seconds first; quote it. KIND is a kind of job.
     """
     given = _parsed(payload)
-    with existing_runtime(session) as runtime:
-        runtime.kinds.get(kind)
-        known(runtime.rules, queue)
-        with runtime.ledger.write(actor="cli") as tx:
-            first = put_schedule(tx, name, cron, kind, given, timezone=timezone, queue=queue, key=key)
-            schedule = _find(tx, name)
-        runtime.apply_schedules()
+    with existing_runtime(session) as runtime, runtime.ledger.write(actor="cli") as tx:
+        first = runtime.put_schedule(tx, name, cron, kind, given, timezone=timezone, queue=queue, key=key)
+        schedule = _find(tx, name)
     confirm(session, _record(schedule), f"Schedule {name} is set; first at {_local(first)}.")
 
 

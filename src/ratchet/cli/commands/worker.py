@@ -7,9 +7,9 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import configure_logs
 from ratchet.cli.session import Session
-from ratchet.cli.signals import StopSignal
 from ratchet.observe import tracing
 from ratchet.runtime import Worker, open_ledger, open_runtime
+from ratchet.runtime.signals import StopSignals
 
 
 @command()
@@ -24,8 +24,7 @@ def worker(session: Session, slots: int | None) -> None:
     loaded = session.load({"runtime.slots": slots})
     configure_logs(loaded)
     tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
-    told = StopSignal()
-    with open_ledger(loaded) as ledger:
+    with StopSignals() as told, open_ledger(loaded) as ledger:
         hands = Worker(open_runtime(loaded, ledger))
         hands.start()
         told.wait()

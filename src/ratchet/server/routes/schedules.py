@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from ratchet import runtime
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
-from ratchet.runtime import list_schedules, put_schedule, remove_schedule
+from ratchet.runtime import list_schedules, remove_schedule
 from ratchet.runtime.job import DEFAULT_QUEUE
-from ratchet.runtime.queues import known
 from ratchet.runtime.schedules import set_schedule_paused
 from ratchet.server.fields import Json, Moment, Shape
 from ratchet.server.paging import Page
@@ -63,10 +62,8 @@ def schedules(api: Api) -> Page[Schedule]:
 @router.post("/schedules")
 def put(api: Api, new: NewSchedule) -> Schedule:
     """Make a schedule, or replace the one of that name."""
-    api.runtime.kinds.get(new.kind)
-    known(api.runtime.rules, new.queue)
     with api.write() as tx:
-        put_schedule(
+        api.runtime.put_schedule(
             tx,
             new.name,
             new.cron,
@@ -76,9 +73,7 @@ def put(api: Api, new: NewSchedule) -> Schedule:
             queue=new.queue,
             key=new.key,
         )
-        made = _one(tx, new.name)
-    api.runtime.apply_schedules()
-    return made
+        return _one(tx, new.name)
 
 
 @router.post("/schedules/{name}/pause")

@@ -1,3 +1,5 @@
+"""A signal ends the wait, however it comes."""
+
 from __future__ import annotations
 
 import subprocess
@@ -5,9 +7,9 @@ import sys
 
 _UNINTERRUPTED = """
 import os, signal, threading
-from ratchet.cli.signals import StopSignal
+from ratchet.runtime.signals import StopSignals
 
-told = StopSignal()
+told = StopSignals().__enter__()
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 told.wait()
@@ -16,6 +18,6 @@ print("noticed")
 
 
 def test_a_signal_that_does_not_interrupt_the_wait_is_noticed() -> None:
-    """One that comes just before the wait begins does not. Here another thread receives it, which amounts to the same."""
+    """One that comes just before the wait does not. Here another thread receives it, which amounts to the same."""
     done = subprocess.run([sys.executable, "-c", _UNINTERRUPTED], capture_output=True, text=True, timeout=20)
     assert done.stdout == "noticed\n", done.stderr
