@@ -26,7 +26,7 @@ class Branch(NamedTuple):
 CATALOGUE: Mapping[str, Leaf | Branch] = {
     "init": Leaf("Make a home with its settings and ledger.", "init:init"),
     "demo": Leaf("Watch a durable run, and see it survive a kill.", "demo:demo"),
-    "serve": Leaf("Serve the HTTP API and the console, with a worker inside.", "serve:serve"),
+    "serve": Leaf("Serve the HTTP API, with a worker inside.", "serve:serve"),
     "worker": Leaf("Do jobs until told to stop.", "worker:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to mend them.", "doctor:doctor"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),

@@ -176,7 +176,7 @@ class Settings(Section):
     database_url: Annotated[DatabaseUrl, PlainValidator(_database_url), PlainSerializer(str)] = Field(
         description="the ledger: a SQLite file (a relative path starts at the home), or postgresql://…"
     )
-    server: Server = Field(default_factory=Server, description="the HTTP API and the console")
+    server: Server = Field(default_factory=Server, description="the HTTP API")
     runtime: Runtime = Field(default_factory=Runtime, description="how jobs are run")
     queues: dict[str, Queue] = Field(
         default_factory=dict,

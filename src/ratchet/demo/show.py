@@ -19,7 +19,7 @@ from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
 from ratchet.runtime import open_ledger, open_runtime
 
 BLOCKS = 24
-BLOCK_SIZE = 12_000
+BLOCK_SIZE = 25_000
 
 
 @dataclass(frozen=True, slots=True)
