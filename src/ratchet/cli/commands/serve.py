@@ -19,7 +19,7 @@ from ratchet.server import serve as serve_until_told
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port; 0 takes a free one.")
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None) -> int:
-    """Serve the HTTP API and the console, with a worker inside.
+    """Serve the HTTP API, with a worker inside.
 
     SIGTERM or Ctrl-C drains: requests and jobs finish, nothing new is taken. Logs go to stderr. With --json one line
     on stdout tells the address once requests are answered.
