@@ -61,6 +61,8 @@ class Execution:
         running = self.running[job.id] = Running(
             JobContext(self._runtime, job, self._process_id), self._loop, self._threads
         )
+        if self.hurry.is_set():
+            running.end(Why.DRAINED)
         try:
             outcome = self._run(job, running)
             label, following = self.patiently(lambda tx: self._record(tx, job, outcome, go_on))

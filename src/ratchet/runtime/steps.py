@@ -8,6 +8,7 @@ from typing import Any
 from ratchet.kernel import AttemptId, Outcome, StepStatus, Superseded
 from ratchet.ledger import Step, Transaction, change_step
 from ratchet.ledger.runs import close_attempt, create_steps, find_step, get_step, open_attempt
+from ratchet.observe import logs, tracing
 from ratchet.runtime.context import JobContext
 
 
@@ -31,7 +32,8 @@ async def run_step(
             change_step(tx, step.id, StepStatus.RUNNING)
         attempt_id = open_attempt(tx, step, process_id=job.process_id)
     try:
-        result = await work(attempt_id)
+        with logs.bind(step_id=step.id, attempt_id=attempt_id), tracing.span("step", step=name):
+            result = await work(attempt_id)
         with job.write() as tx:
             close_attempt(tx, attempt_id, Outcome.PASSED, "returned")
             change_step(tx, step.id, StepStatus.COMPLETED, result=result, attempt_id=attempt_id)

@@ -50,13 +50,10 @@ class Worker:
             lost=lambda: self._execution.end_all(Why.SUPERSEDED),
         )
         self._execution = Execution(runtime, self._heart.process_id, self._loop, self._plain)
-        self._own_threads = [
-            threading.Thread(target=target, name=name, daemon=True)
-            for name, target in (
-                ("ratchet-loop", self._run_loop),
-                ("ratchet-jobs", self._watch_jobs),
-                ("ratchet-stops", self._watch_stops),
-            )
+        self._taking = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
+        self._others = [
+            threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
+            threading.Thread(target=self._watch_stops, name="ratchet-stops", daemon=True),
         ]
 
     @property
@@ -69,7 +66,7 @@ class Worker:
         self.runtime.apply_queues(self.slots)
         self.runtime.apply_schedules()
         self.runtime.delivery.open(self.process_id, self._on_ticket, self._on_tick)
-        for thread in self._own_threads:
+        for thread in (*self._others, self._taking):
             thread.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
 
@@ -78,6 +75,7 @@ class Worker:
         limit = self.runtime.settings.runtime.drain_seconds if drain_seconds is None else drain_seconds
         _log.info("%s %s drains", self.role, self.process_id)
         self._draining.set()
+        self._jobs_rung.set()
         self._heart.drain()
         closing = threading.Thread(
             target=self.runtime.delivery.stop_receiving,
@@ -89,26 +87,29 @@ class Worker:
         while self._execution.running and time.monotonic() < deadline:
             time.sleep(0.02)
         self._execution.hurry.set()
+        # What it has taken by now is in its place, and ended with the others.
+        self._taking.join()
         self._execution.end_all(Why.DRAINED)
-        self._stopped.set()
-        for rung in (self._jobs_rung, self._stops_rung):
-            rung.set()
         self._places.shutdown(wait=True)
         closing.join()
         self._heart.stop()
+        self._stopped.set()
+        self._stops_rung.set()
         self._plain.shutdown(wait=False, cancel_futures=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        for thread in self._own_threads:
+        for thread in self._others:
             thread.join()
         self.runtime.close()
 
     def _watch_jobs(self) -> None:
         """Take jobs that lie ready, whenever there is room and somebody rings."""
         with self.runtime.ledger.bell.listening(self._jobs_rung.set, Topic.JOBS):
+            self._jobs_rung.set()
             while not self._draining.is_set():
-                self._jobs_rung.clear()
-                self._take_ready()
                 self._jobs_rung.wait(_LOOK_SECONDS)
+                self._jobs_rung.clear()
+                if not self._draining.is_set():
+                    self._take_ready()
 
     def _take_ready(self) -> None:
         room = 0
