@@ -14,6 +14,7 @@ from sqlalchemy import exc
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobStatus, Runtime, list_processes, open_runtime, processes
+from ratchet.runtime.delivery import Ticket
 from tests.postgres import PostgresServer
 from tests.runtime.conftest import ended, eventually, look, status_of
 from tests.runtime.fleet import Fleet, Nursery
@@ -156,6 +157,23 @@ def test_a_queue_limit_holds_over_the_whole_fleet(
         running += 1 if line.startswith("start") else -1
         most = max(most, running)
     assert most == 2
+
+
+def test_a_ticket_that_comes_to_a_full_queue_is_sent_back(ledger: Ledger, tmp_path: Path, url: str) -> None:
+    """As when two workers ask the durable queue at the same moment, and both are given the last place."""
+    (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 2\n")
+    runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
+    with ledger.write() as tx:
+        processes.register(tx, "me", "worker", 4)
+        ids = [runtime.enqueue(tx, "note", {"file": "unused"}, queue="narrow") for _ in range(3)]
+        started = [runtime.jobs.begin(tx, Ticket(job_id, 1), "me") for job_id in ids if job_id is not None]
+    assert [job is not None for job in started] == [True, True, False]
+    assert status_of(ledger, ids[2]) is JobStatus.SCHEDULED
+    with ledger.write() as tx:
+        assert started[0] is not None
+        runtime.jobs.finish(tx, started[0], None)
+        assert runtime.jobs.begin(tx, Ticket(started[0].id + 2, 2), "me") is not None  # type: ignore[arg-type]
+    runtime.close()
 
 
 def test_a_limited_queue_can_be_paused_too(fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str) -> None:

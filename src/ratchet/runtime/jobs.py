@@ -33,8 +33,8 @@ from ratchet.runtime.queues import known, paused_queues
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500
-# How soon a limited queue that was paused just now is asked again; its workers stop asking when they have noticed.
-_PAUSED_SECONDS = 1.0
+# How soon a ticket that came too early (its queue was paused just now, or is full) is brought again.
+_ASK_AGAIN_SECONDS = 1.0
 _IN_LINE = (JobStatus.QUEUED, JobStatus.WAITING)
 
 # Built once: they run for every job, and building a statement takes longer than running it.
@@ -173,8 +173,8 @@ class Jobs:
         if not is_alive(tx, process_id):
             self._place(tx, job)
             return None
-        if job.queue in paused_queues(tx):
-            self._place(tx, job, delay_seconds=_PAUSED_SECONDS if job.queue in self._limited else 0)
+        if job.queue in paused_queues(tx) or not self._has_room(tx, job.queue):
+            self._place(tx, job, delay_seconds=_ASK_AGAIN_SECONDS if job.queue in self._limited else 0)
             return None
         if job.key is not None:
             tx.lock_keys(f"job:{job.key}")
@@ -275,6 +275,20 @@ class Jobs:
         job = lock_job(tx, ticket.job_id)
         valid = job is not None and job.delivery == ticket.delivery and job.status in READY
         return job if valid else None
+
+    def _has_room(self, tx: Transaction, queue: str) -> bool:
+        """Whether one more job of the queue may run. Counted here, under a lock: on SQLite two workers that ask the
+        durable queue at the same moment are both told yes."""
+        rule = self._rules.get(queue)
+        if rule is None or rule.concurrency is None:
+            return True
+        tx.lock_keys(f"queue:{queue}")
+        running = (
+            sa.select(sa.func.count())
+            .select_from(jobs)
+            .where(jobs.c.queue == queue, jobs.c.status == str(JobStatus.STARTED))
+        )
+        return tx.connection.execute(running).scalar_one() < rule.concurrency
 
     def _start(self, tx: Transaction, job: Job, process_id: str) -> Job | None:
         if job.key is not None and self._must_wait(tx, job):
