@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from ratchet.config import Loaded
 from ratchet.demo import primes
-from ratchet.kernel import LedgerError, Outcome, RunId, RunStatus, StepStatus
+from ratchet.kernel import Outcome, RatchetError, RunId, RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger, Run, follow
 from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
 from ratchet.runtime import open_ledger, open_runtime
@@ -83,30 +84,50 @@ def _start_or_resume(loaded: Loaded, ledger: Ledger, blocks: int, size: int) -> 
 def _work_through(
     loaded: Loaded, ledger: Ledger, run_id: int, out: TextIO, *, kill_after: int | None
 ) -> None:
-    """Follow the run while a worker process does it; kill that worker once, and start another."""
+    """Follow the run while a worker process does it; kill that worker once, in the middle of a step, and start another.
+
+    Raises when a worker ends that was not meant to: nobody would be left to go on.
+    """
     with contextlib.ExitStack() as workers:
-        worker = workers.enter_context(_worker(loaded))
+        ended = threading.Event()
+        worker = workers.enter_context(_worker(loaded, ended))
         print(f"Worker {worker.pid} starts.", file=out)
         done = 0
-        for event in follow(ledger, 0, where=Filter(run_id=run_id)):
+        for event in follow(ledger, 0, where=Filter(run_id=run_id), stop=ended):
             if event.type == "step.completed":
                 done += 1
                 print(f"  {event.data['name']} completed ({done})", file=out, flush=True)
             if event.type in ("run.completed", "run.failed", "run.cancelled"):
                 return
-            if worker.poll() is not None and done != kill_after:
-                raise LedgerError(f"the worker ended by itself; see {loaded.home / 'logs' / 'worker.log'}")
-            if kill_after is not None and done >= kill_after:
+            if event.type == "attempt.started" and kill_after is not None and done >= kill_after:
                 kill_after = None
-                worker.send_signal(signal.SIGKILL)
-                worker.wait()
+                _kill(worker)
+                ended.clear()
                 print(f"Worker {worker.pid} is killed with kill -9.", file=out)
-                worker = workers.enter_context(_worker(loaded))
+                worker = workers.enter_context(_worker(loaded, ended))
                 print(f"Worker {worker.pid} starts and goes on from the ledger.", file=out, flush=True)
+        raise RatchetError(
+            "the worker ended by itself", hint=f"look into {loaded.home / 'logs' / 'worker.log'}"
+        )
+
+
+def _kill(worker: _Worker) -> None:
+    worker.process.send_signal(signal.SIGKILL)
+    worker.watching.join()
+
+
+class _Worker(NamedTuple):
+    process: subprocess.Popen[bytes]
+    watching: threading.Thread
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
 
 @contextlib.contextmanager
-def _worker(loaded: Loaded) -> Iterator[subprocess.Popen[bytes]]:
+def _worker(loaded: Loaded, ended: threading.Event) -> Iterator[_Worker]:
+    """A worker process. `ended` is set when it has ended."""
     environment = {
         **os.environ,
         "RATCHET_HOME": str(loaded.home),
@@ -121,15 +142,20 @@ def _worker(loaded: Loaded) -> Iterator[subprocess.Popen[bytes]]:
             stdout=log,
             stderr=log,
         )
+
+    def watch() -> None:
+        process.wait()
+        ended.set()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
     try:
-        yield process
+        yield _Worker(process, watching)
     finally:
         process.terminate()
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        watching.join(timeout=30)
+        process.kill()
+        watching.join()
 
 
 def _tell(summary: Summary, out: TextIO) -> None:
