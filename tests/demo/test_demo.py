@@ -48,19 +48,7 @@ def test_the_demo_kills_its_worker_and_repeats_nothing(loaded: Loaded) -> None:
 
 @pytest.mark.slow
 def test_a_demo_that_is_killed_itself_is_taken_up_by_the_next(loaded: Loaded) -> None:
-    environment = {
-        **os.environ,
-        "RATCHET_HOME": str(loaded.home),
-        "RATCHET_DATABASE_URL": loaded.settings.database_url.reveal(),
-    }
-    first = subprocess.Popen(
-        [sys.executable, "-m", "ratchet.cli", "demo"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    first = _demo_process(loaded)
     assert first.stdout is not None
     for line in first.stdout:
         if "block-02 completed" in line:
@@ -76,8 +64,39 @@ def test_a_demo_that_is_killed_itself_is_taken_up_by_the_next(loaded: Loaded) ->
     assert "0 done twice" in out.getvalue()
 
 
+def _demo_process(loaded: Loaded) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "RATCHET_HOME": str(loaded.home),
+        "RATCHET_DATABASE_URL": loaded.settings.database_url.reveal(),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "ratchet.cli", "demo"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def _completed(loaded: Loaded) -> int:
     time.sleep(0.1)
     with open_ledger(loaded) as ledger, ledger.read() as tx:
         [run] = list_runs(tx)
         return sum(1 for step in list_steps(tx, run.id) if step.result is not None)
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_by_itself_ends_the_demo_with_an_error(loaded: Loaded) -> None:
+    """Nobody is left to go on, so waiting for the run would last for ever."""
+    demo = _demo_process(loaded)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("Worker"):
+            os.kill(int(line.split()[1]), signal.SIGKILL)
+            break
+    told, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert "the worker ended by itself" in told
+    assert "worker.log" in told
