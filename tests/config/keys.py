@@ -41,16 +41,106 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     },
     "artifacts.retention_days": (7, 8, 9),
     "artifacts.grace_minutes": (10, 20, 30),
+    "engines.default": ("claude", "llm", "mine"),
+    "engines.deadline_seconds": (10.5, 20.5, 30.5),
+    "engines.tries": (1, 2, 4),
+    "engines.codex.path": ("/a/codex", "/b/codex", "/c/codex"),
+    "engines.codex.model": ("gpt-a", "gpt-b", "gpt-c"),
+    "engines.codex.effort": ("low", "medium", "high"),
+    "engines.codex.base_url": ("http://a:8000/v1", "http://b:8000/v1", "http://c:8000/v1"),
+    "engines.codex.key_variable": ("KEY_A", "KEY_B", "KEY_C"),
+    "engines.codex.sandbox": ("read-only", "danger-full-access", "workspace-write"),
+    "engines.codex.network": (True, False, True),
+    "engines.codex.environment": ("JAVA_HOME", "JAVA_HOME GOPATH", "GOPATH"),
+    "engines.codex.retries": (1, 3, 0),
+    "engines.codex.idle_seconds": (10.5, 20.5, 30.5),
+    "engines.codex.resume_days": (1, 2, 3),
+    "engines.command.mine.argv": ("a", "a b", "a {model}"),
+    "engines.command.mine.model": ("model-a", "model-b", "model-c"),
+    "engines.command.mine.environment": ("KEY_A", "KEY_A KEY_B", "KEY_B"),
+    "engines.command.mine.variables": ("A=1", "A=1 B=2", "B={home}"),
+    "engines.command.mine.network": (False, True, False),
+    "engines.command.mine.edits_files": (False, True, False),
+    "engines.command.mine.answer": ("last_line", "json:a.b", "file:{home}/answer"),
+    "engines.command.mine.error_at": ("error", "error.text", "wrong"),
+    "engines.command.mine.error_pattern": ("^Error", "^Fatal", "^Panic"),
+    "engines.command.mine.input_tokens_at": ("a.in", "b.in", "c.in"),
+    "engines.command.mine.cached_tokens_at": ("a.cached", "b.cached", "c.cached"),
+    "engines.command.mine.output_tokens_at": ("a.out", "b.out", "c.out"),
+    "engines.command.mine.cost_usd_at": ("a.usd", "b.usd", "c.usd"),
+    "engines.command.mine.usage_pattern": ("(?P<input>1)", "(?P<input>2)", "(?P<input>3)"),
+    "engines.command.mine.usage_counts": ("sum", "last", "sum"),
+    "engines.command.mine.exit_codes": ("1=crashed", "1=refused 2=missing", "3=timeout"),
+    "engines.command.mine.patterns": ("refused=a", "refused=a crashed=b", "missing=c"),
+    "engines.command.mine.nothing_done": ("refused", "no route", "unreachable"),
+    "engines.command.mine.version": ("--version", "version", "-V"),
+    "engines.command.mine.install": ("get a", "get b", "get c"),
+    "engines.claude.path": ("/a/claude", "/b/claude", "/c/claude"),
+    "engines.claude.model": ("claude-a", "claude-b", "claude-c"),
+    "engines.claude.effort": ("low", "medium", "high"),
+    "engines.claude.base_url": ("http://a:8080", "http://b:8080", "http://c:8080"),
+    "engines.claude.key_variable": ("KEY_A", "KEY_B", "KEY_C"),
+    "engines.claude.key_kind": ("oauth_token", "api_key", "oauth_token"),
+    "engines.claude.tools": ("Read", "Read Edit", "Read Bash"),
+    "engines.claude.max_turns": (10, 20, 30),
+    "engines.claude.environment": ("LANGUAGE", "LANGUAGE DISPLAY", "DISPLAY"),
+    "engines.claude.retries": (1, 3, 0),
+    "engines.claude.idle_seconds": (10.5, 20.5, 30.5),
+    "engines.claude.resume_days": (1, 2, 3),
+    "llm.default": ("code.fast", "code", "local/qwen3"),
+    "llm.tries": (4, 5, 6),
+    "llm.retry_base_seconds": (0.1, 0.2, 0.3),
+    "llm.patience_seconds": (10.5, 20.5, 30.5),
+    "llm.call_seconds": (11.5, 21.5, 31.5),
+    "llm.repairs": (0, 1, 3),
+    "llm.turns": (10, 20, 30),
+    "llm.output_tokens": (1000, 2000, 3000),
+    "llm.resume_days": (1, 2, 3),
+    "llm.endpoints.local.kind": ("ollama", "anthropic", "openai"),
+    "llm.endpoints.local.base_url": ("http://a:8000/v1", "http://b:8000/v1", "http://c:8000/v1"),
+    "llm.endpoints.local.key_variable": ("KEY_A", "KEY_B", "KEY_C"),
+    "llm.endpoints.local.structured": ("native", "tool", "prompt"),
+    "llm.endpoints.local.concurrency": (1, 2, 3),
+    "llm.endpoints.local.requests_per_minute": (10, 20, 30),
+    "llm.endpoints.local.tokens_per_minute": (1000, 2000, 3000),
+    "llm.roles.code.fast": ("local/a", "local/b local/c", "local/d"),
+    "llm.prices.qwen3-coder.input": (0.5, 1.5, 2.5),
+    "llm.prices.qwen3-coder.cached": (0.25, 0.75, 0.0),
+    "llm.prices.qwen3-coder.output": (5.5, 6.5, 7.5),
     "log.level": ("debug", "warning", "error"),
     "log.format": ("json", "text", "json"),
     "tracing.enabled": (True, False, True),
     "tracing.endpoint": ("http://a:4318", "http://b:4318", "http://c:4318"),
 }
 
-# A limit on the rate is two keys; the one that is not under test gets this value.
+# A person chooses the last word of the others, so that no spelling of it is wrong.
+FIXED = [key for key in KEYS if not key.startswith("llm.roles.")]
+
+# One of everything that a person names.
+NAMED = """
+    [queues.gpu]
+    [engines.command.mine]
+    argv = "a"
+    [llm.endpoints.local]
+    [llm.roles.code]
+    fast = "local/a"
+    [llm.prices.qwen3-coder]
+    input = 1
+    output = 1
+"""
+
+# Keys that cannot stand alone; the others of their table get these values.
 PARTNER = {
+    **{
+        key: '[engines.command.mine]\nargv = "a"\n'
+        for key in KEYS
+        if key.startswith("engines.command.mine.") and not key.endswith(".argv")
+    },
     "queues.gpu.rate_limit": "[queues.gpu]\nrate_seconds = 1.0\n",
     "queues.gpu.rate_seconds": "[queues.gpu]\nrate_limit = 1\n",
+    "llm.prices.qwen3-coder.input": "[llm.prices.qwen3-coder]\noutput = 1\n",
+    "llm.prices.qwen3-coder.cached": "[llm.prices.qwen3-coder]\ninput = 1\noutput = 1\n",
+    "llm.prices.qwen3-coder.output": "[llm.prices.qwen3-coder]\ninput = 1\n",
 }
 
 
@@ -68,6 +158,8 @@ def value_of(settings: Settings, key: str) -> Any:
     value: Any = settings
     for part in key.split("."):
         value = value[part] if isinstance(value, dict) else getattr(value, part)
+    if isinstance(value, tuple):
+        return " ".join(value)
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return value.reveal() if isinstance(value, DatabaseUrl) else value

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import Place
-from tests.config.keys import KEYS, toml, value_of, variable
+from tests.config.keys import KEYS, NAMED, toml, value_of, variable
 
 
 def test_every_key_of_the_settings_is_tried_here(place: Place) -> None:
-    explained = {each.key for each in place.load("[queues.gpu]").explain()}
+    explained = {each.key for each in place.load(NAMED).explain()}
     defaults = {key for key in explained if key == "home" or key.startswith("queues.default.")}
     assert explained - defaults == set(KEYS)
 

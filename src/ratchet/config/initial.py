@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticUndefined
+
 from ratchet.config.load import FILE_NAME
-from ratchet.config.schema import ANY, Leaf, Table, dotted, entries
+from ratchet.config.schema import ANY, Key, Leaf, Table, dotted, entries
 from ratchet.kernel import ConfigError
 
-_EXAMPLE_QUEUE = "gpu"
 _HEAD = """\
 # Settings of Ratchet. Remove the # before a key to change it.
 # RATCHET_* variables (RATCHET_SERVER__PORT for server.port) are stronger than this file, flags stronger.
@@ -44,22 +45,53 @@ def initial_text(home: Path) -> str:
 
 
 def _lines(home: Path) -> Iterator[str]:
+    chosen: dict[Key, str] = {}
     for entry in entries():
         text = entry.field.description or ""
+        if entry.key[-1] == ANY:
+            chosen |= _examples(entry)
         if isinstance(entry, Table):
-            name = dotted(tuple(_EXAMPLE_QUEUE if part == ANY else part for part in entry.key))
-            yield from ("", f"# {text}", f"#[{name}]" if ANY in entry.key else f"[{name}]")
+            yield from _header(entry.key, chosen, text)
+            continue
+        if entry.key[-1] == ANY:
+            yield from _header(entry.key[:-1], chosen, text)
         else:
-            value = _default(entry, home)
-            unset = " (not set by default)" if value is None else ""
-            shown = entry.field.examples[0] if value is None and entry.field.examples else value
-            yield from (f"# {text}{unset}", f"#{entry.key[-1]} = {json.dumps(shown)}")
+            yield f"# {text}{_unset(entry, home)}"
+        yield f"#{_named(entry.key, chosen)[-1]} = {json.dumps(_shown(entry, home))}"
+
+
+def _header(key: Key, chosen: dict[Key, str], text: str) -> tuple[str, str, str]:
+    name = dotted(_named(key, chosen))
+    return "", f"# {text}", f"#[{name}]" if ANY in key else f"[{name}]"
+
+
+def _examples(entry: Leaf | Table) -> dict[Key, str]:
+    """A name for each place in the key where a person chooses one."""
+    extra = entry.field.json_schema_extra
+    words = str(extra["example"]).split(".") if isinstance(extra, dict) else []
+    places = [index for index, part in enumerate(entry.key) if part == ANY][-len(words) :]
+    return {entry.key[: place + 1]: word for place, word in zip(places, words, strict=True)}
+
+
+def _named(key: Key, chosen: dict[Key, str]) -> Key:
+    return tuple(chosen.get(key[: index + 1], part) for index, part in enumerate(key))
+
+
+def _unset(leaf: Leaf, home: Path) -> str:
+    return " (not set by default)" if _default(leaf, home) is None else ""
+
+
+def _shown(leaf: Leaf, home: Path) -> Any:
+    value = _default(leaf, home)
+    unset = value is None or leaf.key[-1] == ANY
+    return leaf.field.examples[0] if unset and leaf.field.examples else value
 
 
 def _default(leaf: Leaf, home: Path) -> Any:
     if leaf.key == ("database_url",):
         return f"sqlite:///{home.absolute()}/ledger.db"
-    return leaf.field.get_default(call_default_factory=True, validated_data={})
+    value = leaf.field.get_default(call_default_factory=True, validated_data={})
+    return None if value is PydanticUndefined else value
 
 
 def _create(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -82,12 +83,30 @@ def _validated(given: Mapping[Key, Given], home: Path) -> Settings:
 
 
 def _keys(settings: Settings) -> Iterator[Key]:
-    """Every leaf key, those of a queue once for each queue that exists."""
+    """Every leaf key, those below a chosen name once for each name that exists."""
     patterns = [leaf.key for leaf in leaves()]
-    for table, group in groupby(patterns, key=lambda key: key[:-1]):
+    for _, group in groupby(patterns, key=lambda key: key[:-1]):
         keys = list(group)
-        for name in settings.queues if ANY in table else (ANY,):
-            yield from (tuple(name if part == ANY else part for part in key) for key in keys)
+        for table in _tables(settings, keys[0][:-1]):
+            for key in keys:
+                last = _names(_value(settings, table)) if key[-1] == ANY else [key[-1]]
+                yield from ((*table, name) for name in last)
+
+
+def _tables(settings: Settings, pattern: Key) -> Iterator[Key]:
+    """The tables that exist and fit `pattern`."""
+    found: list[Key] = [()]
+    for part in pattern:
+        found = [
+            (*key, name)
+            for key in found
+            for name in (_names(_value(settings, key)) if part == ANY else [part])
+        ]
+    yield from found
+
+
+def _names(table: Any) -> list[str]:
+    return list(table)
 
 
 def _value(settings: Settings, key: Key) -> Any:
@@ -104,4 +123,6 @@ def _shown(value: Any) -> str | int | float | bool | None:
         return str(value)
     if isinstance(value, str):
         return mask_text(str(value))
+    if isinstance(value, tuple):
+        return mask_text(shlex.join(value))
     return value  # type: ignore[no-any-return]

@@ -38,11 +38,15 @@ class Table:
 
 
 def entries(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterator[Leaf | Table]:
-    """Every table and leaf in the order they are declared, a table before what it holds."""
+    """Every table and leaf, a table before what it holds, and its own values before the tables in it."""
+    inner_tables = []
     for name, field in model.model_fields.items():
-        key = (*prefix, name)
-        if get_origin(field.annotation) is dict:
-            key = (*key, ANY)
+        key = (*prefix, name, *_chosen(field.annotation))
+        if _model_of(field.annotation) is None and ANY not in key[len(prefix) :]:
+            yield Leaf(key, field)
+        else:
+            inner_tables.append((key, field))
+    for key, field in inner_tables:
         inner = _model_of(field.annotation)
         if inner is None:
             yield Leaf(key, field)
@@ -93,10 +97,17 @@ def _fits(key: Key, pattern: Key) -> bool:
 
 def _named_like(pattern: Key, key: Key) -> Key:
     """`pattern` with the name that `key` has in the place of `ANY`."""
-    chosen = key[1] if len(key) > 2 else ANY
-    return tuple(chosen if part == ANY else part for part in pattern)
+    return tuple(
+        key[index] if part == ANY and index < len(key) - 1 else part for index, part in enumerate(pattern)
+    )
+
+
+def _chosen(annotation: Any) -> Key:
+    """One `ANY` for each level of names that a person chooses."""
+    return (ANY, *_chosen(get_args(annotation)[-1])) if get_origin(annotation) is dict else ()
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    value = get_args(annotation)[-1] if get_origin(annotation) is dict else annotation
-    return value if isinstance(value, type) and issubclass(value, BaseModel) else None
+    while get_origin(annotation) is dict:
+        annotation = get_args(annotation)[-1]
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

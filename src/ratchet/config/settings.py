@@ -7,9 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -19,14 +17,13 @@ from pydantic import (
 )
 
 from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.engine_settings import Engines
+from ratchet.config.llm_settings import Llm
 from ratchet.config.quantities import Count, Dollars, Port, Real, Seconds
+from ratchet.config.section import Section
 from ratchet.kernel import BudgetPolicy, Limits, is_name
 
 DEFAULT_QUEUE = "default"
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class Server(Section):
@@ -182,9 +179,12 @@ class Settings(Section):
         default_factory=dict,
         validate_default=True,
         description="limits of one queue; the queue `default` always exists",
+        json_schema_extra={"example": "gpu"},
     )
     budgets: Budgets = Field(default_factory=Budgets, description="how much work may cost")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="how long outputs are kept")
+    engines: Engines = Field(default_factory=Engines, description="what proposes changes")
+    llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
     log: Log = Field(default_factory=Log, description="what the processes say about themselves")
     tracing: Tracing = Field(default_factory=Tracing, description="OpenTelemetry spans")
 
