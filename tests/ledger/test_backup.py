@@ -15,8 +15,12 @@ from ratchet.ledger import events as log
 from ratchet.ledger.backup import backup, restore
 from ratchet.ledger.check import check
 from ratchet.ledger.counters import counters
+from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import create_project, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.sessions import add_session
+from ratchet.ledger.stages import finish_stage
 from ratchet.ledger.tables import (
+    approvals,
     components,
     events,
     job_tallies,
@@ -59,6 +63,16 @@ PROCESS = {
 }
 
 
+APPROVAL = {
+    "once": HOSTILE,
+    "subject": "s",
+    "question": HOSTILE,
+    "data": {},
+    "status": "pending",
+    "created_at": 1,
+}
+
+
 def fill(ledger: Ledger) -> None:
     """Something in every table, with every kind of value."""
     with ledger.write(actor=HOSTILE, request_id="r-1") as tx:
@@ -73,7 +87,11 @@ def fill(ledger: Ledger) -> None:
         tx.event("large", data={"text": HOSTILE * 10_000})
         charge(tx, Spender(attempt, run, project), Usage(1, 2, 3, 4, 5, 6), Budgets(), engine="test")
         set_budget(tx, "run", run, Limits(tokens=10, cost_usd=0.1))
+        add_session(tx, role="author", engine=HOSTILE, usage=Usage(), run_id=run, attempt_id=attempt)
+        finish_stage(tx, attempt, "proposed", {"text": HOSTILE})
+        hold(tx, Spender(attempt, run, project), Budgets(limits={"attempt": Limits(tokens=10)}))
         insert = tx.connection.execute
+        insert(sa.insert(approvals).values(**APPROVAL, run_id=run, attempt_id=attempt))
         insert(sa.insert(jobs).values(**JOB, run_id=run, status="queued", key="k", once="o"))
         insert(sa.insert(jobs).values(**JOB, status="started", process_id="gone", stop="please"))
         insert(sa.insert(jobs).values(**JOB, status="finished", ended_at=9, result=[HOSTILE]))

@@ -15,6 +15,7 @@ from ratchet.kernel.errors import (
     RatchetError,
     StateChanged,
     Superseded,
+    Waiting,
 )
 from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, new_id
 from ratchet.kernel.status import (
@@ -57,6 +58,7 @@ __all__ = [
     "Superseded",
     "Usage",
     "Verdict",
+    "Waiting",
     "check_transition",
     "is_name",
     "new_id",

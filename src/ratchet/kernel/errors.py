@@ -85,6 +85,12 @@ class Superseded(Conflict):
     """This delivery of a job no longer owns it: another worker took over, or the job was stopped."""
 
 
+class Waiting(RatchetError):
+    """The run cannot go on until something outside happens. Its job ends well; resuming the run starts another."""
+
+    http_status = 409
+
+
 class BudgetExceeded(RatchetError):
     """A strict budget is used up."""
 

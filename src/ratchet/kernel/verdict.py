@@ -15,7 +15,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judge's decision with its evidence. `error` means that the judge could not decide: never a pass."""
+    """A judge's decision with its evidence. `error` means that the judge could not decide: never a pass.
+
+    `score` is the mean of `samples`, which are the scores that were measured, in order.
+    """
 
     outcome: Outcome
     reason: str
@@ -25,6 +28,7 @@ class Verdict:
     measurements: Mapping[str, float] = field(default_factory=dict)
     report: str | None = None
     simulated: bool = False
+    samples: tuple[float, ...] = ()
 
     @property
     def passed(self) -> bool:

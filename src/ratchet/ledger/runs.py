@@ -21,7 +21,7 @@ from ratchet.kernel import (
     StepStatus,
     Verdict,
 )
-from ratchet.ledger.tables import attempts, projects, runs, steps
+from ratchet.ledger.tables import attempts, holds, projects, runs, steps
 from ratchet.ledger.transaction import Transaction
 
 # Built once: they run for every step, and building a statement takes longer than running it.
@@ -42,6 +42,8 @@ _LAST_ATTEMPT = (
     .limit(1)
 )
 _INSERT_ATTEMPT = sa.insert(attempts).returning(attempts.c.id)
+# Whatever was set aside for an attempt is free again once it has ended.
+_RELEASE = sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt"))
 _CLOSE_ATTEMPT = (
     sa.update(attempts)
     .where(attempts.c.id == sa.bindparam("attempt"), attempts.c.ended_at.is_(None))
@@ -167,6 +169,17 @@ def create_steps(
     return [StepId(number) for number in numbers]
 
 
+def find_or_create_step(
+    tx: Transaction, run_id: int, name: str, spec: Mapping[str, Any]
+) -> tuple[Step, bool]:
+    """The step `name` of a run, made now if the run has none of that name, and whether it is new."""
+    step = find_step(tx, run_id, name)
+    if step is not None:
+        return step, False
+    [step_id] = create_steps(tx, run_id, [(name, spec)])
+    return get_step(tx, step_id), True
+
+
 def open_attempt(
     tx: Transaction, step: Step, *, process_id: str | None = None, simulated: bool = False
 ) -> AttemptId:
@@ -180,6 +193,7 @@ def open_attempt(
             "ended_at": tx.now,
         }
         tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": last.id, **interrupted})
+        tx.connection.execute(_RELEASE, {"attempt": last.id})
     attempt = {
         "run_id": step.run_id,
         "step_id": step.id,
@@ -190,7 +204,7 @@ def open_attempt(
     }
     attempt_id = tx.connection.execute(_INSERT_ATTEMPT, attempt).scalar_one()
     if simulated:
-        tx.connection.execute(sa.update(runs).where(runs.c.id == step.run_id).values(used_recording=True))
+        _mark_run(tx, step.run_id)
     tx.event(
         "attempt.started",
         run_id=step.run_id,
@@ -199,6 +213,22 @@ def open_attempt(
         data={"number": number, "simulated": simulated},
     )
     return AttemptId(attempt_id)
+
+
+def unended_attempt(tx: Transaction, step_id: int) -> AttemptId | None:
+    """The attempt at a step that nobody has closed; its process may be gone."""
+    last = tx.connection.execute(_LAST_ATTEMPT, {"step": step_id}).first()
+    return None if last is None or last.ended_at is not None else AttemptId(last.id)
+
+
+def mark_simulated(tx: Transaction, attempt_id: int) -> None:
+    """Say that an attempt rests on a recording, and so does its run."""
+    mark = sa.update(attempts).where(attempts.c.id == attempt_id).values(simulated=True)
+    _mark_run(tx, tx.connection.execute(mark.returning(attempts.c.run_id)).scalar_one())
+
+
+def _mark_run(tx: Transaction, run_id: int) -> None:
+    tx.connection.execute(sa.update(runs).where(runs.c.id == run_id).values(used_recording=True))
 
 
 def close_attempt(
@@ -214,6 +244,7 @@ def close_attempt(
     closed = tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": attempt_id, **ending}).first()
     if closed is None:
         raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
+    tx.connection.execute(_RELEASE, {"attempt": attempt_id})
     tx.event(
         f"attempt.{outcome}",
         run_id=closed.run_id,

@@ -13,7 +13,7 @@ from ratchet.ledger.database import shown
 from ratchet.ledger.tables import metadata
 
 # Every revision in order; the last is the one this code works with.
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 _MIGRATE_LOCK = 7_246_338_000
 
 

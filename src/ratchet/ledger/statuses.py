@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, NotFound, RunStatus, StateChanged, StepStatus, check_transition
+from ratchet.ledger.approvals import close_approvals
 from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
@@ -54,6 +55,10 @@ def change_run(
             hint="run it again with a live engine, or start it as a simulation",
         )
     _set(tx, runs, "run", run_id, current, to, reason, result)
+    if to.final:
+        close_approvals(
+            tx, run_id, f"the run has {to}" if to is not RunStatus.CANCELLED else "the run was cancelled"
+        )
     tx.event(
         f"run.{to}",
         run_id=run_id,

@@ -250,6 +250,72 @@ job_tallies = sa.Table(
     sa.Column("count", Number, nullable=False),
 )
 
+# What an attempt has finished so far: a restart goes on behind the last one.
+stages = sa.Table(
+    "stages",
+    metadata,
+    sa.Column("attempt_id", Number, sa.ForeignKey("attempts.id"), primary_key=True, autoincrement=False),
+    sa.Column("name", Words, primary_key=True),
+    sa.Column("at", Number, nullable=False),
+    sa.Column("data", Json, nullable=False),
+)
+
+# One use of an engine: the author of an attempt, or its reviewer.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    _numbered(),
+    _to("runs"),
+    _to("attempts"),
+    sa.Column("role", Words, nullable=False),
+    sa.Column("engine", Words, nullable=False),
+    sa.Column("model", Words),
+    sa.Column("failure", Words),
+    sa.Column("reason", Words),
+    sa.Column("resume", Words),
+    sa.Column("transcript", sa.String(64)),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    *_usage_columns(),
+    sa.Column("at", Number, nullable=False),
+    _partial("ix_sessions_run", "run_id", "id", where="run_id IS NOT NULL"),
+    _partial("ix_sessions_attempt", "attempt_id", "id", where="attempt_id IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
+# What running attempts may still spend, so that attempts side by side cannot share out the same budget twice.
+holds = sa.Table(
+    "holds",
+    metadata,
+    sa.Column("attempt_id", Number, sa.ForeignKey("attempts.id"), primary_key=True, autoincrement=False),
+    _to("runs"),
+    _to("projects"),
+    sa.Column("tokens", Number, nullable=False),
+    sa.Column("cost_microusd", Number, nullable=False),
+    _partial("ix_holds_run", "run_id", where="run_id IS NOT NULL"),
+    _partial("ix_holds_project", "project_id", where="project_id IS NOT NULL"),
+)
+
+# Questions to a person, on which a verdict waits.
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    _numbered(),
+    _to("runs"),
+    _to("attempts"),
+    sa.Column("once", Words, nullable=False, unique=True),
+    sa.Column("subject", Words, nullable=False),
+    sa.Column("question", Words, nullable=False),
+    sa.Column("data", Json, nullable=False),
+    sa.Column("status", Words, nullable=False),
+    sa.Column("comment", Words),
+    sa.Column("decided_by", Words),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("decided_at", Number),
+    sa.Index("ix_approvals_status", "status", "id"),
+    _partial("ix_approvals_run", "run_id", "id", where="run_id IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
 # What else keeps tables in this database, and in which version they are complete.
 components = sa.Table(
     "components",

@@ -21,6 +21,14 @@ _log = logging.getLogger(__name__)
 Scope = Literal["attempt", "run", "project"]
 SCOPES: tuple[Scope, ...] = ("attempt", "run", "project")
 
+# Built once: they run for every attempt, and building a statement takes longer than running it.
+_TOTAL = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
+    usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
+)
+_BUDGET = sa.select(budgets).where(
+    budgets.c.scope == sa.bindparam("of"), budgets.c.scope_id == sa.bindparam("number")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
@@ -79,7 +87,7 @@ def charge(
     )
     for scope, scope_id in spender.scopes():
         before, after = _add(tx, scope, scope_id, used)
-        limits, policy = _in_force(tx, scope, scope_id, defaults)
+        limits, policy = budget_in_force(tx, scope, scope_id, defaults)
         over = limits.exceeded_by(after)
         if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
             measure, amount, limit = over
@@ -102,8 +110,8 @@ def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left."""
     left = Limits()
     for scope, scope_id in spender.scopes():
-        limits, policy = _in_force(tx, scope, scope_id, defaults)
-        if policy is BudgetPolicy.OFF:
+        limits, policy = budget_in_force(tx, scope, scope_id, defaults)
+        if policy is BudgetPolicy.OFF or limits == Limits():
             continue
         spent = total(tx, scope, scope_id)
         out = limits.reached_by(spent)
@@ -120,10 +128,7 @@ def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
 
 def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
     """Everything used so far by one attempt, run or project."""
-    query = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
-        usage_totals.c.scope == scope, usage_totals.c.scope_id == scope_id
-    )
-    row = tx.connection.execute(query).mappings().first()
+    row = tx.connection.execute(_TOTAL, {"of": scope, "number": scope_id}).mappings().first()
     return Usage(**row) if row else Usage()
 
 
@@ -146,9 +151,11 @@ def _add(tx: Transaction, scope: Scope, scope_id: int, used: Usage) -> tuple[Usa
     return Usage(**{name: row[name] - value for name, value in added.items()}), Usage(**row)
 
 
-def _in_force(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> tuple[Limits, BudgetPolicy]:
-    query = sa.select(budgets).where(budgets.c.scope == scope, budgets.c.scope_id == scope_id)
-    row = tx.connection.execute(query).mappings().first()
+def budget_in_force(
+    tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets
+) -> tuple[Limits, BudgetPolicy]:
+    """The limits of one attempt, run or project, and what they do: its own, or else the configured ones."""
+    row = tx.connection.execute(_BUDGET, {"of": scope, "number": scope_id}).mappings().first()
     if row is None:
         return defaults.limits.get(scope, Limits()), defaults.policy
     limits = Limits(**{f.name: row[f.name] for f in fields(Limits)})

@@ -1,0 +1,80 @@
+"""Setting a budget aside for an attempt while it runs.
+
+Attempts side by side would otherwise each be told of the same money. What an attempt has used already is counted as
+used; only the rest of its hold is kept from the others. Closing the attempt gives the rest back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import sqlalchemy as sa
+
+from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.ledger.tables import holds, usage_totals
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.usage import Budgets, Scope, Spender, budget_in_force, check, total
+
+_SHARED: tuple[Scope, ...] = ("run", "project")
+
+
+def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
+    """What the attempt may use, set aside until it ends. Raises `BudgetExceeded` when nothing is left for it.
+
+    Only an attempt with a limit of its own can be promised something; one without shares what is left.
+    """
+    assert spender.attempt_id is not None, "only an attempt can hold a budget"
+    own, policy = budget_in_force(tx, "attempt", spender.attempt_id, defaults)
+    if policy is BudgetPolicy.OFF or (own.tokens is None and own.cost_usd is None):
+        return check(tx, spender, defaults)
+    shared = [(scope, number) for scope, number in spender.scopes() if scope in _SHARED]
+    # Two attempts that begin at once must see each other's holds.
+    tx.lock_keys(*(f"budget {scope} {number}" for scope, number in shared))
+    left = check(tx, spender, defaults)
+    for scope, number in shared:
+        left = left.tightest(_unheld(tx, scope, number, defaults))
+    values = {"tokens": left.tokens or 0, "cost_microusd": round((left.cost_usd or 0) * 1_000_000)}
+    tx.connection.execute(sa.insert(holds).values(**asdict(spender), **values))
+    return left
+
+
+def _unheld(tx: Transaction, scope: Scope, number: int, defaults: Budgets) -> Limits:
+    limits, policy = budget_in_force(tx, scope, number, defaults)
+    if policy is BudgetPolicy.OFF or limits == Limits():
+        return Limits()
+    taken = total(tx, scope, number) + _held(tx, scope, number)
+    out = Limits(limits.tokens, limits.cost_usd).reached_by(taken)
+    if out is None:
+        return limits.less(taken)
+    if policy is BudgetPolicy.STRICT:
+        raise BudgetExceeded(scope, number, *out)
+    return Limits()
+
+
+def _held(tx: Transaction, scope: Scope, number: int) -> Usage:
+    """What running attempts may still use. There are only as many rows as attempts that run now."""
+    query = (
+        sa.select(
+            holds.c.tokens,
+            holds.c.cost_microusd,
+            (usage_totals.c.input_tokens + usage_totals.c.output_tokens).label("used_tokens"),
+            usage_totals.c.cost_microusd.label("used_cost"),
+        )
+        .select_from(
+            holds.outerjoin(
+                usage_totals,
+                (usage_totals.c.scope == "attempt") & (usage_totals.c.scope_id == holds.c.attempt_id),
+            )
+        )
+        .where(holds.c[f"{scope}_id"] == number)
+    )
+    rows = tx.connection.execute(query).all()
+    return Usage(
+        input_tokens=_rest((row.tokens, row.used_tokens) for row in rows),
+        cost_microusd=_rest((row.cost_microusd, row.used_cost) for row in rows),
+    )
+
+
+def _rest(pairs: Iterable[tuple[int, int | None]]) -> int:
+    return sum(max(0, promised - (used or 0)) for promised, used in pairs)

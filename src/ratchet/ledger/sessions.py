@@ -1,0 +1,103 @@
+"""Sessions: each use of an engine, with what it cost and where its transcript is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import NotFound, Usage
+from ratchet.ledger.tables import sessions
+from ratchet.ledger.transaction import Transaction
+
+_INSERT = sa.insert(sessions).returning(sessions.c.id)
+_USAGE = tuple(each.name for each in fields(Usage))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    id: int
+    run_id: int | None
+    attempt_id: int | None
+    role: str
+    engine: str
+    model: str | None
+    failure: str | None
+    reason: str | None
+    resume: str | None
+    transcript: str | None
+    simulated: bool
+    usage: Usage
+    at: int
+
+
+def add_session(
+    tx: Transaction,
+    *,
+    role: str,
+    engine: str,
+    usage: Usage,
+    run_id: int | None = None,
+    attempt_id: int | None = None,
+    model: str | None = None,
+    failure: str | None = None,
+    reason: str | None = None,
+    resume: str | None = None,
+    transcript: str | None = None,
+    simulated: bool = False,
+) -> int:
+    """Record a session that has ended, well or not. `transcript` is the hash of its artifact."""
+    row: dict[str, Any] = {
+        "run_id": run_id,
+        "attempt_id": attempt_id,
+        "role": role,
+        "engine": engine,
+        "model": model,
+        "failure": failure,
+        "reason": reason,
+        "resume": resume,
+        "transcript": transcript,
+        "simulated": simulated,
+        "at": tx.now,
+        **asdict(usage),
+    }
+    number: int = tx.connection.execute(_INSERT, row).scalar_one()
+    tx.event(
+        "session.failed" if failure else "session.ended",
+        run_id=run_id,
+        attempt_id=attempt_id,
+        message=reason,
+        data={"session": number, "role": role, "engine": engine, "failure": failure, "simulated": simulated},
+    )
+    return number
+
+
+def get_session(tx: Transaction, session_id: int) -> SessionRow:
+    row = tx.connection.execute(sa.select(sessions).where(sessions.c.id == session_id)).mappings().first()
+    if row is None:
+        raise NotFound("session", session_id)
+    return _session(row)
+
+
+def list_sessions(
+    tx: Transaction,
+    *,
+    run_id: int | None = None,
+    attempt_id: int | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[SessionRow]:
+    """Sessions, newest first, a page at a time."""
+    query = sa.select(sessions).order_by(sessions.c.id.desc()).limit(limit)
+    for column, wanted in ((sessions.c.run_id, run_id), (sessions.c.attempt_id, attempt_id)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if before is not None:
+        query = query.where(sessions.c.id < before)
+    return [_session(row) for row in tx.connection.execute(query).mappings()]
+
+
+def _session(row: sa.RowMapping) -> SessionRow:
+    plain = {name: value for name, value in row.items() if name not in _USAGE}
+    return SessionRow(**plain, usage=Usage(**{name: row[name] for name in _USAGE}))

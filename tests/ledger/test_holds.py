@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Outcome, Usage
+from ratchet.ledger import Budgets, Ledger, Spender
+from ratchet.ledger.holds import hold
+from ratchet.ledger.runs import close_attempt, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.usage import charge
+
+BUDGETS = Budgets(limits={"attempt": Limits(tokens=400), "run": Limits(tokens=1000)})
+
+
+def begin(ledger: Ledger, run_id: int, name: str, budgets: Budgets = BUDGETS) -> tuple[int, Limits]:
+    with ledger.write() as tx:
+        [step_id] = create_steps(tx, run_id, [(name, {})])
+        attempt_id = open_attempt(tx, get_step(tx, step_id))
+        return attempt_id, hold(tx, Spender(attempt_id, run_id), budgets)
+
+
+def make_run(ledger: Ledger) -> int:
+    with ledger.write() as tx:
+        return create_run(tx, "research", "r")
+
+
+def test_attempts_side_by_side_are_never_promised_more_than_the_run_has(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    promised = [begin(ledger, run_id, name)[1].tokens for name in "abc"]
+    assert promised == [400, 400, 200]
+    with pytest.raises(BudgetExceeded, match="tokens budget of run 1 is used up: 1000 of 1000"):
+        begin(ledger, run_id, "d")
+
+
+def test_what_an_attempt_did_not_use_is_free_again_when_it_ends(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    attempts = [begin(ledger, run_id, name)[0] for name in "abc"]
+    with ledger.write() as tx:
+        charge(tx, Spender(attempts[0], run_id), Usage(input_tokens=150), BUDGETS, engine="x")
+        close_attempt(tx, attempts[0], Outcome.FAILED, "no better")
+    assert begin(ledger, run_id, "d")[1].tokens == 250
+
+
+def test_what_an_attempt_has_used_is_not_counted_twice(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    first, _ = begin(ledger, run_id, "a")
+    with ledger.write() as tx:
+        charge(tx, Spender(first, run_id), Usage(output_tokens=300), BUDGETS, engine="x")
+    assert begin(ledger, run_id, "b")[1].tokens == 400
+    assert begin(ledger, run_id, "c")[1].tokens == 200
+
+
+def test_the_hold_of_an_attempt_whose_process_died_is_given_back_with_it(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    begin(ledger, run_id, "a")
+    with ledger.write() as tx:
+        step = get_step(tx, 1)
+        again = open_attempt(tx, step)
+        assert hold(tx, Spender(again, run_id), BUDGETS).tokens == 400
+    assert begin(ledger, run_id, "b")[1].tokens == 400
+
+
+def test_an_attempt_without_a_limit_of_its_own_shares_what_is_left(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    only_run = Budgets(limits={"run": Limits(tokens=1000)})
+    assert [begin(ledger, run_id, name, only_run)[1].tokens for name in "ab"] == [1000, 1000]
+
+
+@pytest.mark.parametrize(("policy", "left"), [(BudgetPolicy.WARN, 400), (BudgetPolicy.OFF, None)])
+def test_a_lax_budget_refuses_nobody(ledger: Ledger, policy: BudgetPolicy, left: int | None) -> None:
+    run_id = make_run(ledger)
+    lax = Budgets(policy, BUDGETS.limits)
+    assert [begin(ledger, run_id, name, lax)[1].tokens for name in "abcd"][-1] == left
