@@ -1,0 +1,38 @@
+"""A scripted model server: drives real coding agents and clients through answers that are written down."""
+
+from ratchet.modelserver.script import Script, Seen
+from ratchet.modelserver.script_file import ScriptFile, read_script
+from ratchet.modelserver.server import Exchange, ModelServer
+from ratchet.modelserver.turn import (
+    Call,
+    Tokens,
+    Turn,
+    answer,
+    call,
+    call_freely,
+    call_mcp,
+    cut,
+    fail,
+    hang,
+    say,
+)
+
+__all__ = [
+    "Call",
+    "Exchange",
+    "ModelServer",
+    "Script",
+    "ScriptFile",
+    "Seen",
+    "Tokens",
+    "Turn",
+    "answer",
+    "call",
+    "call_freely",
+    "call_mcp",
+    "cut",
+    "fail",
+    "hang",
+    "read_script",
+    "say",
+]

@@ -1,0 +1,107 @@
+"""The server: scripts behind URLs on the loopback interface, in a thread of this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ratchet.kernel import Missing
+from ratchet.modelserver.handler import Handler
+from ratchet.modelserver.listener import Listener
+from ratchet.modelserver.script import Ask, Script, Seen, check_name
+from ratchet.modelserver.turn import Turn
+
+_HOST = "127.0.0.1"
+# How long stopping may take; the loop of the standard library looks this often whether it is to end.
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and how it ended, for a log."""
+
+    script: str
+    seen: Seen
+    turn: Turn | None
+    ending: str
+    seconds: float
+
+
+class ModelServer:
+    """Scripted models at `/s/NAME`. Use it as a context manager; nothing of it is left afterwards."""
+
+    def __init__(self, *, port: int = 0, watch: Callable[[Exchange], object] | None = None) -> None:
+        self._port = port
+        self._watch = watch
+        self._scripts: dict[str, Script] = {}
+        self._listener: Listener | None = None
+        # Clients are served at the same time; who watches hears of one exchange at a time.
+        self._telling = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        if self._listener is not None:
+            return
+        try:
+            self._listener = Listener((_HOST, self._port), type("Bound", (Handler,), {"scripts": self}))
+        except OSError as error:
+            raise Missing(
+                f"port {self._port} of {_HOST} cannot be used: {error}", hint="port 0 takes a free one"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, args=(_POLL_SECONDS,), name="model-server", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close every connection, those that hang included, and wait until nothing runs any more."""
+        if self._listener is not None:
+            self._listener.close()
+            self._thread.join()
+            self._listener = None
+
+    def script(self, name: str, turns: Sequence[Turn] | Ask) -> Script:
+        """Put this script at `/s/NAME`, in the place of the one that was there.
+
+        A function is asked with the body of each request, one request at a time.
+        """
+        script = self._scripts[check_name(name)] = Script(name, turns)
+        return script
+
+    @property
+    def url(self) -> str:
+        if self._listener is None:
+            raise Missing("the model server is not running", hint="use it in a `with` block")
+        return f"http://{_HOST}:{self._listener.server_address[1]}"
+
+    def openai_url(self, name: str) -> str:
+        """The base URL for OpenAI clients, Codex among them."""
+        return f"{self.url}/s/{name}/v1"
+
+    def anthropic_url(self, name: str) -> str:
+        """The base URL for Anthropic clients, Claude among them."""
+        return f"{self.url}/s/{name}"
+
+    def find(self, name: str) -> Script | None:
+        return self._scripts.get(name)
+
+    def unknown(self, name: str) -> str:
+        return f"there is no script {name!r}; there are: {', '.join(sorted(self._scripts)) or 'none'}"
+
+    def tell(self, script: Script, seen: Seen, turn: Turn | None, ending: str, began: float) -> None:
+        if self._watch is None:
+            return
+        with self._telling:
+            self._watch(Exchange(script.name, seen, turn, ending, time.monotonic() - began))
