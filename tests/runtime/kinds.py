@@ -83,7 +83,14 @@ async def dying(job: JobContext) -> Any:
     os._exit(9)
 
 
-ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying)
+async def climb(job: JobContext) -> Any:
+    """The flow of the loop's tests; see `tests.loop.flow`."""
+    from tests.loop.flow import climb as real
+
+    return await real(job)
+
+
+ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying, climb)
 
 
 def make_kinds() -> Kinds:

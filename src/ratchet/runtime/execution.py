@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded
+from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting
 from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
 from ratchet.runtime.context import JobContext
@@ -101,6 +101,8 @@ class Execution:
             return ended
         except TimedOut as error:
             return Raised(str(error))
+        except Waiting as waiting:
+            return Returned({"waiting": str(waiting)})
         except (Misuse, BudgetExceeded) as error:
             # Trying again would say the same.
             return Raised(_told(error), final=True)

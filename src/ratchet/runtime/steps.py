@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ratchet.kernel import AttemptId, Outcome, StepStatus, Superseded
-from ratchet.ledger import Step, Transaction, change_step
-from ratchet.ledger.runs import close_attempt, create_steps, find_step, get_step, open_attempt
+from ratchet.kernel import AttemptId, Outcome, StepStatus, Superseded, Waiting
+from ratchet.ledger import change_step
+from ratchet.ledger.runs import close_attempt, find_or_create_step, open_attempt
 from ratchet.observe import logs, tracing
 from ratchet.runtime.context import JobContext
 
@@ -25,7 +25,7 @@ async def run_step(
     each; when the process dies in between, the next one opens a new attempt. An exception fails the step and goes on.
     """
     with job.write() as tx:
-        step = _find_or_create(tx, job.run_id, name, spec or {})
+        step, _ = find_or_create_step(tx, job.run_id, name, spec or {})
         if step.status is StepStatus.COMPLETED:
             return step.result
         if step.status is not StepStatus.RUNNING:
@@ -37,7 +37,7 @@ async def run_step(
         with job.write() as tx:
             close_attempt(tx, attempt_id, Outcome.PASSED, "returned")
             change_step(tx, step.id, StepStatus.COMPLETED, result=result, attempt_id=attempt_id)
-    except Superseded:
+    except (Superseded, Waiting):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -46,11 +46,3 @@ async def run_step(
             change_step(tx, step.id, StepStatus.FAILED, reason=reason, attempt_id=attempt_id)
         raise
     return result
-
-
-def _find_or_create(tx: Transaction, run_id: int, name: str, spec: Mapping[str, Any]) -> Step:
-    step = find_step(tx, run_id, name)
-    if step is None:
-        [step_id] = create_steps(tx, run_id, [(name, spec)])
-        return get_step(tx, step_id)
-    return step

@@ -1,0 +1,115 @@
+"""The ledger's side of an attempt that has stages: open it, go on with it, end it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, RunStatus, StepStatus, Verdict
+from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_run, change_step
+from ratchet.ledger.holds import hold
+from ratchet.ledger.runs import close_attempt, find_or_create_step, get_run, open_attempt, unended_attempt
+from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
+from ratchet.runtime.context import JobContext
+from ratchet.runtime.opening import configured_budgets
+
+ENDED = "ended"
+
+
+@dataclass(slots=True)
+class OpenAttempt:
+    """An attempt in the hands of this process, with what its finished stages left."""
+
+    job: JobContext
+    run: Run
+    step: Step
+    id: AttemptId
+    limits: Limits
+    finished: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spender(self) -> Spender:
+        return Spender(self.id, self.run.id, self.run.project_id)
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        return self.job.ledger.artifacts
+
+    def finish(self, tx: Transaction, stage: str, data: Any) -> None:
+        """Checkpoint a stage."""
+        finish_stage(tx, self.id, stage, data)
+        self.finished[stage] = data
+
+    def move_step(self, tx: Transaction, to: StepStatus, reason: str | None = None) -> None:
+        change_step(tx, self.step.id, to, reason=reason, attempt_id=self.id)
+
+    def end(
+        self,
+        tx: Transaction,
+        outcome: Outcome,
+        reason: str,
+        result: Mapping[str, Any],
+        *,
+        step: StepStatus,
+        verdict: Verdict | None = None,
+    ) -> None:
+        """Close the attempt and say what became of its step, in one transaction with the result to remember."""
+        finish_stage(tx, self.id, ENDED, dict(result))
+        close_attempt(tx, self.id, outcome, reason, verdict)
+        change_step(tx, self.step.id, step, reason=reason, result=dict(result), attempt_id=self.id)
+
+    def block(self, tx: Transaction, reason: str) -> None:
+        """Block step and run until the run is resumed; the attempt stays open."""
+        self.move_step(tx, StepStatus.BLOCKED, reason)
+        change_run(tx, self.run.id, RunStatus.BLOCKED, reason=reason)
+
+
+def take_attempt(
+    job: JobContext, step_name: str, *, nth: int, spec: Mapping[str, Any] | None = None
+) -> OpenAttempt | Mapping[str, Any]:
+    """The `nth` attempt at a step, to be worked on; or its result, if it has ended before.
+
+    An attempt that a dead process left is gone on with if it has finished a stage, and replaced by a new one if not.
+    """
+    with job.write() as tx:
+        run = get_run(tx, job.run_id)
+        step, new = find_or_create_step(tx, run.id, step_name, spec or {})
+        if new and nth == 1:
+            return _begun(tx, job, run, step)
+        ended = stages_of_step(tx, step.id, ENDED)
+        if len(ended) >= nth:
+            result: Mapping[str, Any] = ended[nth - 1]
+            return result
+        if len(ended) < nth - 1:
+            raise Conflict(
+                f"step {step_name} has had {len(ended)} attempts, so attempt {nth} cannot be the next"
+            )
+        return _resumed(tx, job, run, step) or _begun(tx, job, run, step)
+
+
+def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt | None:
+    attempt_id = unended_attempt(tx, step.id)
+    finished = {} if attempt_id is None else finished_stages(tx, attempt_id)
+    if attempt_id is None or not finished:
+        return None
+    opened = OpenAttempt(job, run, step, attempt_id, Limits(), finished)
+    if step.status is StepStatus.BLOCKED:
+        opened.move_step(tx, StepStatus.NEEDS_QA, "resumed")
+    tx.event(
+        "attempt.resumed",
+        run_id=run.id,
+        step_id=step.id,
+        attempt_id=attempt_id,
+        data={"finished": list(finished)},
+    )
+    return opened
+
+
+def _begun(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt:
+    if step.status is not StepStatus.RUNNING:
+        change_step(tx, step.id, StepStatus.RUNNING)
+    attempt_id = open_attempt(tx, step, process_id=job.process_id)
+    opened = OpenAttempt(job, run, step, attempt_id, Limits())
+    opened.limits = hold(tx, opened.spender, configured_budgets(job.runtime.settings))
+    return opened
