@@ -1,0 +1,33 @@
+"""Running foreign code: a fresh process tree with its own view of the machine, limits, and honest usage."""
+
+from ratchet.sandbox.bounds import Bounds
+from ratchet.sandbox.errors import Broken, CannotStart, Refused
+from ratchet.sandbox.finished import Finished, Stopped
+from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
+from ratchet.sandbox.node import Node
+from ratchet.sandbox.nursery import close
+from ratchet.sandbox.policy import Policy
+from ratchet.sandbox.run import run
+from ratchet.sandbox.running import Running, start
+from ratchet.sandbox.wrapping import wrapped
+
+__all__ = [
+    "COMMAND_FLOOR",
+    "NODE_FLOOR",
+    "Bounds",
+    "Broken",
+    "CannotStart",
+    "Finished",
+    "Layer",
+    "Layers",
+    "Node",
+    "Policy",
+    "Refused",
+    "Running",
+    "Stopped",
+    "close",
+    "granted",
+    "run",
+    "start",
+    "wrapped",
+]

@@ -1,0 +1,167 @@
+"""The first process of a sandbox: puts the view together, starts the command, reaps, and ends everything.
+
+When it ends, the kernel kills whatever is left in its pid namespace; it dies with the launcher, its parent.
+"""
+
+# pathlib is slow to import.
+# ruff: noqa: PTH123
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import time
+from typing import NoReturn
+
+from . import names, view
+from .command import become
+from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
+from .rights import most_tasks
+from .spec import Spec
+from .watch import Watch, descendants, everyone
+
+STOP = signal.SIGUSR1
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FIRST_LOOKS, _LATER_LOOKS, _FIRST_SECONDS = 0.01, 0.025, 0.1
+# The kernel takes no smaller one.
+_LEAST_PID_MAX = 301
+
+
+def attend(spec: Spec, report: int, life: int) -> NoReturn:
+    """Be the first process. `report` takes one JSON object; `life` is closed once the launcher is gone."""
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if select.select([life], [], [], 0)[0]:
+            os._exit(1)
+        answer = _attend(spec)
+    except OSError as error:
+        answer = {"refused": error.strerror or str(error)}
+    except BaseException as error:  # noqa: BLE001 - a fork must never return to the code above it
+        answer = {"refused": f"{type(error).__name__}: {error}"}
+    try:
+        os.write(report, json.dumps(answer).encode())
+    finally:
+        os._exit(0)
+
+
+def _attend(spec: Spec) -> dict[str, object]:
+    _prepare(spec)
+    # Kept for `sigtimedwait`. The command starts with none of them blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, STOP, *FORWARDED})
+    child = _start(spec)
+    began = time.monotonic()
+    watch = Watch(
+        memory_bytes=spec.memory_bytes,
+        processes=spec.processes,
+        cpu_seconds=spec.cpu_seconds,
+        scratch=view.SCRATCH if names.MOUNT in spec.layers else (),
+    )
+    status, stopped = _follow(spec, child, began, watch)
+    ended = time.monotonic()
+    _end_all(spec)
+    if stopped:
+        ended = time.monotonic()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "status": status,
+        "stopped": stopped,
+        "wall_ms": (ended - began) * 1000,
+        "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
+        "peak_bytes": max(watch.peak_bytes, used.ru_maxrss * 1024),
+    }
+
+
+def _prepare(spec: Spec) -> None:
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if names.MOUNT in spec.layers:
+        view.build(spec.view)
+        with contextlib.suppress(OSError):
+            # Since Linux 6.14 each pid namespace has its own. RLIMIT_NPROC does not count what root starts.
+            _write("/proc/sys/kernel/pid_max", str(max(most_tasks(spec.processes), _LEAST_PID_MAX)))
+        view.guard_kernel_settings()
+    try:
+        os.chdir(spec.cwd)
+    except OSError as error:
+        raise OSError(error.errno, f"the sandbox has no directory {spec.cwd}: {error.strerror}") from None
+    with contextlib.suppress(OSError):
+        # When the machine runs out of memory, let it be this tree that goes.
+        _write("/proc/self/oom_score_adj", "500")
+
+
+def _start(spec: Spec) -> int:
+    hear, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        become(spec, tell)
+    os.close(tell)
+    # From here on this process holds nothing that the command could want, and cannot be traced by it.
+    prctl(PR_SET_DUMPABLE, 0)
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    if names.CAPABILITIES in spec.layers:
+        drop_capabilities()
+    with os.fdopen(hear, "rb") as file:
+        trouble = file.read()
+    if trouble:
+        raise OSError(0, trouble.decode(errors="replace"))
+    return child
+
+
+def _follow(spec: Spec, child: int, began: float, watch: Watch) -> tuple[int | None, str | None]:
+    """Wait for the command: how it ended, or why it must be ended."""
+    deadline = began + spec.wall_seconds
+    next_look = began + _FIRST_LOOKS
+    while True:
+        wait = max(0.0, min(deadline, next_look) - time.monotonic())
+        woken = signal.sigtimedwait({signal.SIGCHLD, STOP, *FORWARDED}, wait)
+        if woken is not None and woken.si_signo == STOP:
+            return None, "cancelled"
+        if woken is not None and woken.si_signo in FORWARDED:
+            os.kill(child, woken.si_signo)
+        status = _reap(child)
+        if status is not None:
+            return status, None
+        now = time.monotonic()
+        if now >= deadline:
+            return None, "wall"
+        if now >= next_look:
+            passed = watch.look(_living(spec))
+            if passed:
+                return None, passed
+            next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else _LATER_LOOKS)
+
+
+def _reap(child: int) -> int | None:
+    """Collect every process that has ended; the status of `child` if it is among them."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                found = ended[1]
+    return found
+
+
+def _living(spec: Spec) -> list[int]:
+    return everyone() if names.PID in spec.layers else descendants(os.getpid())
+
+
+def _end_all(spec: Spec) -> None:
+    """Kill and collect every process that is left, so that its usage is counted."""
+    while True:
+        # Everyone in a pid namespace but its first process; without one, whoever can be found.
+        for pid in [-1] if names.PID in spec.layers else descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

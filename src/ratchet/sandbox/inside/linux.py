@@ -1,0 +1,105 @@
+"""The system calls that the standard library does not have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 1 << 14, 1 << 18
+MNT_DETACH = 2
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 22, 36, 38, 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# These have the same number on every architecture.
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_OPEN_TREE_CLONE, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, 0x1000, 0x8000
+_MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 0x4, 0x40
+_RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x04, 0x10
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(0x20080522, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+
+machine = os.uname().machine
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def called(result: int, what: str = "") -> int:
+    """The result of a system call, or its error as an exception."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}" if what else os.strerror(code))
+    return result
+
+
+def system_call(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | object | None) -> int:
+    """A raw system call; whole numbers are passed in full width, which a variadic function needs."""
+    full = (ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
+    result: int = libc.syscall(ctypes.c_long(number), *full)
+    return result
+
+
+def prctl(option: int, *arguments: int) -> None:
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    called(libc.prctl(option, *(ctypes.c_ulong(each) for each in padded)), f"prctl {option}")
+
+
+def unshare(flags: int) -> None:
+    called(libc.unshare(flags), f"unshare {flags:#x}")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    called(libc.setns(descriptor, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind))
+    result = libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) or None)
+    called(result, f"mount {kind} on {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    called(system_call(_PIVOT_ROOT[machine], os.fsencode(new), os.fsencode(old)), "pivot_root")
+
+
+def clone_tree(path: str) -> int:
+    """A descriptor of a copy of the mounts at `path` and below, attached nowhere yet."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return called(system_call(_OPEN_TREE, -100, os.fsencode(path), flags), f"open_tree {path}")
+
+
+def attach_tree(tree: int, target: int) -> None:
+    flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+    called(system_call(_MOVE_MOUNT, tree, b"", target, b"", flags), "move_mount")
+
+
+def restrict_tree(tree: int, attributes: int, *, below: bool = True) -> None:
+    """Add mount attributes to a tree, and to all that is mounted below it."""
+    words = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if below else 0)
+    called(system_call(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(words), 32), "mount_setattr")
+
+
+def open_below(root: int, path: str, *, symlinks: bool = True) -> int:
+    """An O_PATH descriptor of `path`, looked up as if `root` were the root directory."""
+    resolve = _RESOLVE_IN_ROOT | (0 if symlinks else _RESOLVE_NO_SYMLINKS)
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    return called(system_call(_OPENAT2, root, os.fsencode(path), ctypes.byref(how), 24), f"open {path}")
+
+
+def forgo_capabilities() -> None:
+    """Let no program that is run from here on bring any, for this process and all it starts. Keeps what is held."""
+    for number in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
+            break
+    libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up those that are held."""
+    called(libc.capset(ctypes.byref(_CAPABILITY_HEADER), ctypes.byref(_NO_CAPABILITIES)), "capset")

@@ -1,0 +1,15 @@
+"""The layers by name, as every record has them."""
+
+USER = "user namespace"
+PID = "pid namespace"
+MOUNT = "mount namespace"
+NETWORK = "network namespace"
+IPC = "ipc namespace"
+UTS = "uts namespace"
+CAPABILITIES = "capabilities"
+NO_NEW_PRIVILEGES = "no new privileges"
+LANDLOCK = "landlock"
+SECCOMP = "seccomp filter"
+LIMITS = "limits"
+# Not a layer of the sandbox, but tried with them: workspaces can use it.
+OVERLAY = "overlayfs"

@@ -1,0 +1,70 @@
+"""Giving up rights for good, after which foreign code may run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import landlock, names, rlimits, seccomp
+from .linux import PR_SET_NO_NEW_PRIVS, drop_capabilities, prctl
+from .spec import Spec
+from .view import SCRATCH, View
+
+
+class NodeLimits(NamedTuple):
+    cpu_seconds: float | None
+    file_bytes: int | None
+    address_bytes: int | None
+
+
+def most_tasks(processes: int) -> int:
+    """Threads count as well, and processes are watched one by one: this only stops a flood between two looks."""
+    return 8 * processes + 64
+
+
+def give_up_for_command(spec: Spec) -> None:
+    rlimits.limit(
+        # The watch adds up the whole tree; the kernel only ends what the watch did not see.
+        cpu_seconds=None if spec.cpu_seconds is None else spec.cpu_seconds + 1,
+        file_bytes=spec.file_bytes,
+        # Not the address space: runtimes such as Node's reserve far more of it than they use.
+        data_bytes=spec.memory_bytes,
+        tasks=most_tasks(spec.processes),
+    )
+    _give_up_privileges(spec.layers)
+    internet = spec.view.network or names.NETWORK in spec.layers
+    if names.LANDLOCK in spec.layers:
+        private = (*SCRATCH, "/dev", "/proc") if names.MOUNT in spec.layers else ("/dev/null",)
+        landlock.restrict(
+            # A process under rules for files cannot mount, so there are none for one that makes sandboxes itself.
+            files=not spec.nested,
+            readable=_readable(spec.layers, spec.view),
+            writable=(*spec.view.writable, *private),
+            network=internet,
+        )
+    if names.SECCOMP in spec.layers:
+        seccomp.command_filter(nested=spec.nested, internet=internet).install()
+
+
+def give_up_for_node(
+    layers: list[str], view: View, limits: NodeLimits, own_filter: seccomp.Filter | None, *, scratch: bool
+) -> None:
+    rlimits.limit(
+        cpu_seconds=limits.cpu_seconds, file_bytes=limits.file_bytes, address_bytes=limits.address_bytes
+    )
+    _give_up_privileges(layers)
+    if names.LANDLOCK in layers:
+        writable = (SCRATCH[0], "/dev/null") if scratch else ("/dev/null",)
+        landlock.restrict(files=True, readable=_readable(layers, view), writable=writable, network=False)
+    if own_filter is not None:
+        own_filter.install()
+
+
+def _give_up_privileges(layers: list[str]) -> None:
+    if names.CAPABILITIES in layers:
+        drop_capabilities()
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _readable(layers: list[str], view: View) -> list[str]:
+    """Where a mount namespace shows only what may be read, that is everything."""
+    return ["/"] if names.MOUNT in layers else view.visible()

@@ -1,0 +1,37 @@
+"""Limits that the kernel keeps for each process."""
+
+from __future__ import annotations
+
+import math
+import resource
+
+
+def limit(
+    *,
+    cpu_seconds: float | None,
+    file_bytes: int | None,
+    address_bytes: int | None = None,
+    data_bytes: int | None = None,
+    tasks: int | None = None,
+) -> None:
+    """Lower the limits of this process and of all it starts. A limit is never raised."""
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_NOFILE, 4096)
+    _lower(resource.RLIMIT_MEMLOCK, 8 * 1024 * 1024)
+    _lower(resource.RLIMIT_MSGQUEUE, 0)
+    if cpu_seconds is not None:
+        _lower(resource.RLIMIT_CPU, math.ceil(cpu_seconds))
+    if file_bytes is not None:
+        _lower(resource.RLIMIT_FSIZE, file_bytes)
+    if address_bytes is not None:
+        _lower(resource.RLIMIT_AS, address_bytes)
+    if data_bytes is not None:
+        _lower(resource.RLIMIT_DATA, data_bytes)
+    if tasks is not None:
+        _lower(resource.RLIMIT_NPROC, tasks)
+
+
+def _lower(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (most, most))

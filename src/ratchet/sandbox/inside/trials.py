@@ -1,0 +1,167 @@
+"""Trying the layers of the sandbox for real, each in a process of its own, since none can be taken off again.
+
+Prints one JSON object: for each layer whether it works, and what it said.
+"""
+
+# pathlib is slow to import.
+# ruff: noqa: PTH102, PTH110, PTH123, PTH208
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from . import landlock, names, namespaces, rlimits, seccomp, view
+from .linux import (
+    MS_PRIVATE,
+    MS_REC,
+    PR_SET_NO_NEW_PRIVS,
+    drop_capabilities,
+    forgo_capabilities,
+    mount,
+    prctl,
+)
+
+# Kernels make some of these in every network namespace; they lead nowhere.
+_OWN_LINKS = {
+    "lo",
+    "sit0",
+    "ip6tnl0",
+    "tunl0",
+    "gre0",
+    "gretap0",
+    "erspan0",
+    "ip_vti0",
+    "ip6_vti0",
+    "ip6gre0",
+}
+
+
+def main() -> None:
+    """Try all of them. What is entered through a user namespace is tried directly where there is none."""
+    user = _tried(partial(namespaces.enter, [names.USER]))
+    outer = [names.USER] if user[0] else []
+    trials: dict[str, Callable[[], object]] = {
+        names.PID: partial(_pid, outer),
+        names.MOUNT: partial(_mount, outer),
+        names.NETWORK: partial(_network, outer),
+        names.IPC: partial(namespaces.enter, [*outer, names.IPC]),
+        names.UTS: partial(namespaces.enter, [*outer, names.UTS]),
+        names.CAPABILITIES: partial(_capabilities, outer),
+        names.NO_NEW_PRIVILEGES: _no_new_privileges,
+        names.LANDLOCK: _landlock,
+        names.SECCOMP: _seccomp,
+        names.LIMITS: _limits,
+        names.OVERLAY: partial(_overlay, outer),
+    }
+    json.dump({names.USER: user} | {name: _tried(trial) for name, trial in trials.items()}, sys.stdout)
+
+
+def _tried(trial: Callable[[], object]) -> tuple[bool, str]:
+    """Whether a trial passes, and what it said of that."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = f"+{trial() or 'works'}"
+        except OSError as error:
+            said = f"-{error.strerror or error}"
+        except BaseException as error:  # noqa: BLE001 - a fork must never return to the code above it
+            said = f"-{type(error).__name__}: {error}"
+        os.write(writer, said.encode(errors="replace"))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, errors="replace") as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said.startswith("+"), said[1:] or "the trial died"
+
+
+def _pid(outer: list[str]) -> None:
+    namespaces.enter([*outer, names.PID])
+    passed, said = _tried(os.getpid)
+    if not passed or said != "1":
+        raise OSError(errno.EINVAL, f"the first process of a new pid namespace is {said}")
+
+
+def _mount(outer: list[str]) -> None:
+    """The view that every command gets, /proc included, which needs a pid namespace."""
+    namespaces.enter([*outer, names.PID, names.MOUNT])
+    passed, said = _tried(_build_view)
+    if not passed:
+        raise OSError(errno.EINVAL, said)
+
+
+def _build_view() -> None:
+    view.build(view.View())
+    view.guard_kernel_settings()
+    processes = [name for name in os.listdir("/proc") if name.isdigit()]
+    if processes != ["1"] or os.path.exists("/home"):
+        raise OSError(errno.EINVAL, "the view still shows what is outside")
+
+
+def _network(outer: list[str]) -> None:
+    namespaces.enter([*outer, names.NETWORK])
+    with open("/proc/self/net/dev") as file:
+        links = {line.partition(":")[0].strip() for line in file if ":" in line}
+    if links - _OWN_LINKS:
+        raise OSError(errno.EINVAL, f"a new network namespace still shows {', '.join(sorted(links))}")
+
+
+def _capabilities(outer: list[str]) -> None:
+    if outer:
+        namespaces.enter(outer)
+    forgo_capabilities()
+    drop_capabilities()
+    with open("/proc/self/status") as file:
+        held = {line.split()[1] for line in file if line.startswith(("CapEff", "CapPrm", "CapInh", "CapAmb"))}
+    if held != {"0" * 16}:
+        raise OSError(errno.EINVAL, "some stay in spite of it")
+
+
+def _no_new_privileges() -> None:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _landlock() -> str:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    landlock.restrict(files=True, readable=["/usr"])
+    _must_fail(lambda: os.open("/proc/self/status", os.O_RDONLY), PermissionError)
+    return f"ABI {landlock.version()}"
+
+
+def _seccomp() -> None:
+    if not seccomp.known():
+        raise OSError(errno.ENOSYS, f"the system calls of {os.uname().machine} are not known here")
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.node_filter(os.getpid()).install()
+    _must_fail(socket.socket, PermissionError)
+
+
+def _limits() -> None:
+    rlimits.limit(cpu_seconds=60, file_bytes=1, address_bytes=1 << 30)
+    _must_fail(lambda: bytearray(2 << 30), MemoryError)
+
+
+def _overlay(outer: list[str]) -> None:
+    namespaces.enter([*outer, names.MOUNT])
+    mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    base = view.SCRATCH[0]
+    mount("tmpfs", base, "tmpfs")
+    for each in ("lower", "upper", "work", "merged"):
+        os.mkdir(f"{base}/{each}")
+    places = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
+    # Outside the first user namespace the overlay keeps its marks in user.* attributes.
+    mount("overlay", f"{base}/merged", "overlay", 0, f"{places},userxattr" if outer else places)
+
+
+def _must_fail(forbidden: Callable[[], object], error: type[Exception]) -> None:
+    try:
+        forbidden()
+    except error:
+        return
+    raise OSError(errno.EINVAL, "it is on, and stops nothing")

@@ -1,0 +1,165 @@
+"""What a sandboxed process sees of the file system.
+
+All that is to be seen is cloned first; then the new tree is put together from it and becomes the root.
+"""
+
+# pathlib is slow to import.
+# ruff: noqa: PTH110, PTH114, PTH115, PTH118
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from . import tree
+from .linux import (
+    ATTR_NODEV,
+    ATTR_NOSUID,
+    ATTR_RDONLY,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    attach_tree,
+    clone_tree,
+    mount,
+    open_below,
+    restrict_tree,
+)
+
+# Covered by the new root while it is put together; any directory that is always there will do.
+_BUILD = "/tmp"
+_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_SETTINGS = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/pki",
+    "/etc/ssl",
+)
+_RESOLVER = "/etc/resolv.conf"
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+# Root owns the kernel's settings and could write them even without its capabilities.
+_KERNEL_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+SCRATCH = ("/tmp", "/dev/shm")
+
+
+class View(NamedTuple):
+    """What is to be seen. In `read_only` and `hidden` the second part of a path must not lead over a link.
+
+    `scratch_bytes` is for /tmp and /dev/shm each, 0 for as good as nothing and `None` for no bound of our own.
+    """
+
+    everything: bool = False
+    network: bool = False
+    processes: bool = True
+    python: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    read_only: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[tuple[str, str], ...] = ()
+    scratch_bytes: int | None = 0
+
+    def visible(self) -> list[str]:
+        """All that may be read, for where there is no mount namespace to hide the rest."""
+        return ["/"] if self.everything else [*_PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
+
+
+def build(view: View) -> None:
+    """Make `view` the root of this mount namespace. Its /proc needs a pid namespace of its own, too."""
+    mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
+    pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
+    root = _whole_root() if view.everything else _bare_root(view)
+    size = "" if view.scratch_bytes is None else f",size={view.scratch_bytes or 4096}"
+    tree.cover(root, "/tmp", f"mode=1777{size}")
+    _furnish_devices(root, devices, f"mode=1777{size}")
+    for piece in pieces:
+        tree.attach(root, piece)
+    for top, rest in view.read_only:
+        tree.make_read_only(root, os.path.join(top, rest))
+    for top, rest in view.hidden:
+        tree.hide(root, os.path.join(top, rest))
+    if view.processes:
+        tree.mount_at(root, "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if not view.everything:
+        tree.seal(root, "/")
+    tree.become_root(root)
+
+
+def guard_kernel_settings() -> None:
+    """Make the kernel's settings in the new /proc read-only."""
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for name in _KERNEL_SETTINGS:
+        with contextlib.suppress(FileNotFoundError):
+            tree.make_read_only(root, f"/proc/{name}")
+    os.close(root)
+
+
+def _wanted(view: View) -> list[tuple[str, int]]:
+    """The paths to be seen, those higher up first, so that each lies on top of what contains it."""
+    own = (*view.python, *(() if view.everything else (*_PROGRAMS, *_SETTINGS)))
+    wanted = {path: ATTR_RDONLY for path in own if os.path.exists(path) and not os.path.islink(path)}
+    if view.network and os.path.exists(_RESOLVER):
+        wanted[os.path.realpath(_RESOLVER)] = ATTR_RDONLY
+    wanted |= dict.fromkeys(view.readable, ATTR_RDONLY) | dict.fromkeys(view.writable, 0)
+    return sorted(
+        ((path, attributes | ATTR_NOSUID | ATTR_NODEV) for path, attributes in wanted.items()),
+        key=lambda pair: len(pair[0]),
+    )
+
+
+def _whole_root() -> int:
+    """The machine's own tree, read-only, without the sockets of its services."""
+    root = clone_tree("/")
+    restrict_tree(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
+    place = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)
+    attach_tree(root, place)
+    os.close(place)
+    with contextlib.suppress(FileNotFoundError):
+        os.close(open_below(root, "/run"))
+        tree.cover(root, "/run", "mode=0755,size=1m")
+    return root
+
+
+def _bare_root(view: View) -> int:
+    """An empty tree with those links of the machine's own that programs need, and an /etc that names only this user."""
+    mount("tmpfs", _BUILD, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")
+    root = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)
+    os.mkdir("etc", dir_fd=root)
+    for path in (*_PROGRAMS, *_SETTINGS, *((_RESOLVER,) if view.network else ())):
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), path.lstrip("/"), dir_fd=root)
+    uid, gid = os.getuid(), os.getgid()
+    _write(root, "etc/passwd", f"user:x:{uid}:{gid}::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+    _write(root, "etc/group", f"user:x:{gid}:\nnogroup:x:65534:\n")
+    _write(root, "etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n")
+    return root
+
+
+def _furnish_devices(root: int, devices: list[tree.Piece], shared_memory: str) -> None:
+    # A device can be written whatever its mount says, so the machine's own /dev is never shown.
+    tree.cover(root, "/dev", "mode=0755,size=64k")
+    for piece in devices:
+        tree.attach(root, piece)
+    place = open_below(root, "/dev")
+    for name, target in _LINKS.items():
+        os.symlink(target, name, dir_fd=place)
+    os.close(place)
+    tree.cover(root, "/dev/shm", shared_memory)
+    terminals = "newinstance,ptmxmode=0666,mode=620"
+    tree.mount_at(root, "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, terminals)
+    tree.seal(root, "/dev")
+
+
+def _write(root: int, path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644, dir_fd=root)
+    os.write(file, text.encode())
+    os.close(file)

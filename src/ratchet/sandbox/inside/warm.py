@@ -1,0 +1,73 @@
+"""The warm parent: a bare process, started once with an empty environment, from which launchers are forked.
+
+It never sees what it starts: a command's description comes in a file of its own that only the fork reads, so no run
+finds anything of another one in the memory it inherits. It ends when Ratchet's end of the socket is closed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from .launch import launch
+from .nodes import Settings, serve
+from .spec import Spec
+
+COMMAND, NODES = b"c", b"n"
+_MOST_DESCRIPTORS = 5
+
+
+def main() -> NoReturn:
+    """Serve the socket whose number is the last argument."""
+    # Launchers are nobody's to wait for: each tells over a line of its own how it went.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    orders = socket.socket(fileno=int(sys.argv[-1]))
+    gc.collect()
+    gc.disable()
+    # What is here already is never looked at by a fork's collector, so its pages stay shared.
+    gc.freeze()
+    while True:
+        kind, descriptors, _, _ = socket.recv_fds(orders, 16, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        if not kind:
+            os._exit(0)
+        if os.fork() == 0:
+            orders.close()
+            _separate(_command if kind == COMMAND else _nodes, descriptors)
+        for number in descriptors:
+            os.close(number)
+
+
+def _separate(work: Callable[..., None], descriptors: list[int]) -> NoReturn:
+    """Do `work` and end, whatever happens: a fork must never return to the code above it."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        work(*descriptors)
+    except BaseException:  # noqa: BLE001 - the line that closes without a report tells that something was wrong
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _command(description: int, stdin: int, stdout: int, stderr: int, line: int) -> None:
+    with os.fdopen(description, "rb") as file:
+        spec = Spec.from_json(file.read())
+    for number, descriptor in enumerate((stdin, stdout, stderr)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    told = launch(spec, line)
+    if told is not None:
+        socket.socket(fileno=line).send(json.dumps(told).encode())
+    os._exit(0)
+
+
+def _nodes(description: int, orders: int) -> None:
+    with os.fdopen(description, "rb") as file:
+        settings = json.loads(file.read())
+    serve(socket.socket(fileno=orders), Settings(**settings))

@@ -1,0 +1,47 @@
+"""A node: a Python function that is given JSON and returns JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.kernel import Misuse
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`source` is the text of a module, or the path of a file that has it; `function` is called with the input.
+
+    The input is the JSON on stdin: an object becomes keyword arguments unless `spread` is false, anything else the one
+    argument. `modules` are imported in the warm parent, before any node starts. `scratch` gives it a private, writable
+    directory, in which it starts.
+    """
+
+    source: str | Path
+    function: str = "run"
+    modules: tuple[str, ...] = ()
+    scratch: bool = False
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (self.function, *self.modules):
+            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
+                raise Misuse(f"{name!r} is not the name of a function or module")
+
+    @property
+    def name(self) -> str:
+        """What tracebacks call it."""
+        return str(self.source) if isinstance(self.source, Path) else "<node>"
+
+    def text(self) -> str:
+        """The source. Raises `Misuse` for a file that cannot be read."""
+        if isinstance(self.source, str):
+            return self.source
+        if self.source.is_symlink():
+            # Whoever wrote it chose where it points; its text would show up in tracebacks.
+            raise Misuse(f"the node {self.source} is a symbolic link")
+        try:
+            return self.source.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Misuse(f"the node {self.source} cannot be read: {error}") from error

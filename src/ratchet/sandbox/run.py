@@ -1,0 +1,106 @@
+"""Running something to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from ratchet.kernel import Misuse
+from ratchet.sandbox.bounds import Bounds
+from ratchet.sandbox.errors import Broken
+from ratchet.sandbox.exchange import Exchange
+from ratchet.sandbox.finished import Finished, Stopped
+from ratchet.sandbox.inside.node import Work
+from ratchet.sandbox.inside.nodes import ORDER
+from ratchet.sandbox.layers import try_layers
+from ratchet.sandbox.node import Node
+from ratchet.sandbox.nursery import held_file, nursery
+from ratchet.sandbox.plan import existing, node_layers
+from ratchet.sandbox.policy import Policy
+from ratchet.sandbox.running import finished, gone, start
+from ratchet.sandbox.wiring import new_wiring
+
+
+async def run(
+    work: Sequence[str] | Node,
+    *,
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+    bounds: Bounds | None = None,
+    policy: Policy | None = None,
+) -> Finished:
+    """Run a command, or a node with JSON on stdin, to its end. Cancelling kills it.
+
+    Raises `Refused` if the machine lacks a layer of the policy's floor, `CannotStart` if there is no such program or
+    directory, `Broken` if the sandbox itself was killed. Everything else is told by what is returned.
+    """
+    bounds, policy = bounds or Bounds(), policy or Policy()
+    if isinstance(work, Node):
+        return await _run_node(work, stdin, bounds, policy)
+    if cwd is None:
+        raise Misuse("a command needs a directory to run in")
+    async with start(work, cwd=cwd, stdin=stdin, bounds=bounds, policy=policy) as running:
+        return await running.wait()
+
+
+async def _run_node(node: Node, given: bytes, bounds: Bounds, policy: Policy) -> Finished:
+    await try_layers()
+    layers = tuple(map(str, node_layers(policy, scratch=node.scratch)))
+    source = node.text().encode()
+    head = Work(
+        source_bytes=len(source),
+        name=node.name,
+        function=node.function,
+        spread=node.spread,
+        scratch=node.scratch,
+        readable=list(existing(policy.readable)),
+        environment=dict(policy.environment),
+        cpu_seconds=bounds.cpu_seconds,
+        memory_bytes=bounds.memory_bytes,
+        file_bytes=bounds.file_bytes,
+    )
+    content = b"".join((json.dumps(head._asdict()).encode(), b"\n", source, given))
+    wiring = await new_wiring(with_input=False)
+    try:
+        with held_file(content) as file:
+            order = ORDER.pack(bounds.wall_seconds)
+            parent = await nursery().start_node(order, [file, *wiring.theirs], layers, node.modules)
+    except BaseException:
+        wiring.close()
+        raise
+    wiring.let_go()
+    exchange = Exchange(wiring, b"", most_bytes=bounds.output_bytes)
+    try:
+        report = await asyncio.shield(exchange.ended)
+        if report is None:
+            words = parent.last_words()
+            raise Broken(f"the parent of nodes died: {words or 'it was killed'}", hint="try it again")
+        return _checked(finished(report, exchange, layers), bounds)
+    finally:
+        exchange.stop(Stopped.CANCELLED)
+        if not exchange.ended.done():
+            await gone(exchange)
+
+
+def _checked(end: Finished, bounds: Bounds) -> Finished:
+    """A node succeeds only by returning JSON; ending well without it is not success."""
+    # For its limit the kernel counts ticks, which on a busy machine come to more than the usage that it tells.
+    if end.signal == 9 and bounds.cpu_seconds is not None and end.cpu_ms >= bounds.cpu_seconds * 500:
+        return replace(end, signal=None, stopped=Stopped.CPU, problem="stopped: cpu")
+    if end.exit_code == 0:
+        try:
+            json.loads(end.stdout, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            return replace(end, problem=f"ended without a JSON result: {error}")
+    elif end.exit_code == 1:
+        lines = end.stderr.decode(errors="replace").strip().splitlines()
+        return replace(end, problem=lines[-1][:500] if lines else "failed without a word")
+    return end
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

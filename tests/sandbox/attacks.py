@@ -1,0 +1,292 @@
+"""What hostile code tries. Each returns what it got; one that is stopped raises.
+
+The same functions run as nodes, as commands, and with no sandbox at all, which shows that they can succeed.
+"""
+
+# ruff: noqa: PTH123, PTH208, PTH211
+import ctypes
+import os
+import socket
+from typing import Any
+
+
+def tcp(address: list[Any]) -> str:
+    with socket.create_connection((address[0], address[1]), timeout=2) as link:
+        return link.recv(100).decode()
+
+
+def udp(address: list[Any]) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        return link.sendto(b"leak", (address[0], address[1]))
+
+
+def abstract_socket(name: str) -> str:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect("\0" + name)
+        return link.recv(100).decode()
+
+
+def virtual_socket(_: None) -> str:
+    """The line from a virtual machine to its host knows no network namespaces."""
+    with socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM) as link:
+        return repr(link)
+
+
+def read_file(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def read_device(path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    return len(os.read(descriptor, 512))
+
+
+def write_file(path: str) -> bool:
+    with open(path, "w") as file:
+        file.write("was here")
+    return True
+
+
+def change_kernel_setting(path: str) -> bool:
+    """Write back what is there: harmless, and refused all the same."""
+    with open(path) as file:
+        value = file.read()
+    with open(path, "w") as file:
+        file.write(value)
+    return True
+
+
+def link_away(target: str) -> str:
+    """Point a link of one's own at something outside, and read through it."""
+    os.symlink(target, "/tmp/link")
+    return read_file("/tmp/link")
+
+
+def walk_out(path: str) -> str:
+    """Go through another process's root directory."""
+    return read_file(f"/proc/{os.getppid() or 1}/root{path}")
+
+
+def environment(_: None) -> dict[str, str]:
+    return dict(os.environ)
+
+
+def environment_of_others(_: None) -> str:
+    """What /proc tells of the environment of every process that can be seen, above all our parents."""
+    found = b""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    found += file.read()
+            except OSError:
+                continue
+    return found.decode(errors="replace")
+
+
+def scan_memory(start: str) -> bool:
+    """Look through all memory near any living object for a word that is given in two halves."""
+    import gc
+
+    first, second = start.split("|")
+    wanted = first.encode() + second.encode()
+    libc = ctypes.CDLL(None, use_errno=True)
+    page, region = 4096, 1 << 22
+    libc.sbrk.restype = ctypes.c_void_p
+    near = [id(each) for each in gc.get_objects()] + [libc.sbrk(0) - 1] + [id(os.environ), id(wanted)]
+    present = ctypes.c_ubyte()
+    own = id(wanted)
+    for base in sorted({address // region for address in near}):
+        for address in range(base * region, (base + 1) * region, page):
+            if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(page), ctypes.byref(present)) == 0:
+                content = ctypes.string_at(address, page)
+                at = content.find(wanted)
+                if at >= 0 and not own <= address + at < own + 200:
+                    return True
+    return False
+
+
+def open_descriptors(_: None) -> list[int]:
+    found = []
+    for number in range(512):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found.append(number)
+    return found
+
+
+def write_to_descriptors(_: None) -> list[int]:
+    """Write to whatever was left open, beside one's own three."""
+    found = []
+    for number in range(4, 512):
+        try:
+            os.write(number, b"forged")
+        except OSError:
+            continue
+        found.append(number)
+    return found
+
+
+def signal_process(pid: int) -> bool:
+    os.kill(pid, 0)
+    return True
+
+
+def signal_everyone(_: None) -> bool:
+    import signal
+
+    os.kill(-1, signal.SIGKILL)
+    return True
+
+
+def signal_parent(_: None) -> bool:
+    import signal
+
+    parent = os.getppid()
+    if parent == 0:
+        raise PermissionError("there is no parent to be seen")
+    os.kill(parent, signal.SIGKILL)
+    os.kill(parent, signal.SIGTERM)
+    return True
+
+
+def trace(pid: int) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    seize = 0x4206
+    if libc.ptrace(seize, pid or os.getppid() or 1, None, None) < 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+    return True
+
+
+def unshare(flags: int) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags) < 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    return True
+
+
+def mount(_: None) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) < 0:
+        raise OSError(ctypes.get_errno(), "mount")
+    return True
+
+
+def capabilities(_: None) -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    held = (ctypes.c_uint32 * 6)()
+    libc.capget(header, held)
+    return "".join(f"{each:08x}" for each in held)
+
+
+def program(path: str) -> int:
+    import subprocess
+
+    return subprocess.run([path], check=False).returncode
+
+
+def fork(count: int) -> int:
+    """Make processes that stay."""
+    import time
+
+    for _ in range(count):
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    return count
+
+
+def fork_bomb(_: None) -> None:
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            continue
+
+
+def survivor(mark: str) -> bool:
+    """A grandchild in a session of its own, that nobody waits for and that ignores being asked to end."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv("/bin/sh", ["sh", "-c", f"trap '' TERM HUP INT; while :; do sleep 0.05; done # {mark}"])
+        os._exit(0)
+    return True
+
+
+def stubborn(seconds: float) -> None:
+    import signal
+    import time
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    time.sleep(seconds)
+
+
+def loop(_: None) -> None:
+    while True:
+        pass
+
+
+def burn(seconds: float) -> float:
+    """Use this much CPU time, however long that takes."""
+    import time
+
+    while (used := time.process_time()) < seconds:
+        pass
+    return used
+
+
+def block(_: None) -> None:
+    """Stuck in C, where Python runs no handler."""
+    ctypes.CDLL(None).sleep(600)
+
+
+def allocate(size: int) -> int:
+    held = bytearray(size)
+    for position in range(0, size, 4096):
+        held[position] = 1
+    return len(held)
+
+
+def allocate_shared(size: int) -> int:
+    import mmap
+
+    held = mmap.mmap(-1, size)
+    for position in range(0, size, 4096):
+        held[position] = 1
+    return len(held)
+
+
+def allocate_in_many(size: int) -> None:
+    """Each process stays below the limit, all of them do not."""
+    import time
+
+    for _ in range(8):
+        if os.fork() == 0:
+            held = bytearray(b"x") * size
+            time.sleep(60)
+            os._exit(len(held) % 2)
+    time.sleep(60)
+
+
+def fill(path: str) -> int:
+    piece, total = b"x" * (1 << 20), 0
+    with open(path, "wb", buffering=0) as file:
+        while total < 4 << 30:
+            total += file.write(piece)
+    return total
+
+
+def flood(descriptor: int) -> None:
+    piece = b"x" * 65536
+    while True:
+        os.write(descriptor, piece)
+
+
+def forge_success(_: None) -> None:
+    os._exit(0)

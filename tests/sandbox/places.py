@@ -1,0 +1,58 @@
+"""Other places to run Ratchet in: as an ordinary user, and under a kernel that grants less."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ratchet.sandbox.inside import linux, seccomp, tree
+from ratchet.sandbox.plan import python_directories
+
+NOBODY = 65534
+
+
+def python_as(place: Callable[[], None], program: str) -> Any:
+    """What a Python program prints as JSON when it runs in `place`."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        preexec_fn=place,
+        capture_output=True,
+        check=False,
+        timeout=100,
+        cwd="/",
+        env={},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def ordinary_user() -> None:
+    """Become nobody in particular. Python stays within reach, also where it lives in the home of root."""
+    if os.geteuid() != 0:
+        return
+    linux.unshare(linux.CLONE_NEWNS)
+    linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
+    pieces = [tree.cloned(path, 0) for path in python_directories() if path.startswith("/root/")]
+    root = os.open("/", os.O_PATH)
+    if pieces:
+        linux.mount("tmpfs", "/root", "tmpfs", 0, "mode=0755")
+    for piece in pieces:
+        tree.attach(root, piece)
+    os.close(root)
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def without_namespaces() -> None:
+    """Under a filter like that of a container that lets nobody make namespaces."""
+    answers = [seccomp._ALLOW] * seccomp._MOST
+    for number in seccomp._numbers("unshare setns mount"):
+        answers[number] = seccomp._ERRNO | errno.EPERM
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.Filter(seccomp._opening(seccomp._KILL) + seccomp._table(answers)).install()

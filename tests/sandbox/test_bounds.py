@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ratchet.kernel import Misuse
+from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
+from tests.sandbox.ways import attack, processes_with
+
+MIB = 1024 * 1024
+WALL_SECONDS, LATE_MS = 0.5, 100
+
+
+@pytest.mark.parametrize("name", ["loop", "block", "stubborn"])
+def test_a_run_ends_at_its_deadline_whatever_it_does(way: str, name: str) -> None:
+    given = 60 if name == "stubborn" else None
+    assert late_ms(lambda: attack(way, name, given, bounds=Bounds(wall_seconds=WALL_SECONDS))) < LATE_MS
+
+
+def test_a_tree_with_daemons_ends_at_its_deadline() -> None:
+    mark = uuid.uuid4().hex
+    line = f"(setsid sh -c 'trap \"\" TERM; sleep 60; : {mark}' &); sleep 60; : {mark}"
+    bounds = Bounds(wall_seconds=WALL_SECONDS)
+    assert late_ms(lambda: asyncio.run(run(["sh", "-c", line], cwd=Path("/"), bounds=bounds))) < LATE_MS
+    assert processes_with(mark) == []
+
+
+def late_ms(work: Callable[[], Finished]) -> float:
+    """By how much a run is late at best, until nothing of it is left: the machine may be busy with other tests."""
+    ends = [work() for _ in range(3)]
+    assert {end.stopped for end in ends} == {Stopped.WALL}
+    return min(end.wall_ms for end in ends) - WALL_SECONDS * 1000
+
+
+def test_cpu_time_has_a_bound_of_its_own(way: str) -> None:
+    done = attack(way, "loop", bounds=Bounds(wall_seconds=30, cpu_seconds=1))
+    assert done.stopped is Stopped.CPU
+    assert 500 < done.cpu_ms < 2_500
+
+
+def test_the_cpu_time_of_a_tree_is_added_up() -> None:
+    line = "for n in 1 2 3; do (while :; do :; done) & done; wait"
+    done = asyncio.run(run(["sh", "-c", line], cwd=Path("/"), bounds=Bounds(wall_seconds=30, cpu_seconds=1)))
+    assert done.stopped is Stopped.CPU
+    assert done.cpu_ms < 2_500
+
+
+@pytest.mark.parametrize("name", ["allocate", "allocate_shared"])
+def test_memory_has_a_bound(way: str, name: str) -> None:
+    bounds = Bounds(wall_seconds=20, memory_bytes=256 * MIB)
+    assert attack(way, name, 64 * MIB, bounds=bounds).value == 64 * MIB
+    done = attack(way, name, 1024 * MIB, bounds=bounds)
+    assert not done.ok
+    assert b"Memory" in done.stderr or b"Cannot allocate" in done.stderr or done.stopped is Stopped.MEMORY
+    assert done.peak_bytes < 600 * MIB
+
+
+def test_the_memory_of_a_tree_is_added_up() -> None:
+    bounds = Bounds(wall_seconds=20, memory_bytes=256 * MIB)
+    done = attack("command", "allocate_in_many", 100 * MIB, bounds=bounds)
+    assert done.stopped is Stopped.MEMORY
+    assert 256 * MIB < done.peak_bytes < 900 * MIB
+
+
+@pytest.mark.parametrize("path", ["/tmp/file", "/dev/shm/file"])
+def test_files_in_memory_count_as_memory(way: str, path: str) -> None:
+    more = {"scratch": True} if way == "node" else {}
+    done = attack(way, "fill", path, bounds=Bounds(wall_seconds=20, memory_bytes=64 * MIB), **more)
+    assert not done.ok
+
+
+def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
+    policy = Policy(writable=(tmp_path,))
+    done = attack("command", "fill", str(tmp_path / "file"), bounds=Bounds(file_bytes=3 * MIB), policy=policy)
+    assert not done.ok
+    assert (tmp_path / "file").stat().st_size <= 3 * MIB
+
+
+def test_peak_memory_is_told_truthfully(way: str) -> None:
+    done = attack(way, "allocate", 100 * MIB)
+    assert 100 * MIB < done.peak_bytes < 140 * MIB
+
+
+def test_a_fork_bomb_is_stopped_and_leaves_nothing() -> None:
+    began = time.monotonic()
+    done = attack("command", "fork_bomb", bounds=Bounds(wall_seconds=10, processes=32))
+    assert done.stopped is Stopped.PROCESSES
+    assert time.monotonic() - began < 5
+    assert processes_with("fork_bomb") == []
+
+
+def test_a_node_has_no_fork_to_bomb_with() -> None:
+    done = attack("node", "fork_bomb", bounds=Bounds(wall_seconds=0.5))
+    assert done.stopped is Stopped.WALL
+
+
+def test_more_processes_than_allowed_are_stopped_and_fewer_are_not() -> None:
+    bounds = Bounds(wall_seconds=10, processes=16)
+    assert attack("command", "fork", 12, bounds=bounds).ok
+    line = "for n in $(seq 40); do sleep 60 & done; wait"
+    done = asyncio.run(run(["sh", "-c", line], cwd=Path("/"), bounds=bounds))
+    assert done.stopped is Stopped.PROCESSES
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_a_flood_of_output_is_stopped_early(way: str, descriptor: int) -> None:
+    began = time.monotonic()
+    done = attack(way, "flood", descriptor, bounds=Bounds(wall_seconds=20, output_bytes=100_000))
+    assert done.stopped is Stopped.OUTPUT
+    assert time.monotonic() - began < 5
+    assert len(done.stdout) <= 100_000
+    assert len(done.stderr) <= 100_000
+
+
+def test_output_up_to_the_bound_is_kept_whole() -> None:
+    line = "head -c 100000 /dev/zero"
+    for size, stopped in ((100_000, None), (99_999, Stopped.OUTPUT)):
+        done = asyncio.run(run(["sh", "-c", line], cwd=Path("/"), bounds=Bounds(output_bytes=size)))
+        assert (done.stopped, len(done.stdout)) == (stopped, size)
+
+
+def test_input_and_output_of_any_size_pass_through(way: str) -> None:
+    text = b'"' + b"x" * (5 * MIB) + b'"'
+    work = Node("def run(x):\n    return x") if way == "node" else ["cat"]
+    done = asyncio.run(run(work, cwd=Path("/"), stdin=text, bounds=Bounds(output_bytes=6 * MIB)))
+    assert done.ok
+    assert done.stdout == text
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_a_bound_must_be_a_real_bound(value: float) -> None:
+    with pytest.raises(Misuse, match="wall_seconds"):
+        Bounds(wall_seconds=value)
