@@ -1,0 +1,25 @@
+"""Cassettes: files that hold sessions, so that they can be made again without a model."""
+
+from ratchet.engines.cassette.asked import describe, difference
+from ratchet.engines.cassette.changes import Change, Entry, changes_since, digest, look, remake
+from ratchet.engines.cassette.file import Cassette, CassetteError, Header, Recorded, add, read, read_header
+from ratchet.engines.cassette.placeholder import Placeholder
+
+__all__ = [
+    "Cassette",
+    "CassetteError",
+    "Change",
+    "Entry",
+    "Header",
+    "Placeholder",
+    "Recorded",
+    "add",
+    "changes_since",
+    "describe",
+    "difference",
+    "digest",
+    "look",
+    "read",
+    "read_header",
+    "remake",
+]

@@ -1,0 +1,72 @@
+"""How a session ended, read from what the program reported last. Its exit code says nothing, nor does its "success"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from claude_agent_sdk import CLINotFoundError, ResultMessage
+
+from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
+
+_BUDGET = {
+    "error_max_turns": "raise engines.claude.max_turns, or ask for less in one session",
+    "error_max_budget_usd": "raise the budget, or ask for less in one session",
+}
+
+
+def check_ending(result: ResultMessage, *, key_variable: str, retry_after: float | None) -> None:
+    """Nothing if the session ended well. Raises `Fault` otherwise."""
+    told = "; ".join(result.errors or []) or (result.result or "").strip() or result.subtype
+    if result.subtype in _BUDGET:
+        raise Fault(Failure.BUDGET, f"the session was stopped: {told}", hint=_BUDGET[result.subtype])
+    if result.subtype == "error_max_structured_output_retries":
+        raise Fault(Failure.BAD_OUTPUT, told, hint="make the schema simpler, or the prompt clearer about it")
+    if result.stop_reason == "refusal":
+        raise Fault(Failure.REFUSED, f"the model refuses: {told}", hint="change the prompt or the model")
+    if not result.is_error and result.subtype == "success":
+        return
+    raise _failed(result, told, key_variable, retry_after)
+
+
+def crashed(error: Exception, stderr: str) -> Fault:
+    """The program broke off, or could not be understood."""
+    if isinstance(error, CLINotFoundError):
+        return Fault(Failure.MISSING, str(error), hint="run `ratchet engine check claude`")
+    last = [line for line in stderr.splitlines() if not line.startswith("[claude-code:")]
+    detail = "\n".join(last[-5:]) or str(error)
+    return Fault(
+        Failure.CRASHED,
+        f"the Claude CLI broke off: {detail}",
+        hint="run `ratchet engine check claude`, and see the session's transcript",
+    )
+
+
+def _failed(result: ResultMessage, told: str, key_variable: str, retry_after: float | None) -> Fault:
+    status: Any = result.api_error_status
+    if status is None and told.startswith("Not logged in"):
+        return Fault(Failure.MISSING, "the Claude CLI has no key", hint=f"set the variable {key_variable}")
+    if status in (401, 403):
+        return Fault(
+            Failure.REFUSED,
+            f"the endpoint refuses the key ({status}): {told}",
+            hint=f"check the key in {key_variable}, and that it may use this model",
+        )
+    if status in (429, 529):
+        return Fault(
+            Failure.RATE_LIMITED,
+            f"the endpoint asks to come back later ({status}): {told}",
+            hint="try again later, or use another model",
+            retry_after=retry_after,
+        )
+    if status is not None and 400 <= status < 500:
+        return Fault(
+            Failure.REFUSED,
+            f"the endpoint refuses the request ({status}): {told}",
+            hint="check the model, engines.claude.base_url and the size of the prompt",
+        )
+    return Fault(
+        Failure.CRASHED,
+        f"the session broke off: {told}",
+        hint="check engines.claude.base_url and the network, then try again",
+    )

@@ -1,0 +1,115 @@
+"""The Claude Agent SDK as an engine: one run of the Claude CLI for each session, in a sandbox and a home of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ratchet.engines.claude.conversations import Conversations
+from ratchet.engines.claude.program import Program, find_program
+from ratchet.engines.claude.servers import check_names
+from ratchet.engines.claude.terms import Terms
+from ratchet.engines.engine import Engine, Readiness
+from ratchet.engines.failure import Failure, SessionFailed
+from ratchet.engines.fault import Fault
+from ratchet.engines.fitness import check_fit
+from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.registry import Surroundings
+from ratchet.engines.session import Capabilities, Request, Session
+from ratchet.engines.session_home import session_home
+from ratchet.engines.transcript import Transcript
+from ratchet.kernel import Missing
+
+if TYPE_CHECKING:
+    from ratchet.engines.claude.sitting import Sitting
+
+
+def open_claude(surroundings: Surroundings, option: str) -> Engine:
+    """The Claude CLI; `option` is the model, instead of the one in the settings."""
+    return ClaudeEngine(surroundings, option or None)
+
+
+class ClaudeEngine:
+    def __init__(self, surroundings: Surroundings, model: str | None) -> None:
+        settings = surroundings.settings.engines.claude
+        key = surroundings.environment.get(settings.key_variable, "")
+        self._home = surroundings.home.absolute()
+        self._terms = Terms(
+            settings,
+            model or settings.model,
+            surroundings.environment,
+            key,
+            Secrets((key, json.dumps(key)[1:-1])),
+            Conversations(self._home / "sessions" / "claude", settings.resume_days),
+        )
+
+    @property
+    def name(self) -> str:
+        return "claude"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            edits_files=True, structured_output=True, mcp_tools=True, resumable=True, reports_usage=True
+        )
+
+    async def check(self) -> Readiness:
+        try:
+            program = await self._program()
+        except (Fault, Missing) as error:
+            return Readiness(False, str(error), error.hint)
+        return Readiness(
+            True, f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}"
+        )
+
+    async def propose(self, request: Request) -> Session:
+        # Of all programs in a sandbox this one can be given tools and a guard.
+        check_fit(replace(request, tools=(), guard=None), self.name, self.capabilities)
+        check_names(request)
+        transcript = Transcript(request)
+        try:
+            program = await self._program()
+        except (Fault, Missing) as error:
+            raise self._failed(error, Session(self.name, model=self._terms.model), worked=False) from None
+        # In a thread, since it imports the SDK, which takes a second.
+        sitting = await asyncio.to_thread(_sit_down, self._terms, program, request, transcript)
+        try:
+            async with session_home(self._home) as directory:
+                return await sitting.hold(directory)
+        except (Fault, Missing) as error:
+            raise self._failed(error, sitting.session(), worked=sitting.worked) from None
+
+    def _failed(self, error: Fault | Missing, session: Session, *, worked: bool) -> SessionFailed:
+        # What an endpoint complains about may contain what it was given. `Missing` is room, or a layer of the sandbox.
+        told = self._terms.secrets.hide(str(error))
+        fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, told, hint=error.hint)
+        return SessionFailed(
+            fault.failure,
+            told,
+            session=session,
+            hint=fault.hint,
+            retry_after=fault.retry_after,
+            worked=worked,
+        )
+
+    async def _program(self) -> Program:
+        settings = self._terms.settings
+        if settings.base_url is None and not self._terms.key:
+            raise Fault(
+                Failure.MISSING,
+                f"{settings.key_variable} is not set, and Anthropic answers nobody without a key",
+                hint=f"put a key into {settings.key_variable}, "
+                "or set engines.claude.base_url to an endpoint that needs none",
+            )
+        return await find_program(settings, self._terms.environment)
+
+
+def _sit_down(terms: Terms, program: Program, request: Request, transcript: Transcript) -> Sitting:
+    from ratchet.engines.claude.sitting import Sitting
+
+    # The SDK calls each end of its program a fatal error, also one that we brought about; ours are typed.
+    logging.getLogger("claude_agent_sdk").setLevel(logging.CRITICAL)
+    return Sitting(terms, program, request, transcript)

@@ -1,0 +1,92 @@
+"""The SDK and the program that it drives: where they are, and whether they are the right ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from ratchet.config.claude_settings import Claude
+from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
+from ratchet.engines.supervision import Invocation, try_out
+
+# Older ones take an @path or a /command inside a prompt for an order of the person who starts them.
+OLDEST = (2, 1, 248)
+
+_INSTALL = "install it with `pip install 'ratchet-loop[claude]'`"
+_NAMED = "set engines.claude.path to the Claude Code CLI, or unset it to use the SDK's own"
+_VERSION = re.compile(rb"(\d{1,9})\.(\d{1,9})\.(\d{1,9}) \(Claude Code\)")
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    path: Path
+    version: str
+    sdk_version: str
+
+
+# By path, size and time of change: a program that was replaced is asked again.
+_known: dict[tuple[Path, int, int], str] = {}
+
+
+async def find_program(settings: Claude, environment: Mapping[str, str]) -> Program:
+    """The program to use, of a version that will do. Raises `Fault`."""
+    path = _located(settings, environment)
+    stat = path.stat()
+    key = (path, stat.st_size, stat.st_mtime_ns)
+    if key not in _known:
+        _known[key] = await _version(path)
+    return Program(path, _known[key], version("claude-agent-sdk"))
+
+
+def _located(settings: Claude, environment: Mapping[str, str]) -> Path:
+    package = importlib.util.find_spec("claude_agent_sdk")
+    if package is None or not package.submodule_search_locations:
+        raise Fault(Failure.MISSING, "the Claude Agent SDK is not installed", hint=_INSTALL)
+    if settings.path is not None:
+        named = str(Path(settings.path).expanduser())
+        if found := shutil.which(named, path=environment.get("PATH", os.defpath)):
+            return Path(found).resolve()
+        raise Fault(
+            Failure.MISSING, f"engines.claude.path is {settings.path}, which is not a program", hint=_NAMED
+        )
+    bundled = Path(package.submodule_search_locations[0], "_bundled", "claude")
+    if not bundled.is_file():
+        raise Fault(
+            Failure.MISSING,
+            "the Claude Agent SDK was installed without its program",
+            hint="install the Claude Code CLI and name it in engines.claude.path",
+        )
+    return bundled
+
+
+async def _version(path: Path) -> str:
+    asking = Invocation((str(path), "--version"), Path("/"), {"PATH": os.defpath, "HOME": "/nonexistent"})
+    finished = await try_out(asking, _SECONDS)
+    told = _VERSION.search(finished.stdout) if finished.ok else None
+    if told is None:
+        said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
+        raise Fault(
+            Failure.MISSING,
+            f"{path} --version is not that of the Claude Code CLI: {said or finished.problem or 'nothing'}",
+            hint=_NAMED,
+        )
+    number = tuple(map(int, told.groups()))
+    if number < OLDEST:
+        raise Fault(
+            Failure.MISSING,
+            f"{path} is version {_dotted(number)}; at least {_dotted(OLDEST)} is needed",
+            hint=f"update it, or unset engines.claude.path and {_INSTALL}",
+        )
+    return _dotted(number)
+
+
+def _dotted(number: tuple[int, ...]) -> str:
+    return ".".join(map(str, number))

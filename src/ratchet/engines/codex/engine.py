@@ -1,0 +1,147 @@
+"""The Codex CLI as an engine: one `codex exec` for each session, in a home of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ratchet.engines.codex.configuration import SessionFiles, write_files
+from ratchet.engines.codex.conversation import Conversation
+from ratchet.engines.codex.kept import KeptRollouts
+from ratchet.engines.codex.preflight import check_sandbox
+from ratchet.engines.codex.program import Program, find_program
+from ratchet.engines.codex.rollout import Rollout
+from ratchet.engines.codex.sitting import Sitting
+from ratchet.engines.engine import Engine, Readiness
+from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
+from ratchet.engines.fitness import check_fit
+from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.privacy import private_places
+from ratchet.engines.registry import Surroundings
+from ratchet.engines.session import Capabilities, Request, Session
+from ratchet.engines.session_home import session_home
+from ratchet.engines.supervision import Invocation, supervise
+from ratchet.engines.transcript import Transcript
+
+_COMPLAINT = 2000
+
+
+def open_codex(surroundings: Surroundings, option: str) -> Engine:
+    """The Codex CLI; `option` is the model, instead of the one in the settings."""
+    return CodexEngine(surroundings, option or None)
+
+
+class CodexEngine:
+    def __init__(self, surroundings: Surroundings, model: str | None) -> None:
+        self._settings = surroundings.settings.engines.codex
+        self._prices = surroundings.settings.llm.prices
+        self._model = model or self._settings.model
+        self._home = surroundings.home
+        self._environment = surroundings.environment
+        key = self._environment.get(self._settings.key_variable, "")
+        self._secrets = Secrets((key, json.dumps(key)[1:-1]))
+        self._kept = KeptRollouts(self._home / "sessions" / "codex", self._settings.resume_days)
+
+    @property
+    def name(self) -> str:
+        return "codex"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            edits_files=self._settings.sandbox != "read-only",
+            structured_output=True,
+            mcp_tools=True,
+            resumable=True,
+            reports_usage=True,
+        )
+
+    async def check(self) -> Readiness:
+        try:
+            program = await self._program()
+            async with session_home(self._home) as directory:
+                invocation = self._prepare(program, Request("nothing"), SessionFiles(directory))
+                await check_sandbox(program, self._settings.sandbox, invocation)
+        except Fault as fault:
+            return Readiness(False, str(fault), fault.hint)
+        return Readiness(True, f"{program.version} at {program.path}")
+
+    async def propose(self, request: Request) -> Session:
+        check_fit(request, self.name, self.capabilities)
+        conversation = Conversation(Transcript(request), self._secrets.hide)
+        sitting = Sitting(request, conversation, self._settings, self._prices, request.model or self._model)
+        try:
+            program = await self._program()
+            async with session_home(self._home) as directory:
+                return await self._hold(sitting, program, SessionFiles(directory))
+        except Fault as fault:
+            raise fault.failed(sitting.session(), worked=sitting.worked) from None
+
+    async def _hold(self, sitting: Sitting, program: Program, files: SessionFiles) -> Session:
+        request = sitting.request
+        invocation = self._prepare(program, request, files)
+        await check_sandbox(program, self._settings.sandbox, invocation)
+        sitting.rollout = Rollout(files.rollouts)
+        try:
+            finished = await supervise(invocation, request, hear=sitting.conversation.hear, look=sitting.look)
+            complaint = self._secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
+            return sitting.conclude(finished, complaint)
+        finally:
+            sitting.used()
+            thread = sitting.conversation.thread
+            if thread is not None and sitting.rollout.path is not None:
+                self._kept.keep(thread, sitting.rollout.path, self._secrets.hide)
+
+    async def _program(self) -> Program:
+        variable = self._settings.key_variable
+        if self._settings.base_url is None and not self._environment.get(variable):
+            raise Fault(
+                Failure.MISSING,
+                f"{variable} is not set, and OpenAI answers nobody without a key",
+                hint=f"put a key into {variable}, or set engines.codex.base_url to an endpoint that needs none",
+            )
+        return await find_program(self._settings, self._environment)
+
+    def _prepare(self, program: Program, request: Request, files: SessionFiles) -> Invocation:
+        """Write the files of a session and say how it is called."""
+        workspace = request.workspace.resolve() if request.workspace else files.scratch
+        environment = write_files(
+            files, self._settings, request, workspace, self._environment, request.model or self._model
+        )
+        if request.resume is not None and not self._kept.bring_back(request.resume, files.rollouts):
+            raise Fault(
+                Failure.REFUSED,
+                f"there is no session {request.resume} of Codex to resume",
+                hint=f"start a new one; sessions are kept for {self._settings.resume_days} days",
+            )
+        edits = request.workspace is not None and self.capabilities.edits_files
+        return Invocation(
+            self._argv(program, request, files, workspace),
+            workspace,
+            environment,
+            # On stdin, which has room for any prompt and takes one that begins with a dash for what it is.
+            stdin=request.prompt.encode(errors="replace"),
+            readable=() if edits else (workspace,),
+            writable=(files.home, workspace) if edits else (files.home,),
+            hidden=private_places(self._home, self._environment, (files.home, workspace, program.path)),
+        )
+
+    def _argv(
+        self, program: Program, request: Request, files: SessionFiles, workspace: Path
+    ) -> tuple[str, ...]:
+        schema = ("--output-schema", str(files.schema)) if request.output_schema is not None else ()
+        resume = ("resume", request.resume) if request.resume is not None else ()
+        return (
+            str(program.path),
+            "exec",
+            "--json",
+            # A setting that this version does not know would be a wall that is not there.
+            "--strict-config",
+            "--ignore-rules",
+            "--skip-git-repo-check",
+            *("--color", "never", "-s", self._settings.sandbox, "-C", str(workspace)),
+            *schema,
+            *resume,
+            "-",
+        )

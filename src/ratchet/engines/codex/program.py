@@ -1,0 +1,105 @@
+"""Finding the Codex CLI, and making sure that it is one we know how to talk to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratchet.config.codex_settings import Codex
+from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
+from ratchet.engines.supervision import Invocation, try_out
+
+MINIMUM = (0, 163, 0)
+_INSTALL = "install it with `pip install 'ratchet-loop[codex]'`, or name it in engines.codex.path"
+_VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
+_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    path: Path
+    version: str
+
+
+# By path, size and time of change: a program that was replaced is asked again.
+_known: dict[tuple[Path, int, int], Program] = {}
+
+
+async def find_program(settings: Codex, environment: Mapping[str, str]) -> Program:
+    """The program to use, of a version that will do. Raises `Fault`."""
+    path = _native(_located(settings, environment))
+    stat = path.stat()
+    key = (path, stat.st_size, stat.st_mtime_ns)
+    if key not in _known:
+        _known[key] = Program(path, await _version(path))
+    return _known[key]
+
+
+def _located(settings: Codex, environment: Mapping[str, str]) -> Path:
+    search = environment.get("PATH", os.defpath)
+    if settings.path is not None:
+        named = str(Path(settings.path).expanduser())
+        if found := shutil.which(named, path=search):
+            return Path(found).absolute()
+        raise Fault(
+            Failure.MISSING, f"engines.codex.path is {settings.path}, which is not a program", hint=_INSTALL
+        )
+    if bundled := _bundled():
+        return bundled
+    if found := shutil.which("codex", path=search):
+        return Path(found).absolute()
+    raise Fault(Failure.MISSING, "the Codex CLI is not installed", hint=_INSTALL)
+
+
+def _bundled() -> Path | None:
+    """The one in the package of the extra `codex`."""
+    try:
+        from codex_cli_bin import bundled_codex_path  # type: ignore[import-untyped]
+
+        return Path(bundled_codex_path())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _native(path: Path) -> Path:
+    """The program behind npm's wrapper, which starts slower and does not pass every signal on."""
+    real = path.resolve()
+    with real.open("rb") as file:
+        if b"node" not in file.readline(200):
+            return real
+    for parent in real.parents[:6]:
+        for found in sorted(parent.glob("codex-*/vendor/*/bin/codex")):
+            if os.access(found, os.X_OK):
+                return found
+    return real
+
+
+async def _version(path: Path) -> str:
+    nowhere = {"PATH": os.defpath, "HOME": "/nonexistent"}
+    asking = Invocation((str(path), "--version"), Path("/"), nowhere, network=False)
+    finished = await try_out(asking, _SECONDS)
+    told = _VERSION.search(finished.stdout) if finished.ok else None
+    if told is None:
+        said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
+        raise Fault(
+            Failure.MISSING,
+            f"{path} --version told no version: {said or finished.problem or 'it printed nothing'}",
+            hint=f"reinstall it: {_INSTALL}",
+        )
+    version = tuple(int(part) for part in told.groups())
+    if version < MINIMUM:
+        raise Fault(
+            Failure.MISSING,
+            f"{path} is version {_dotted(version)}; at least {_dotted(MINIMUM)} is needed",
+            hint=f"update it: {_INSTALL}",
+        )
+    return _dotted(version)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,146 @@
+"""The way to an endpoint: an HTTP client that keeps to itself, and the model behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ratchet.engines.llm.choice import Candidate
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.models import Model
+    from pydantic_ai.profiles import ModelProfile
+
+_CONNECT_SECONDS = 10.0
+# What one answer may bring; an endpoint that sends for ever would otherwise fill the memory.
+_LARGEST = 64 * 1024 * 1024
+# The SDKs want a key and would look for one in the environment; endpoints that need none ignore this one.
+_NO_KEY = "none"
+
+
+_MODULES = {
+    "openai": "pydantic_ai.models.openai",
+    "anthropic": "pydantic_ai.models.anthropic",
+    "ollama": "pydantic_ai.models.ollama",
+}
+
+
+async def load_libraries(candidates: Iterable[Candidate]) -> None:
+    """Import what these models need, in a thread: it takes seconds that other work in this loop should not wait for."""
+    for kind in {each.endpoint.kind for each in candidates}:
+        # What is missing is told when that model is asked.
+        with contextlib.suppress(ImportError):
+            await asyncio.to_thread(importlib.import_module, _MODULES[kind])
+
+
+def http_client(call_seconds: float) -> httpx2.AsyncClient:
+    """A client for one session. It follows no redirects: the key would go to wherever an endpoint points."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        verify=_ssl_context(),
+        timeout=httpx2.Timeout(call_seconds, connect=min(_CONNECT_SECONDS, call_seconds)),
+        follow_redirects=True,
+        event_hooks={"response": [_bound]},
+    )
+
+
+def model_at(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+    """The model of `candidate`, reached through `http` and without retries of its own."""
+    if candidate.endpoint.kind == "anthropic":
+        return _anthropic(candidate, key or _NO_KEY, http)
+    return _openai(candidate, key or _NO_KEY, http)
+
+
+def _openai(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.ollama import OllamaModel
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles import merge_profile
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.ollama import OllamaProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    client = AsyncOpenAI(api_key=key, base_url=candidate.url, http_client=http, max_retries=0)
+    _forget_environment(client)
+    # Without it a stream that breaks off between two events would count as a whole answer.
+    whole = merge_profile(
+        OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True), _told(candidate)
+    )
+    if candidate.endpoint.kind == "ollama":
+        provider = OllamaProvider(openai_client=client)
+        # Given a profile, the class would not look any more whether the model runs in Ollama's cloud.
+        found = OllamaModel(candidate.model, provider=provider).profile
+        return OllamaModel(candidate.model, provider=provider, profile=merge_profile(found, whole))
+    if candidate.endpoint.base_url is None:
+        return OpenAIChatModel(candidate.model, provider=OpenAIProvider(openai_client=client), profile=whole)
+    compatible = OpenAICompatibleProvider(candidate.place, openai_client=client)
+    return OpenAIChatModel(candidate.model, provider=compatible, profile=whole)
+
+
+def _anthropic(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+    # Another second of importing, for those who use it.
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(
+        api_key=key, base_url=candidate.url, http_client=http, max_retries=0, open_telemetry=False
+    )
+    _forget_environment(client)
+    return AnthropicModel(
+        candidate.model,
+        provider=AnthropicProvider(anthropic_client=client),
+        profile=_told(candidate),
+    )
+
+
+def _told(candidate: Candidate) -> ModelProfile:
+    """What the settings say about the model, which is stronger than what the library believes about its name."""
+    return {"supports_json_schema_output": True} if candidate.endpoint.structured == "native" else {}
+
+
+def _forget_environment(client: Any) -> None:
+    """Drop what an SDK took from the variables of this process: it was meant for its maker, not for this endpoint."""
+    client._custom_headers = {}
+    for name in ("organization", "project"):
+        if hasattr(client, name):
+            setattr(client, name, None)
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    """Loading the certificates takes longer than everything else that a session needs."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Break off an answer that grows too large."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+            self._inner = inner
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in self._inner:
+                size += len(chunk)
+                if size > _LARGEST:
+                    raise httpx2.ReadError(f"the answer is larger than {_LARGEST} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = Bounded(response.stream)

@@ -1,0 +1,87 @@
+"""Which engines there are, and how to open one by its name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from ratchet.config import Settings
+from ratchet.engines.engine import Engine
+from ratchet.kernel import Misuse, RatchetError
+
+GROUP = "ratchet.engines"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an engine is opened with: the settings, Ratchet's home, and the environment to take keys from."""
+
+    settings: Settings
+    home: Path
+    environment: Mapping[str, str]
+
+
+Opener = Callable[[Surroundings, str], Engine]
+"""Opens an engine. The text is what followed its name: `llm:code.fast` opens `llm` with `code.fast`."""
+
+# By name, so that listing them imports none of them.
+_BUILT_IN = {
+    "codex": "ratchet.engines.codex:open_codex",
+    "claude": "ratchet.engines.claude:open_claude",
+    "llm": "ratchet.engines.llm:open_llm",
+    "search": "ratchet.engines.search:open_search",
+    "replay": "ratchet.engines.replay:open_replay",
+}
+_COMMAND = "ratchet.engines.command:open_command"
+
+
+def engine_names(settings: Settings) -> list[str]:
+    """Every engine that can be named: built in, described in the settings, or installed by others."""
+    return sorted({*_BUILT_IN, *_described(settings), *_installed()})
+
+
+def open_engine(name: str, surroundings: Surroundings) -> Engine:
+    """The engine `name`, or `name:option`. Raises `Misuse` when there is none of that name."""
+    plain, _, option = name.partition(":")
+    if plain in _described(surroundings.settings):
+        return _load(_COMMAND)(surroundings, plain)
+    if plain in _BUILT_IN:
+        return _load(_BUILT_IN[plain])(surroundings, option)
+    if plain in _installed():
+        return _foreign(plain)(surroundings, option)
+    names = ", ".join(engine_names(surroundings.settings))
+    raise Misuse(
+        f"there is no engine {plain!r}",
+        hint=f"use one of {names}, or describe it in ratchet.toml under [engines.command.{plain}]",
+    )
+
+
+def _described(settings: Settings) -> set[str]:
+    from ratchet.engines.ready import READY
+
+    return {*READY, *settings.engines.command}
+
+
+def _installed() -> set[str]:
+    return {point.name for point in entry_points(group=GROUP)}
+
+
+def _foreign(name: str) -> Opener:
+    [point, *_] = entry_points(group=GROUP, name=name)
+    try:
+        opener: Opener = point.load()
+    except Exception as error:
+        raise RatchetError(
+            f"the engine {name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}",
+            hint="mend or uninstall the package that brings it",
+        ) from error
+    return opener
+
+
+def _load(address: str) -> Opener:
+    module, _, attribute = address.partition(":")
+    opener: Opener = getattr(importlib.import_module(module), attribute)
+    return opener

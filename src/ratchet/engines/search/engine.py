@@ -1,0 +1,173 @@
+"""The engine itself: a session reads the program, draws one point, and writes it into the workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import asdict
+
+from ratchet.engines.engine import Readiness
+from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
+from ratchet.engines.registry import Surroundings
+from ratchet.engines.search.asked import Asked, read_asked
+from ratchet.engines.search.program import Program
+from ratchet.engines.search.space import Point, Space
+from ratchet.engines.search.state import State, Trial
+from ratchet.engines.session import Capabilities, EventKind, Request, Session
+from ratchet.engines.transcript import Transcript
+from ratchet.kernel import Misuse, Usage
+
+# A draw that changes nothing is drawn again; a space of two points gives the other one long before this.
+_DRAWS = 64
+
+
+def open_search(_surroundings: Surroundings, option: str) -> SearchEngine:
+    """`search` searches what is declared, `search:all` every number that is assigned to a name."""
+    if option not in ("", "declared", "all"):
+        raise Misuse(f"there is no engine search:{option}", hint="use search, or search:all")
+    return SearchEngine(option or "declared")
+
+
+class SearchEngine:
+    """Proposes values for the constants that a program declares. The prompt says nothing to it."""
+
+    name = "search"
+    capabilities = Capabilities(edits_files=True, resumable=True, reports_usage=True)
+
+    def __init__(self, constants: str = "declared") -> None:
+        self._constants = constants
+
+    async def propose(self, request: Request) -> Session:
+        """See `Engine.propose`. `request.data` is an `Asked`; `request.resume` is what the last session left."""
+        if request.workspace is None:
+            raise Misuse("the search engine changes a program, so it needs a workspace")
+        if request.output_schema is not None or request.mcp_servers or request.tools or request.model:
+            raise Misuse("the search engine has no model: it takes no output schema, no tools and no model")
+        asked = read_asked(request.data, constants=self._constants)
+        stopped = threading.Event()
+        work = asyncio.ensure_future(asyncio.to_thread(_Sitting(request, asked, stopped).run))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Nothing may be written any more when the caller goes on.
+            stopped.set()
+            await asyncio.wait([work])
+            work.exception()
+            raise
+
+    async def check(self) -> Readiness:
+        try:
+            from cmaes import __version__
+        except ImportError as error:
+            return Readiness(False, f"cannot be loaded: {error}", "install it: pip install cmaes")
+        return Readiness(True, f"cmaes {__version__}; no model, no key, no network")
+
+
+class _Sitting:
+    """One session."""
+
+    def __init__(self, request: Request, asked: Asked, stopped: threading.Event) -> None:
+        self._request = request
+        self._asked = asked
+        self._stopped = stopped
+        self._ends = time.monotonic() + request.deadline_seconds
+        self._transcript = Transcript(request)
+
+    def run(self) -> Session:
+        try:
+            return self._run()
+        except Fault as fault:
+            raise fault.failed(self._session("", {}, None), worked=False) from fault
+
+    def _run(self) -> Session:
+        request, asked = self._request, self._asked
+        assert request.workspace is not None
+        self._transcript.say(EventKind.STARTED, data={"files": asked.files, "constants": asked.constants})
+        program = Program.read(
+            request.workspace, asked.files, undeclared=asked.constants == "all", go_on=self._go_on
+        )
+        space = Space.of(program.constants)
+        state = self._told(space)
+        trial = state.asked if asked.trial is None else asked.trial
+        point, literals = self._draw(program, space, state, trial)
+        self._go_on()
+        for path in program.rewrite(literals):
+            self._transcript.say(EventKind.FILE_CHANGE, path)
+        values = {
+            f"{each.path}:{each.name}": new for each, new in zip(program.constants, literals, strict=True)
+        }
+        text = ", ".join(f"{name} = {value}" for name, value in values.items())
+        self._transcript.say(EventKind.MESSAGE, text)
+        proposal = {
+            "signature": space.signature,
+            "generation": state.generation,
+            "trial": trial,
+            "places": list(point.places),
+            "options": list(point.options),
+        }
+        following = state.counted(trial).encode()
+        return self._session(text, {"proposal": proposal, "values": values}, following)
+
+    def _told(self, space: Space) -> State:
+        """The state that the request goes on with, and what it is told since."""
+        state = self._resumed(space)
+        sign = 1 if self._asked.goal == "max" else -1
+        for number, each in enumerate(self._asked.feedback):
+            try:
+                if each.proposal.signature != space.signature:
+                    raise ValueError("it was made for other constants")
+                point = space.point(each.proposal.model_dump())
+            except ValueError as error:
+                raise Misuse(f"feedback {number} cannot be used: {error}") from error
+            worth = None if each.score is None else sign * each.score
+            state = state.tell(space, each.proposal.generation, Trial(each.proposal.trial, point, worth))
+        return state
+
+    def _resumed(self, space: Space) -> State:
+        if self._request.resume is None:
+            return State.begin(space, self._asked.seed)
+        try:
+            return State.decode(self._request.resume, space)
+        except ValueError as error:
+            raise Fault(
+                Failure.REFUSED, f"the search cannot go on: {error}", hint="begin anew, without `resume`"
+            ) from error
+
+    def _draw(self, program: Program, space: Space, state: State, trial: int) -> tuple[Point, list[str]]:
+        """The point of this trial; where the program already is what it asks for, another one."""
+        for again in range(_DRAWS):
+            point = state.draw(space, trial, again)
+            literals = space.literals(point)
+            if program.differs(literals):
+                return point, literals
+        raise Fault(
+            Failure.BAD_OUTPUT,
+            f"{_DRAWS} draws in a row proposed what the program has already",
+            hint="the search has settled here; begin anew, or declare wider ranges",
+        )
+
+    def _go_on(self) -> None:
+        """Raise when the session is to end."""
+        if self._stopped.is_set():
+            raise Fault(Failure.CRASHED, "the session was cancelled")
+        if time.monotonic() > self._ends:
+            seconds = self._request.deadline_seconds
+            raise Fault(
+                Failure.TIMEOUT,
+                f"the deadline of {seconds:g} s passed while the program was read",
+                hint="name fewer files in the request's data",
+            )
+
+    def _session(self, text: str, data: dict[str, object], resume: str | None) -> Session:
+        usage = Usage(wall_ms=max(1, self._transcript.wall_ms))
+        self._transcript.say(EventKind.USAGE, data=asdict(usage))
+        return Session(
+            SearchEngine.name,
+            text=text,
+            usage=usage,
+            resume=resume,
+            transcript=self._transcript.content,
+            data=data,
+        )

@@ -1,0 +1,117 @@
+"""What an engine is asked, what it says while it works, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ratchet.kernel import Limits, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do, so that a flow can refuse one that does not fit before it costs anything."""
+
+    edits_files: bool = False
+    structured_output: bool = False
+    mcp_tools: bool = False
+    resumable: bool = False
+    reports_usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """Tools for one session: a server that listens at `url`, or a program to start that speaks over its pipes."""
+
+    name: str
+    url: str | None = None
+    argv: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.url) == bool(self.argv):
+            raise ValueError(f"the MCP server {self.name} needs either a url or an argv")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that runs in this process, not in the sandbox of the session.
+
+    `run` is given what the model wrote, which fits `input_schema`, and returns what the model is told. Whatever it
+    raises is told to the model as an error of the tool.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    run: Callable[[Mapping[str, Any]], Awaitable[str]]
+
+
+Guard = Callable[[str, Mapping[str, Any]], Awaitable[str | None]]
+"""Asked with a tool's name and input before it is used. A text forbids it and is told to the model; `None` allows."""
+
+
+class EventKind(StrEnum):
+    """What a session may say while it runs."""
+
+    STARTED = "started"
+    MESSAGE = "message"
+    REASONING = "reasoning"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    FILE_CHANGE = "file_change"
+    RETRY = "retry"
+    USAGE = "usage"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    kind: EventKind
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def unheard(event: SessionEvent) -> None:
+    """A listener that listens to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One use of an engine. Everything but `listen` decides what comes back."""
+
+    prompt: str
+    workspace: Path | None = None
+    system: str | None = None
+    model: str | None = None
+    output_schema: Mapping[str, Any] | None = None
+    mcp_servers: tuple[McpServer, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    guard: Guard | None = None
+    resume: str | None = None
+    deadline_seconds: float = 1800.0
+    limits: Limits = field(default_factory=Limits)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    listen: Callable[[SessionEvent], None] = field(default=unheard, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one use of an engine came to.
+
+    `text` is the last thing it said, `output` what it answered to an `output_schema`, already validated against it.
+    `transcript` is everything that was said, one JSON document per line, without secrets. `resume` goes on with it.
+    """
+
+    engine: str
+    model: str | None = None
+    text: str = ""
+    output: Any = None
+    usage: Usage = field(default_factory=Usage)
+    resume: str | None = None
+    transcript: bytes = b""
+    simulated: bool = False
+    data: Mapping[str, Any] = field(default_factory=dict)
