@@ -29,6 +29,7 @@ READING = [
     ["queue", "pause", "default"],
     ["schedule", "list"],
     ["schedule", "remove", "nightly"],
+    ["approval", "list"],
     ["processes"],
     ["ledger", "check"],
     ["ledger", "vacuum"],

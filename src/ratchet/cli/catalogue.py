@@ -30,6 +30,16 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "worker": Leaf("Do jobs until told to stop.", "worker:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to mend them.", "doctor:doctor"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
+    "engine": Branch(
+        "Engines: what proposes changes.",
+        {
+            "list": Leaf("List the engines and what each can do.", "engine:list_"),
+            "check": Leaf("Look whether engines could be used now, and say what is missing.", "engine:check"),
+            "record": Leaf(
+                "Run one session and keep it as a cassette, to be replayed without a model.", "engine:record"
+            ),
+        },
+    ),
     "runs": Branch(
         "Runs and their steps.",
         {
@@ -38,6 +48,15 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "pause": Leaf("Pause a run; what it has recorded stays.", "runs:pause"),
             "resume": Leaf("Go on with a paused or blocked run.", "runs:resume"),
             "cancel": Leaf("Cancel a run for good.", "runs:cancel"),
+        },
+    ),
+    "approval": Branch(
+        "Questions that wait for a person.",
+        {
+            "list": Leaf("List what waits for a person, newest first.", "approval:list_"),
+            "show": Leaf("Show one approval with what is to be decided on.", "approval:show"),
+            "approve": Leaf("Say yes; a run that waited for it goes on.", "approval:approve"),
+            "refuse": Leaf("Say no; a run that waited for it goes on without the change.", "approval:refuse"),
         },
     ),
     "queue": Branch(
@@ -76,6 +95,14 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         {
             "show": Leaf("Show every setting, its value and its source.", "config:show"),
             "path": Leaf("Print the path of ratchet.toml.", "config:path"),
+        },
+    ),
+    "dev": Branch(
+        "Tools for developing with Ratchet.",
+        {
+            "model-server": Leaf(
+                "Serve scripted models to real agents, without a network or a key.", "dev:model_server"
+            )
         },
     ),
     "completion": Leaf("Print the completion script of a shell.", "completion:completion"),

@@ -14,6 +14,7 @@ from ratchet.server.measuring import Measuring
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
 from ratchet.server.request_ids import RequestIds
 from ratchet.server.routes import (
+    approvals,
     artifacts,
     events,
     health,
@@ -29,7 +30,7 @@ from ratchet.server.routes import (
 from ratchet.server.service import Service
 
 _OPEN = (health, metrics)
-_GUARDED = (runs, steps, artifacts, events, stream, queues, jobs, schedules, processes)
+_GUARDED = (runs, steps, approvals, artifacts, events, stream, queues, jobs, schedules, processes)
 
 
 def create_app(runtime: Runtime, loaded: Loaded, token: str, *, process_id: str | None = None) -> FastAPI:

@@ -1,0 +1,41 @@
+"""Judges: what decides. Each is out of the candidate's reach, and what cannot be decided is never a pass."""
+
+from ratchet.judges.approval import decide
+from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
+from ratchet.judges.command import CommandJudge
+from ratchet.judges.comparison import Direction, Incumbent, Rule
+from ratchet.judges.evaluator import Evaluator
+from ratchet.judges.hearing import hear
+from ratchet.judges.judge import Candidate, Judge, Judged, Report
+from ratchet.judges.person import PersonJudge
+from ratchet.judges.pinned import Pinned
+from ratchet.judges.reports import JsonReport
+from ratchet.judges.score import ScoreJudge
+from ratchet.judges.trial import Trial
+from ratchet.judges.verdict import VerdictJudge
+from ratchet.judges.waiting import AwaitingApproval
+
+__all__ = [
+    "AllOf",
+    "AwaitingApproval",
+    "Candidate",
+    "CommandJudge",
+    "Direction",
+    "Evaluator",
+    "FirstFailure",
+    "Incumbent",
+    "JsonReport",
+    "Judge",
+    "Judged",
+    "PersonJudge",
+    "Pinned",
+    "Report",
+    "Rule",
+    "ScoreJudge",
+    "Trial",
+    "VerdictJudge",
+    "all_of",
+    "decide",
+    "first_failure",
+    "hear",
+]

@@ -1,0 +1,135 @@
+"""Several judges as one: all of them at once, or one after the other until one does not pass."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from ratchet.judges.deadline import Deadline
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.hearing import hear
+from ratchet.judges.judge import Candidate, Judge, Judged, Report, ruled
+from ratchet.judges.waiting import AwaitingApproval
+from ratchet.kernel import Misuse, Outcome, Verdict
+
+_WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.PASSED)
+
+
+def all_of(*judges: Judge, name: str = "all of") -> AllOf:
+    """Passes what all of `judges` pass. All are asked, at the same time; the worst outcome counts."""
+    return AllOf(name, judges)
+
+
+def first_failure(*judges: Judge, name: str = "first failure") -> FirstFailure:
+    """Passes what all of `judges` pass. They are asked in order, and none after the first that does not pass."""
+    return FirstFailure(name, judges)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    name: str
+    judges: tuple[Judge, ...]
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.judges)
+
+    @property
+    def hash(self) -> str:
+        return fingerprint("all of 1", judges=[(each.name, each.hash) for each in self.judges])
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(_answer(each, candidate)) for each in self.judges]
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        answers = [task.result() for task in asked]
+        judged = tuple(answer for answer in answers if isinstance(answer, Judged))
+        waiting = [answer for answer in answers if isinstance(answer, AwaitingApproval)]
+        if waiting:
+            finished = tuple(each for one in waiting for each in one.finished)
+            raise AwaitingApproval(waiting[0].approval_id, (*judged, *finished))
+        return _merged(self, judged)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    name: str
+    judges: tuple[Judge, ...]
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.judges)
+
+    @property
+    def hash(self) -> str:
+        return fingerprint("first failure 1", judges=[(each.name, each.hash) for each in self.judges])
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        deadline = Deadline(candidate.deadline_seconds)
+        judged: list[Judged] = []
+        for judge in self.judges:
+            known = {each.verdict.judge_hash: each.verdict for each in judged}
+            shown = replace(
+                candidate, deadline_seconds=deadline.left, finished={**candidate.finished, **known}
+            )
+            try:
+                judged.append(await hear(judge, shown))
+            except AwaitingApproval as waiting:
+                raise AwaitingApproval(waiting.approval_id, (*judged, *waiting.finished)) from None
+            if not judged[-1].verdict.passed:
+                break
+        return _merged(self, judged)
+
+
+async def _answer(judge: Judge, candidate: Candidate) -> Judged | AwaitingApproval:
+    """To have to wait for one judge is no reason to stop the others."""
+    try:
+        return await hear(judge, candidate)
+    except AwaitingApproval as waiting:
+        return waiting
+
+
+def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:
+    verdicts = [each.verdict for each in judged]
+    outcome = min((each.outcome for each in verdicts), key=_WORST_FIRST.index)
+    against = [f"{each.judge}: {each.reason}" for each in verdicts if not each.passed]
+    scored = [each for each in verdicts if each.score is not None]
+    own = Report(f"{judge.name}.json", json.dumps([asdict(each) for each in verdicts]).encode())
+    merged = ruled(
+        judge,
+        outcome,
+        "; ".join(against) or f"passed by {', '.join(each.judge for each in verdicts)}",
+        report=own,
+        # Two scores cannot be one: then each is only among the measurements.
+        score=scored[0].score if len(scored) == 1 else None,
+        samples=scored[0].samples if len(scored) == 1 else (),
+        measurements=_measurements(verdicts),
+        sessions=tuple(session for each in judged for session in each.sessions),
+    )
+    simulated = any(each.simulated for each in verdicts)
+    return replace(
+        merged,
+        verdict=replace(merged.verdict, simulated=simulated),
+        reports=(own, *(report for each in judged for report in each.reports)),
+    )
+
+
+def _measurements(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for verdict in verdicts:
+        scores = {} if verdict.score is None else {"score": verdict.score}
+        found |= {
+            f"{verdict.judge}.{name}": value for name, value in {**scores, **verdict.measurements}.items()
+        }
+    return found
+
+
+def _check(name: str, judges: Sequence[Judge]) -> None:
+    if not judges:
+        raise Misuse(f"{name!r} has no judges, so it would pass everything")
+    names = [judge.name for judge in judges]
+    twice = sorted({each for each in names if names.count(each) > 1})
+    if twice:
+        raise Misuse(f"two judges of {name!r} are called {twice[0]!r}", hint="give each a name of its own")

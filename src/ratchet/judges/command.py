@@ -1,0 +1,159 @@
+"""A judge that runs a command: tests, a linter, a type checker."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ratchet.judges.confinement import run_confined
+from ratchet.judges.deadline import Deadline, OutOfTime
+from ratchet.judges.endings import blame, described, told
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Candidate, Judged, Report, ruled
+from ratchet.judges.junit import TestCounts, count_tests
+from ratchet.judges.reports import BadReport, JsonReport, json_numbers, read_report
+from ratchet.judges.scratch import copied, in_thread, scratch
+from ratchet.kernel import Misuse, Outcome
+from ratchet.sandbox import Bounds, CannotStart, Finished, Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandJudge:
+    """Passes when `argv` exits with 0 and every report that was promised agrees.
+
+    `argv` may name `{python}`, `{candidate}` and `{reports}`: an empty, writable directory that is not the candidate's.
+    `junit` and `json_report` are files below it. The command works on a copy of the candidate; with `writes=False` it
+    works on the candidate itself, which it cannot change. `at_least` and `at_most` bound the numbers of the reports.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    junit: str | None = None
+    json_report: JsonReport | None = None
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    writes: bool = True
+    bounds: Bounds = field(default_factory=lambda: Bounds(wall_seconds=600.0))
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            raise Misuse(f"the judge {self.name} has no command to run")
+        promised = [self.junit] if self.junit is not None else []
+        promised += [self.json_report.file] if self.json_report is not None else []
+        for file in promised:
+            if not _inside(file):
+                raise Misuse(
+                    f"the report {file!r} does not lie below {{reports}}", hint="give a relative path"
+                )
+
+    @cached_property
+    def hash(self) -> str:
+        return fingerprint(
+            "command 1",
+            argv=self.argv,
+            junit=self.junit,
+            json_report=self.json_report,
+            at_least=self.at_least,
+            at_most=self.at_most,
+            writes=self.writes,
+            bounds=self.bounds,
+            policy=self.policy,
+        )
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        deadline = Deadline(candidate.deadline_seconds)
+        async with scratch() as place:
+            reports = place / "reports"
+            reports.mkdir()
+            directory = candidate.directory
+            if self.writes:
+                directory = await copied(directory, place / "candidate")
+            try:
+                finished = await self._run(directory, reports, deadline)
+            except (OutOfTime, CannotStart) as error:
+                return ruled(self, Outcome.ERROR, str(error))
+            if finished.exit_code is None:
+                return self._ruled(blame(finished), told(finished), finished)
+            try:
+                counts, numbers = await in_thread(lambda: self._read(reports))
+            except BadReport as error:
+                return self._ruled(Outcome.ERROR, str(error), finished)
+        return self._ruled(*self._weighed(finished, counts, numbers), finished, counts, numbers)
+
+    async def _run(self, directory: Path, reports: Path, deadline: Deadline) -> Finished:
+        return await run_confined(
+            self.argv,
+            places={"candidate": directory, "reports": reports},
+            cwd=directory,
+            bounds=self.bounds,
+            policy=self.policy,
+            deadline=deadline,
+            readable=(directory,),
+            writable=(directory, reports) if self.writes else (reports,),
+        )
+
+    def _read(self, reports: Path) -> tuple[TestCounts | None, dict[str, float]]:
+        counts, numbers = None, {}
+        if self.junit is not None:
+            counts = count_tests(read_report(reports, self.junit), self.junit)
+        if self.json_report is not None:
+            numbers = json_numbers(read_report(reports, self.json_report.file), self.json_report)
+        return counts, {**numbers, **(counts.measurements() if counts else {})}
+
+    def _weighed(
+        self, finished: Finished, counts: TestCounts | None, numbers: Mapping[str, float]
+    ) -> tuple[Outcome, str]:
+        """An exit code of 0 is one witness; the reports are the others, and all of them must agree."""
+        if not finished.ok:
+            names = f": {', '.join(counts.broken)}" if counts and counts.broken else ""
+            return blame(finished), told(finished) + names
+        broken = numbers.get("failures", 0) + numbers.get("errors", 0)
+        if broken > 0:
+            return Outcome.FAILED, f"it exited with 0, but its report shows {broken:g} failed tests"
+        if "tests" in numbers and numbers["tests"] <= numbers.get("skipped", 0):
+            return Outcome.FAILED, f"no test was run ({numbers['tests']:g} found, all of them skipped)"
+        for name, least in self.at_least.items():
+            if numbers.get(name, -math.inf) < least:
+                return Outcome.FAILED, f"{name} is {numbers.get(name, 'absent')}, below {least:g}"
+        for name, most in self.at_most.items():
+            if numbers.get(name, math.inf) > most:
+                return Outcome.FAILED, f"{name} is {numbers.get(name, 'absent')}, above {most:g}"
+        ran = f", {numbers['tests']:g} tests" if "tests" in numbers else ""
+        return Outcome.PASSED, f"it exited with 0{ran}"
+
+    def _ruled(
+        self,
+        outcome: Outcome,
+        reason: str,
+        finished: Finished,
+        counts: TestCounts | None = None,
+        numbers: Mapping[str, float] | None = None,
+    ) -> Judged:
+        report = {
+            **described(finished),
+            "argv": self.argv,
+            "measurements": numbers or {},
+            "broken_tests": counts.broken if counts else [],
+        }
+        measured = {
+            "wall_ms": finished.wall_ms,
+            "cpu_ms": finished.cpu_ms,
+            "peak_bytes": float(finished.peak_bytes),
+        }
+        return ruled(
+            self,
+            outcome,
+            reason,
+            report=Report(f"{self.name}.json", json.dumps(report).encode()),
+            measurements={**measured, **(numbers or {})},
+        )
+
+
+def _inside(file: str) -> bool:
+    path = Path(file)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
