@@ -21,7 +21,20 @@ from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.stage import Stage
 
 # In this order: the quick and steady ones first, so that a broken set-up shows soon.
-MEASURES = ("start", "events", "steps", "latency", "idle", "pages", "jobs")
+MEASURES = (
+    "start",
+    "events",
+    "steps",
+    "latency",
+    "idle",
+    "pages",
+    "nodes",
+    "workspaces",
+    "loop",
+    "memory",
+    "sessions",
+    "jobs",
+)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ class Scale:
     reads: int
     starts: int
     idle_seconds: float
+    attempts: int
 
 
 FULL = Scale(
@@ -35,6 +36,7 @@ FULL = Scale(
     reads=200,
     starts=15,
     idle_seconds=20,
+    attempts=10_000,
 )
 QUICK = Scale(
     repeats=1,
@@ -49,4 +51,5 @@ QUICK = Scale(
     reads=8,
     starts=3,
     idle_seconds=5,
+    attempts=400,
 )

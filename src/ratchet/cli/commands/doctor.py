@@ -26,7 +26,14 @@ def doctor(session: Session) -> int:
     loaded = session.load()
     with working("looking"):
         checks = run_all(
-            [python, git, partial(disk, loaded.home), partial(ledger, loaded), sandbox_layers, engines]
+            [
+                python,
+                git,
+                partial(disk, loaded.home),
+                partial(ledger, loaded),
+                sandbox_layers,
+                partial(engines, loaded),
+            ]
         )
     failed = any(check.status == "fail" for check in checks)
     if session.json:

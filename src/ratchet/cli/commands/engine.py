@@ -1,0 +1,184 @@
+"""`ratchet engine …`"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.opening import configure_logs
+from ratchet.cli.output import note, show_list, show_one
+from ratchet.cli.progress import working
+from ratchet.cli.session import Session
+from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
+from ratchet.engines.looking import look_at
+from ratchet.engines.recording import Recording
+from ratchet.engines.registry import Surroundings, engine_names, open_engine
+from ratchet.kernel import Misuse
+
+_MISSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    name: str
+    default: bool
+    capabilities: Capabilities
+
+
+@command("list")
+@click.pass_obj
+def list_(session: Session) -> None:
+    """List the engines and what each can do."""
+    around = _surroundings(session)
+    default = around.settings.engines.default.partition(":")[0]
+    found = [
+        _Listed(name, name == default, open_engine(name, around).capabilities)
+        for name in engine_names(around.settings)
+    ]
+    able = [each.name for each in fields(Capabilities)]
+    show_list(
+        session,
+        found,
+        {
+            "engine": lambda each: f"{each.name} (default)" if each.default else each.name,
+            **{name.replace("_", " "): _telling(name) for name in able},
+        },
+        record=lambda each: {
+            "name": each.name,
+            "default": each.default,
+            "capabilities": asdict(each.capabilities),
+        },
+        empty="There are no engines.",
+    )
+
+
+@command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_obj
+def check(session: Session, names: tuple[str, ...]) -> int:
+    """Look whether engines could be used now, and say what is missing.
+
+    Starts no session and costs nothing. Exits with 3 if one that was named is not ready, or if none is.
+    """
+    around = _surroundings(session)
+    wanted = names or tuple(engine_names(around.settings))
+    for name in names:
+        open_engine(name, around)
+    with working("looking"):
+        found = asyncio.run(look_at(wanted, around))
+    show_list(
+        session,
+        found,
+        {
+            "engine": lambda each: each.name,
+            "ready": lambda each: "yes" if each.readiness.ready else "no",
+            "detail": lambda each: each.readiness.detail,
+            "to mend": lambda each: each.readiness.mend or "",
+        },
+        record=lambda each: {"name": each.name, **asdict(each.readiness)},
+        empty="There are no engines.",
+    )
+    ready = [each.readiness.ready for each in found]
+    return 0 if (all(ready) if names else any(ready)) else _MISSING
+
+
+@command()
+@click.argument("name")
+@click.argument("prompt")
+@click.option(
+    "--cassette",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Where the recording goes; it must not exist yet.",
+)
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the engine works, and what it may change. By default an empty directory that is removed afterwards.",
+)
+@click.option("--model", metavar="NAME", help="The model, instead of the configured one.")
+@click.option("--system", metavar="TEXT", help="Instructions that come before the prompt.")
+@click.option(
+    "--schema",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A JSON Schema that the answer must fit.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End the session after this time.",
+)
+@click.pass_obj
+def record(
+    session: Session,
+    name: str,
+    prompt: str,
+    cassette: Path,
+    workspace: Path | None,
+    schema: Path | None,
+    deadline: float | None,
+    **given: Any,
+) -> None:
+    """Run one session and keep it as a cassette, to be replayed without a model.
+
+    The engine `replay:FILE` plays it back bit for bit; what it makes is marked as simulated.
+    """
+    around = _surroundings(session)
+    if cassette.exists():
+        raise Misuse(f"{cassette} exists already", hint="name another file, or remove it")
+    engine = Recording(open_engine(name, around), cassette)
+    with tempfile.TemporaryDirectory(prefix="ratchet-record-") as empty:
+        request = Request(
+            prompt,
+            workspace=(workspace or Path(empty)).resolve(),
+            output_schema=None if schema is None else _schema(schema),
+            deadline_seconds=deadline or around.settings.engines.deadline_seconds,
+            listen=_tell,
+            **given,
+        )
+        ended = asyncio.run(engine.propose(request))
+    show_one(
+        session,
+        {"cassette": str(cassette), "text": ended.text, "output": ended.output, "usage": asdict(ended.usage)},
+        {
+            "cassette": str(cassette),
+            "answer": ended.text,
+            "tokens": f"{ended.usage.input_tokens} in, {ended.usage.output_tokens} out",
+            "cost": f"${ended.usage.cost_usd:.4f}",
+            "play it": f"ratchet engine check replay:{cassette}",
+        },
+    )
+
+
+def _surroundings(session: Session) -> Surroundings:
+    loaded = session.load()
+    configure_logs(loaded)
+    return Surroundings(loaded.settings, loaded.home, os.environ)
+
+
+def _schema(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise Misuse(f"{path} is not JSON: {error}") from None
+
+
+def _tell(event: SessionEvent) -> None:
+    if event.kind is not EventKind.USAGE and event.text:
+        note(f"{event.kind}: {event.text.strip().splitlines()[0][:160]}")
+
+
+def _telling(name: str) -> Any:
+    return lambda each: "yes" if getattr(each.capabilities, name) else ""

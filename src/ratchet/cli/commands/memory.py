@@ -1,0 +1,174 @@
+"""`ratchet memory …`"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.numbers import COUNT
+from ratchet.cli.opening import configure_logs
+from ratchet.cli.output import confirm, show_list
+from ratchet.cli.progress import working
+from ratchet.cli.records import record
+from ratchet.cli.session import Session
+from ratchet.cli.times import age
+from ratchet.cli.words import compact
+from ratchet.kernel import Misuse, NotFound
+from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory
+from ratchet.memory import reembed as make_anew
+
+F = TypeVar("F", bound=Callable[..., Any])
+_EMPTY = "Nothing is remembered that fits. `ratchet memory store TEXT` adds something."
+
+
+def _choosing(function: F) -> F:
+    """The options that say which entries are meant."""
+    for option in (
+        click.option("--scope", metavar="NAME", help="Only of this scope, such as project:3."),
+        click.option(
+            "--tag", "tags", metavar="TAG", multiple=True, help="Only with this tag, and all others given."
+        ),
+        click.option("--kind", metavar="KIND", help="Only of this kind: lesson, tool, work, …"),
+    ):
+        function = option(function)
+    return function
+
+
+@command()
+@click.argument("text")
+@click.option(
+    "--kind", default="lesson", show_default=True, metavar="KIND", help="What it is: lesson, tool, work, …"
+)
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag to find it by; may be given again.")
+@click.option("--scope", metavar="NAME", help="What it belongs to, such as project:3.")
+@click.option("--data", metavar="JSON", default="{}", help="An object that is kept with it.")
+@click.option("--key", metavar="TEXT", help="Replace what was stored with the same key.")
+@click.pass_obj
+def store(session: Session, /, text: str, data: str, **how: Any) -> None:
+    """Remember a text.
+
+    The text `-` is read from the standard input.
+    """
+    said = sys.stdin.read() if text == "-" else text
+    with _opened(session, making=True) as memory:
+        id = memory.store(said, data=_object(data), **how)
+    confirm(session, {"id": id}, f"Remembered as {id}.")
+
+
+@command()
+@click.argument("text")
+@click.option(
+    "--words", "by_words", is_flag=True, help="Find entries that have these words, not this meaning."
+)
+@_choosing
+@click.option("--limit", "-n", type=COUNT, default=10, show_default=True, help="At most so many.")
+@click.pass_obj
+def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
+    """Find what means most nearly the same, or has the same words."""
+    with _opened(session) as memory:
+        found = memory.words(text, **where) if by_words else memory.find(text, **where)
+    show_list(
+        session,
+        found,
+        {
+            "likeness": lambda each: f"{each.likeness:.3f}",
+            **{name: _of_entry(column) for name, column in _COLUMNS.items()},
+        },
+        record=_found_record,
+        empty=_EMPTY,
+    )
+
+
+@command("list")
+@_choosing
+@click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
+@click.pass_obj
+def list_(session: Session, /, **where: Any) -> None:
+    """List what is remembered, newest first."""
+    with _opened(session) as memory:
+        found = memory.entries(**where)
+    show_list(session, found, _COLUMNS, record=_record, empty=_EMPTY)
+
+
+@command()
+@click.argument("id", required=False)
+@_choosing
+@click.pass_obj
+def delete(session: Session, /, **where: Any) -> None:
+    """Forget one entry, or all that fit."""
+    with _opened(session) as memory:
+        count = memory.delete(**where)
+    if where["id"] is not None and not count:
+        raise NotFound("entry", where["id"])
+    confirm(session, {"deleted": count}, f"{count} {'entry is' if count == 1 else 'entries are'} forgotten.")
+
+
+@command()
+@click.pass_obj
+def reembed(session: Session) -> None:
+    """Make every vector anew, after the embedder has changed.
+
+    Others may go on; they wait, or are told to open the memory again.
+    """
+    loaded = session.load()
+    configure_logs(loaded)
+    _check_present(session)
+    with working("making the vectors anew"):
+        count = make_anew(loaded.settings.memory, loaded.home)
+    confirm(session, {"reembedded": count}, f"The vectors of {count} entries are made anew.")
+
+
+@contextlib.contextmanager
+def _opened(session: Session, *, making: bool = False) -> Iterator[Memory]:
+    loaded = session.load()
+    configure_logs(loaded)
+    if not making:
+        _check_present(session)
+    with contextlib.closing(open_memory(loaded.settings.memory, loaded.home)) as memory:
+        yield memory
+
+
+def _check_present(session: Session) -> None:
+    """Looking at a memory must not make one."""
+    loaded = session.load()
+    path = loaded.home / FILE_NAME
+    if loaded.settings.memory.store == "sqlite" and not path.exists():
+        raise Misuse(f"no memory here: {path} does not exist", hint="`ratchet memory store TEXT` makes one")
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Misuse(f"--data is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Misuse(f"--data is {compact(value)}; it must be an object", hint="""such as '{"run": 3}'""")
+    return value
+
+
+_COLUMNS: dict[str, Callable[[Entry], object]] = {
+    "id": lambda entry: entry.id,
+    "kind": lambda entry: entry.kind,
+    "scope": lambda entry: entry.scope,
+    "tags": lambda entry: " ".join(sorted(entry.tags)) or None,
+    "created": lambda entry: age(entry.created_at),
+    "text": lambda entry: entry.text,
+}
+
+
+def _of_entry(column: Callable[[Entry], object]) -> Callable[[Found], object]:
+    return lambda found: column(found.entry)
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    return {**record(entry), "tags": sorted(entry.tags)}
+
+
+def _found_record(found: Found) -> dict[str, Any]:
+    return {"likeness": found.likeness, **_record(found.entry)}

@@ -1,0 +1,263 @@
+"""One attempt, for every flow: propose → isolate → judge → keep or discard → record.
+
+Each stage ends with a checkpoint in the ledger. A process that is started again goes on behind the last one: a session
+that has ended is not paid for twice, a verdict that was given is not asked for again, and a ref that was moved stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
+from ratchet.engines.listening import Account, Listener
+from ratchet.engines.record import record_session
+from ratchet.engines.retrying import propose
+from ratchet.judges import AwaitingApproval, Candidate, Judge, hear
+from ratchet.judges.record import record_judged
+from ratchet.kernel import LedgerError, Outcome, StateChanged, StepStatus, Superseded, Usage, Verdict
+from ratchet.ledger import Transaction
+from ratchet.ledger.approvals import still_pending
+from ratchet.runtime import JobContext, configured_budgets
+from ratchet.runtime.attempts import OpenAttempt, take_attempt
+from ratchet.workspaces import Repository, Workspace, WorkspaceError
+
+PROPOSED, JUDGED = "proposed", "judged"
+_VERDICT = "verdict of "
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to try: who proposes what and from where, who judges it, and which ref moves if it is better."""
+
+    repository: Repository
+    base: str
+    ref: str
+    engine: Engine
+    request: Request
+    judge: Judge
+    message: str
+    incumbent: str | None = None
+    """What `ref` must still point at when the change is kept; the base, if not given."""
+    discarded: StepStatus = StepStatus.FAILED
+    """What becomes of the step when the change is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """How an attempt ended. `kept` is true only when a judge passed the commit and the ref moved to it."""
+
+    attempt_id: int
+    kept: bool
+    outcome: Outcome
+    reason: str
+    commit: str | None = None
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+    session: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) -> Attempted:
+    """Make the `nth` attempt at a step and say how it ended; one that ended before is only remembered.
+
+    Raises `BudgetExceeded` before anything is spent when nothing is left, and `AwaitingApproval` when a person has to
+    decide: the run is blocked then, and comes back to this place when it is resumed.
+    """
+    opened = take_attempt(job, step_name, nth=nth)
+    if not isinstance(opened, OpenAttempt):
+        return _remembered(opened)
+    try:
+        if PROPOSED not in opened.finished:
+            await _propose(opened, plan)
+        # The flow may plan anew after a restart, but what was proposed stays as it was.
+        plan = replace(
+            plan, base=opened.finished[PROPOSED]["base"], incumbent=opened.finished[PROPOSED]["incumbent"]
+        )
+        ended = None
+        while ended is None and JUDGED not in opened.finished:
+            ended = await _judge(opened, plan)
+        return await asyncio.to_thread(_keep, opened, plan) if ended is None else ended
+    except SessionFailed as failed:
+        with job.write() as tx:
+            return _end(tx, opened, plan, Outcome.ERROR, str(failed), failure=failed.failure)
+    except (AwaitingApproval, Superseded, LedgerError):
+        raise
+    except Exception as error:
+        with job.write() as tx:
+            _end(tx, opened, plan, Outcome.ERROR, f"{type(error).__name__}: {error}")
+        raise
+
+
+async def _propose(opened: OpenAttempt, plan: Plan) -> None:
+    """Let the engine work in a workspace of its own, and commit what it made."""
+    listener = _listener(opened, plan.engine.name, plan.request.model)
+    workspace = await asyncio.to_thread(plan.repository.workspace, plan.base)
+    try:
+        limits = plan.request.limits.tightest(opened.limits)
+        request = replace(plan.request, workspace=workspace.path, limits=limits, listen=listener.hear)
+        async with listener.listening():
+            session = await propose(plan.engine, request, tries=opened.job.runtime.settings.engines.tries)
+        commit = await asyncio.to_thread(_commit, opened, plan, workspace, session)
+    except SessionFailed as failed:
+        with opened.job.write() as tx:
+            listener.settle(tx, failed.session.usage)
+            record_session(tx, opened.artifacts, failed.session, "author", opened.spender, failed)
+        raise
+    finally:
+        await asyncio.to_thread(workspace.discard)
+    with opened.job.write() as tx:
+        listener.settle(tx, session.usage)
+        number = record_session(tx, opened.artifacts, session, "author", opened.spender)
+        proposed = {
+            "base": plan.base,
+            "incumbent": plan.incumbent or plan.base,
+            "commit": commit,
+            "simulated": session.simulated,
+            "session": {"id": number, "text": session.text, "output": session.output, "data": session.data},
+        }
+        opened.finish(tx, PROPOSED, proposed)
+        opened.move_step(tx, StepStatus.NEEDS_QA)
+
+
+def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Session) -> str:
+    """What the session made, under a ref of its own: the evidence stays, kept or not."""
+    try:
+        made = workspace.commit(plan.message)
+    except WorkspaceError as unfit:
+        raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
+    if not made.changed:
+        raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)
+    plan.repository.advance(f"refs/ratchet/attempts/{opened.id}", made.hash, expected=None)
+    return made.hash
+
+
+async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
+    """Have the commit judged, in a checkout that its author never touched. The end, unless it was passed.
+
+    Raises `AwaitingApproval` with the run blocked; returns nothing, and asks for another hearing, if the answer of the
+    person has come just then.
+    """
+    commit = opened.finished[PROPOSED]["commit"]
+    listener = _listener(opened, plan.judge.name)
+    workspace = await asyncio.to_thread(plan.repository.workspace, commit)
+    try:
+        candidate = Candidate(
+            commit,
+            plan.base,
+            workspace.path,
+            plan.engine.name,
+            run_id=opened.run.id,
+            attempt_id=opened.id,
+            prompt=plan.request.prompt,
+            read_diff=functools.cache(functools.partial(plan.repository.diff, plan.base, commit)),
+            limits=opened.limits,
+            listen=listener.hear,
+            finished=_earlier_verdicts(opened),
+        )
+        async with listener.listening():
+            judged = await hear(plan.judge, candidate)
+    except AwaitingApproval as waiting:
+        if _wait(opened, listener, waiting):
+            raise
+        return None
+    finally:
+        await asyncio.to_thread(workspace.discard)
+    with opened.job.write() as tx:
+        listener.settle(tx, judged.usage + Usage(trials=int(judged.verdict.score is not None)))
+        record_judged(tx, opened.artifacts, judged, opened.spender)
+        opened.finish(tx, JUDGED, {"verdict": asdict(judged.verdict)})
+        if judged.verdict.passed:
+            return None
+        return _end(tx, opened, plan, judged.verdict.outcome, judged.verdict.reason)
+
+
+def _keep(opened: OpenAttempt, plan: Plan) -> Attempted:
+    """Move the ref to the commit that was passed, if it still may be moved, and record the end."""
+    outcome, reason = _advance(opened, plan)
+    with opened.job.write() as tx:
+        return _end(tx, opened, plan, outcome, reason, kept=outcome is Outcome.PASSED)
+
+
+def _advance(opened: OpenAttempt, plan: Plan) -> tuple[Outcome, str]:
+    commit = opened.finished[PROPOSED]["commit"]
+    if opened.finished[PROPOSED]["simulated"] and not opened.run.simulated:
+        return Outcome.ERROR, "passed, but a recording moves no ref in a run that is no simulation"
+    try:
+        plan.repository.advance(plan.ref, commit, expected=plan.incumbent)
+    except StateChanged as moved:
+        # By this very attempt, before its process died? Then it is kept.
+        if not plan.repository.is_ancestor(commit, plan.ref):
+            return Outcome.FAILED, f"passed, but not kept: {moved}"
+    return Outcome.PASSED, opened.finished[JUDGED]["verdict"]["reason"]
+
+
+def _end(
+    tx: Transaction,
+    opened: OpenAttempt,
+    plan: Plan,
+    outcome: Outcome,
+    reason: str,
+    *,
+    kept: bool = False,
+    failure: Failure | None = None,
+) -> Attempted:
+    proposed, judged = opened.finished.get(PROPOSED, {}), opened.finished.get(JUDGED, {})
+    result = {
+        "attempt_id": opened.id,
+        "kept": kept,
+        "outcome": outcome,
+        "reason": reason,
+        "commit": proposed.get("commit"),
+        "verdict": judged.get("verdict"),
+        "failure": failure,
+        "session": proposed.get("session", {}),
+    }
+    ended = _remembered(result)
+    step = StepStatus.COMPLETED if kept else plan.discarded
+    opened.end(tx, outcome, reason, result, step=step, verdict=ended.verdict)
+    return ended
+
+
+def _wait(opened: OpenAttempt, listener: Listener, waiting: AwaitingApproval) -> bool:
+    """Keep what the other judges said meanwhile and block the run, unless the answer has come just now."""
+    with opened.job.write() as tx:
+        listener.settle(tx, sum((judged.usage for judged in waiting.finished), Usage()))
+        for judged in waiting.finished:
+            stage = _VERDICT + judged.verdict.judge_hash
+            if stage not in opened.finished:
+                record_judged(tx, opened.artifacts, judged, opened.spender)
+                opened.finish(tx, stage, asdict(judged.verdict))
+        pending = still_pending(tx, waiting.approval_id)
+        if pending:
+            opened.block(tx, str(waiting))
+    return pending
+
+
+def _earlier_verdicts(opened: OpenAttempt) -> dict[str, Verdict]:
+    found = opened.finished.items()
+    return {name.removeprefix(_VERDICT): _verdict(data) for name, data in found if name.startswith(_VERDICT)}
+
+
+def _listener(opened: OpenAttempt, engine: str, model: str | None = None) -> Listener:
+    budgets = configured_budgets(opened.job.runtime.settings)
+    job = opened.job
+    return Listener(Account(job.ledger, job.process_id, opened.spender, budgets, engine, model))
+
+
+def _remembered(result: Mapping[str, Any]) -> Attempted:
+    verdict, failure = result["verdict"], result["failure"]
+    return Attempted(
+        **{
+            **result,
+            "outcome": Outcome(result["outcome"]),
+            "verdict": None if verdict is None else _verdict(verdict),
+            "failure": None if failure is None else Failure(failure),
+        }
+    )
+
+
+def _verdict(data: Mapping[str, Any]) -> Verdict:
+    return Verdict(**{**data, "outcome": Outcome(data["outcome"]), "samples": tuple(data["samples"])})

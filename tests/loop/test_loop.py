@@ -1,0 +1,402 @@
+"""What one attempt does and records, on either database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.config import Loaded
+from ratchet.engines import (
+    Capabilities,
+    Engine,
+    EventKind,
+    Failure,
+    Readiness,
+    Request,
+    Session,
+    SessionEvent,
+    SessionFailed,
+)
+from ratchet.engines.fixed import FixedEngine
+from ratchet.judges import Candidate, Judge, Judged, PersonJudge, decide, first_failure
+from ratchet.judges.judge import ruled
+from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, StepStatus, Usage
+from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import events as log
+from ratchet.ledger.approvals import list_approvals
+from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
+from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import set_budget, total
+from ratchet.loop import Attempted, Plan, attempt
+from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
+from ratchet.workspaces import Repository
+from tests.loop.flow import REF
+from tests.runtime.conftest import eventually
+
+Flow = Callable[[JobContext], Awaitable[Any]]
+
+
+class Says:
+    """A judge with a fixed opinion, which counts how often it is asked."""
+
+    def __init__(self, outcome: Outcome, name: str = "says", score: float | None = None) -> None:
+        self.outcome = outcome
+        self.name = name
+        self.hash = f"{name:0>64}"
+        self.score = score
+        self.asked = 0
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        self.asked += 1
+        assert (candidate.directory / "number.txt").exists()
+        return ruled(self, self.outcome, f"it {self.outcome}", score=self.score)
+
+
+class Broken:
+    """A judge that breaks down."""
+
+    name = "broken"
+    hash = "b" * 64
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        raise ZeroDivisionError("no numbers")
+
+
+class Behaves:
+    """An engine that does what a function says."""
+
+    name = "behaves"
+    capabilities = Capabilities(edits_files=True)
+
+    def __init__(self, behaviour: Callable[[Request], Awaitable[Session]]) -> None:
+        self.propose = behaviour
+
+    async def check(self) -> Readiness:
+        return Readiness(True, "always")
+
+
+class Place:
+    """A repository, a ledger and a worker that carries whatever flow a test gives it."""
+
+    def __init__(self, loaded: Loaded, ledger: Ledger, repository: Repository) -> None:
+        self.ledger = ledger
+        self.repository = repository
+        self.first = repository.resolve(REF)
+        self.flow: Flow = self._nothing
+        kinds = Kinds()
+        kinds.add("flow", self._carry)
+        self.runtime: Runtime = open_runtime(loaded, ledger, kinds)
+        self.worker = Worker(self.runtime)
+        self.worker.start()
+
+    def close(self) -> None:
+        self.worker.stop(drain_seconds=0)
+        self.runtime.close()
+
+    def start(self, flow: Flow, *, simulated: bool = False, limits: Limits | None = None) -> int:
+        self.flow = flow
+        with self.ledger.write() as tx:
+            run_id = start_run(tx, self.runtime, "flow", kind="research", name="r", simulated=simulated)
+            if limits is not None:
+                set_budget(tx, "run", run_id, limits)
+        return run_id
+
+    def attempt(self, plan: Plan, **options: Any) -> Attempted:
+        """One attempt in a run of its own."""
+        ended: list[Attempted] = []
+
+        async def flow(job: JobContext) -> None:
+            ended.append(await attempt(job, "only", plan))
+
+        self.start(flow, **options)
+        eventually(lambda: bool(ended))
+        return ended[0]
+
+    def plan(self, engine: Engine | None = None, judge: Judge | None = None, **other: Any) -> Plan:
+        return Plan(
+            repository=self.repository,
+            base=self.first,
+            ref=REF,
+            engine=engine or FixedEngine({"number.txt": "1\n"}, usage=Usage(input_tokens=7)),
+            request=Request("make it one"),
+            judge=judge or Says(Outcome.PASSED),
+            message="Make it one",
+            **other,
+        )
+
+    @property
+    def best(self) -> str:
+        return self.repository.resolve(REF)
+
+    def status(self, run_id: int) -> RunStatus:
+        with self.ledger.read() as tx:
+            return get_run(tx, run_id).status
+
+    async def _carry(self, job: JobContext) -> Any:
+        with job.write() as tx:
+            enter_run(tx, job.run_id)
+        return await self.flow(job)
+
+    async def _nothing(self, job: JobContext) -> None:
+        raise AssertionError("no flow was given")
+
+
+@pytest.fixture
+def place(loaded: Loaded, ledger: Ledger, repository: Path) -> Iterator[Place]:
+    opened = Repository.open(repository)
+    made = Place(loaded, ledger, opened)
+    yield made
+    made.close()
+    opened.close()
+
+
+def test_a_change_that_passes_is_kept_and_everything_about_it_is_recorded(place: Place) -> None:
+    ended = place.attempt(place.plan(judge=Says(Outcome.PASSED, score=2.5)))
+    assert ended.kept
+    assert place.best == ended.commit != place.first
+    with place.ledger.read() as tx:
+        row = get_attempt(tx, ended.attempt_id)
+        [session] = list_sessions(tx, attempt_id=ended.attempt_id)
+        [step] = list_steps(tx, row.run_id)
+        assert total(tx, "run", row.run_id) == Usage(input_tokens=7, trials=1)
+    assert (row.outcome, row.verdict["score"], step.status) == (Outcome.PASSED, 2.5, StepStatus.COMPLETED)
+    assert session.transcript is not None
+    assert b"number.txt" in place.ledger.artifacts.read(session.transcript)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ERROR])
+def test_a_change_that_does_not_pass_is_discarded_but_stays_as_evidence(
+    place: Place, outcome: Outcome
+) -> None:
+    ended = place.attempt(place.plan(judge=Says(outcome)))
+    assert (ended.kept, ended.outcome, place.best) == (False, outcome, place.first)
+    assert ended.commit is not None
+    assert place.repository.ref(f"refs/ratchet/attempts/{ended.attempt_id}") == ended.commit
+
+
+def test_a_judge_that_breaks_down_keeps_nothing(place: Place) -> None:
+    ended = place.attempt(place.plan(judge=Broken()))
+    assert (ended.kept, ended.outcome) == (False, Outcome.ERROR)
+    assert "no numbers" in ended.reason
+    assert place.best == place.first
+
+
+def test_a_session_that_changes_nothing_is_not_judged(place: Place) -> None:
+    judge = Says(Outcome.PASSED)
+    ended = place.attempt(place.plan(FixedEngine({}), judge))
+    assert (ended.failure, ended.reason, judge.asked) == (
+        Failure.BAD_OUTPUT,
+        "the session changed nothing",
+        0,
+    )
+
+
+def test_a_session_that_leaves_a_way_out_of_its_workspace_is_not_judged(place: Place) -> None:
+    async def escape(request: Request) -> Session:
+        assert request.workspace is not None
+        (request.workspace / "out").symlink_to("/etc/passwd")
+        return Session("behaves")
+
+    judge = Says(Outcome.PASSED)
+    ended = place.attempt(place.plan(Behaves(escape), judge))
+    assert (ended.kept, ended.failure, judge.asked) == (False, Failure.BAD_OUTPUT, 0)
+    assert "out" in ended.reason
+
+
+def test_a_session_that_fails_is_charged_and_named(place: Place) -> None:
+    async def fail(request: Request) -> Session:
+        partly = Session("behaves", usage=Usage(output_tokens=9), transcript=b'{"kind":"note"}\n')
+        raise SessionFailed(Failure.REFUSED, "the endpoint said no", session=partly)
+
+    ended = place.attempt(place.plan(Behaves(fail)))
+    assert (ended.kept, ended.failure, ended.reason) == (False, Failure.REFUSED, "the endpoint said no")
+    with place.ledger.read() as tx:
+        row = get_attempt(tx, ended.attempt_id)
+        [session] = list_sessions(tx, attempt_id=ended.attempt_id)
+        assert total(tx, "run", row.run_id).output_tokens == 9
+    assert (session.failure, row.outcome) == ("refused", Outcome.ERROR)
+
+
+def test_an_engine_that_breaks_down_is_a_crash_and_no_success(place: Place) -> None:
+    async def burst(request: Request) -> Session:
+        raise RuntimeError("burst")
+
+    ended = place.attempt(place.plan(Behaves(burst)))
+    assert (ended.kept, ended.failure) == (False, Failure.CRASHED)
+    assert "burst" in ended.reason
+
+
+def test_a_ref_that_moved_meanwhile_is_not_overwritten(place: Place) -> None:
+    other = place.repository.commit_files({"other.txt": b"x"}, parent=place.first, message="Other")
+
+    async def late(request: Request) -> Session:
+        place.repository.advance(REF, other, expected=place.first)
+        return await FixedEngine({"number.txt": "1\n"}).propose(request)
+
+    ended = place.attempt(place.plan(Behaves(late)))
+    assert (ended.kept, ended.outcome, place.best) == (False, Outcome.FAILED, other)
+    assert ended.verdict is not None
+    assert ended.verdict.passed
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_recording_moves_a_ref_only_in_a_run_that_is_a_simulation(place: Place, simulated: bool) -> None:
+    async def recorded(request: Request) -> Session:
+        return replace(await FixedEngine({"number.txt": "1\n"}).propose(request), simulated=True)
+
+    ended = place.attempt(place.plan(Behaves(recorded)), simulated=simulated)
+    assert ended.kept is simulated
+    with place.ledger.read() as tx:
+        row = get_attempt(tx, ended.attempt_id)
+        assert (row.simulated, get_run(tx, row.run_id).used_recording) == (True, True)
+
+
+def test_what_a_session_says_and_uses_is_in_the_ledger_while_it_runs(place: Place) -> None:
+    go_on = asyncio.Event()
+
+    async def talk(request: Request) -> Session:
+        request.listen(SessionEvent(EventKind.MESSAGE, "thinking"))
+        request.listen(SessionEvent(EventKind.USAGE, data={"input_tokens": 30}))
+        await go_on.wait()
+        return await FixedEngine({"number.txt": "1\n"}, usage=Usage(input_tokens=50)).propose(request)
+
+    ended: list[Attempted] = []
+
+    async def flow(job: JobContext) -> None:
+        watcher = asyncio.create_task(asyncio.to_thread(watch, job.run_id))
+        watcher.add_done_callback(lambda _: go_on.set())
+        ended.append(await attempt(job, "only", place.plan(Behaves(talk))))
+        await watcher
+
+    def watch(run_id: int) -> None:
+        eventually(lambda: heard(run_id) == ["thinking"] and used(run_id) == 30)
+
+    def heard(run_id: int) -> list[str | None]:
+        with place.ledger.read() as tx:
+            found = log.since(tx.connection, where=Filter(run_id=run_id, type="session.message"))
+        return [event.message for event in found]
+
+    def used(run_id: int) -> int:
+        with place.ledger.read() as tx:
+            return total(tx, "run", run_id).input_tokens
+
+    run_id = place.start(flow)
+    eventually(lambda: bool(ended))
+    assert ended[0].kept
+    assert used(run_id) == 50
+
+
+def test_nothing_is_started_when_the_budget_is_used_up(place: Place) -> None:
+    raised: list[BudgetExceeded] = []
+
+    async def flow(job: JobContext) -> None:
+        await attempt(job, "first", place.plan())
+        try:
+            await attempt(job, "second", place.plan())
+        except BudgetExceeded as error:
+            raised.append(error)
+
+    run_id = place.start(flow, limits=Limits(tokens=7))
+    eventually(lambda: bool(raised))
+    with place.ledger.read() as tx:
+        assert len(list_sessions(tx, run_id=run_id)) == 1
+
+
+def test_an_engine_is_told_what_is_left_of_the_budget(place: Place) -> None:
+    told: list[Limits] = []
+
+    async def listen(request: Request) -> Session:
+        told.append(request.limits)
+        return await FixedEngine({"number.txt": "1\n"}).propose(request)
+
+    place.attempt(place.plan(Behaves(listen)), limits=Limits(tokens=100, cost_usd=2.0))
+    assert told == [Limits(tokens=100, cost_usd=2.0)]
+
+
+def test_a_request_that_the_engine_can_never_serve_ends_the_attempt_and_is_told(place: Place) -> None:
+    async def refuse(request: Request) -> Session:
+        raise Misuse("not with me")
+
+    async def flow(job: JobContext) -> None:
+        await attempt(job, "only", place.plan(Behaves(refuse)))
+
+    run_id = place.start(flow)
+    eventually(lambda: _steps(place, run_id) == [StepStatus.FAILED])
+    with place.ledger.read() as tx:
+        [step] = list_steps(tx, run_id)
+        [only] = latest_attempts(tx, step.id)
+    assert (only.outcome, only.reason) == (Outcome.ERROR, "Misuse: not with me")
+
+
+def test_an_attempt_that_ended_is_only_remembered_and_the_next_one_is_new(place: Place) -> None:
+    judge = Says(Outcome.FAILED)
+    ends: list[Attempted] = []
+
+    async def flow(job: JobContext) -> None:
+        ends.extend([await attempt(job, "only", place.plan(judge=judge), nth=nth) for nth in (1, 2, 1, 2)])
+
+    place.start(flow)
+    eventually(lambda: len(ends) == 4)
+    assert ends[0] == ends[2] != ends[1] == ends[3]
+    assert judge.asked == 2
+
+
+def test_cancelling_a_run_ends_its_session_and_charges_what_it_used(place: Place) -> None:
+    events: list[str] = []
+
+    async def endless(request: Request) -> Session:
+        request.listen(SessionEvent(EventKind.USAGE, data={"output_tokens": 4}))
+        events.append(str(request.workspace))
+        try:
+            await asyncio.sleep(60)
+        finally:
+            events.append("ended")
+        raise AssertionError
+
+    async def flow(job: JobContext) -> None:
+        await attempt(job, "only", place.plan(Behaves(endless)))
+
+    run_id = place.start(flow)
+    eventually(lambda: bool(events))
+    with place.ledger.write() as tx:
+        cancel_run(tx, place.runtime, run_id)
+    eventually(lambda: "ended" in events and not Path(events[0]).exists())
+    with place.ledger.read() as tx:
+        assert total(tx, "run", run_id).output_tokens == 4
+    assert place.status(run_id) is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_person_is_waited_for_and_nobody_else_is_asked_again(place: Place, approved: bool) -> None:
+    tests = Says(Outcome.PASSED)
+    proposed: list[Request] = []
+    ends: list[Attempted] = []
+
+    async def once(request: Request) -> Session:
+        proposed.append(request)
+        return await FixedEngine({"number.txt": "1\n"}).propose(request)
+
+    async def flow(job: JobContext) -> None:
+        person = PersonJudge(question="Shall it stay?", write=job.write)
+        plan = place.plan(Behaves(once), first_failure(tests, person))
+        ends.append(await attempt(job, "only", plan))
+
+    run_id = place.start(flow)
+    eventually(lambda: place.status(run_id) is RunStatus.BLOCKED)
+    assert (_steps(place, run_id), place.best) == ([StepStatus.BLOCKED], place.first)
+    with place.ledger.write() as tx:
+        [approval] = list_approvals(tx, run_id=run_id)
+        decide(tx, place.runtime, approval.id, approved=approved, by="owner")
+    eventually(lambda: bool(ends))
+    assert (ends[0].kept, len(proposed), tests.asked) == (approved, 1, 1)
+    assert (place.best == ends[0].commit) is approved
+
+
+def _steps(place: Place, run_id: int) -> list[StepStatus]:
+    with place.ledger.read() as tx:
+        return [step.status for step in list_steps(tx, run_id)]
