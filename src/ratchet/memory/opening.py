@@ -1,0 +1,39 @@
+"""Opening the memory that the settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ratchet.config.memory_settings import Memory as Settings
+from ratchet.memory.embedder import Embedder
+from ratchet.memory.memory import Memory
+from ratchet.memory.wordllama import WordLlama
+
+FILE_NAME = "memory.db"
+
+
+def open_memory(settings: Settings, home: Path, embedder: Embedder | None = None) -> Memory:
+    """The memory of this home, or of the server that the settings name; made when it is not there yet.
+
+    Raises `WrongEmbedder` when its vectors were made by another embedder, and `Missing` without the extra it needs.
+    """
+    embedder = embedder or WordLlama()
+    if settings.store == "qdrant":
+        from ratchet.memory.qdrant import open_server
+
+        return open_server(settings.qdrant, embedder)
+    from ratchet.memory.sqlite import SqliteMemory
+
+    return SqliteMemory(home / FILE_NAME, embedder)
+
+
+def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) -> int:
+    """Make every vector anew with this embedder, and say how many. Cut short, it can be started again."""
+    embedder = embedder or WordLlama()
+    if settings.store == "qdrant":
+        from ratchet.memory.qdrant import reembed_server
+
+        return reembed_server(settings.qdrant, embedder)
+    from ratchet.memory.sqlite.reembed import reembed_file
+
+    return reembed_file(home / FILE_NAME, embedder)

@@ -1,0 +1,147 @@
+"""The memory in a SQLite file.
+
+The file holds everything; each process keeps a copy of the vectors and, at every search, adds what was written since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ratchet.kernel import Misuse
+from ratchet.memory.embedder import Embedder
+from ratchet.memory.entry import Draft, Entry, Filter, Found, Where, check_limit, clean
+from ratchet.memory.errors import WrongEmbedder
+from ratchet.memory.sqlite import rows
+from ratchet.memory.sqlite.file import open_file, translated
+from ratchet.memory.sqlite.words import match
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ratchet.memory.sqlite.vectors import Vectors
+
+# A process that slept through more changes than this reads everything again.
+_KEPT_CHANGES = 10_000
+
+
+class SqliteMemory:
+    """One open file. Not usable after a fork: open it again there."""
+
+    def __init__(self, path: Path, embedder: Embedder) -> None:
+        self.path = path
+        self._embedder = embedder
+        self._connection = open_file(path, embedder.name, embedder.dimension)
+        self._process = os.getpid()
+        self._closed = False
+        self._vectors: Vectors | None = None
+        self._seen = 0
+        # The connection has one transaction at a time, and `_vectors` and `_seen` change together.
+        self._lock = threading.RLock()
+        try:
+            with self._transaction() as connection:
+                self._check_embedder(rows.state(connection))
+        except BaseException:
+            self.close()
+            raise
+
+    def store(
+        self,
+        text: str,
+        *,
+        kind: str,
+        tags: Collection[str] = (),
+        data: Mapping[str, Any] | None = None,
+        scope: str | None = None,
+        key: str | None = None,
+    ) -> str:
+        draft = Draft.of(text, kind=kind, tags=tags, data=data, scope=scope, key=key)
+        vector = self._embed(draft.text)
+        with self._transaction("IMMEDIATE") as connection:
+            self._check_embedder(rows.state(connection))
+            if not rows.holds(connection, draft):
+                rows.write(connection, draft, vector, now=time.time_ns() // 1_000_000)
+        return draft.id
+
+    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+        check_limit(limit)
+        wanted = Filter.of(where)
+        if not meaning.strip():
+            return []
+        query = self._embed(clean(meaning))
+        with self._transaction() as connection:
+            vectors = self._catch_up(connection)
+            among = None if wanted.empty else rows.numbers(connection, wanted)
+            return rows.found(connection, vectors.nearest(query, limit, among))
+
+    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+        check_limit(limit)
+        wanted = Filter.of(where)
+        with self._transaction() as connection:
+            return rows.found(connection, match(connection, clean(query), wanted, limit))
+
+    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[Entry]:
+        check_limit(limit)
+        wanted = Filter.of(where)
+        with self._transaction() as connection:
+            return list(rows.newest(connection, wanted, limit))
+
+    def delete(self, **where: Unpack[Where]) -> int:
+        wanted = Filter.of(where)
+        if wanted.empty:
+            raise Misuse("nothing says which entries to forget", hint="name an id, a kind, tags or a scope")
+        with self._transaction("IMMEDIATE") as connection:
+            return rows.delete(connection, wanted, kept_changes=_KEPT_CHANGES)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._vectors = None
+            if self._process == os.getpid():
+                self._connection.close()
+
+    def _embed(self, text: str) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self._embedder.embed([text])[0]
+        return vector
+
+    def _catch_up(self, connection: sqlite3.Connection) -> Vectors:
+        """The vectors as they are in this transaction; only what changed since the last one is read."""
+        from ratchet.memory.sqlite.vectors import Vectors
+
+        state = rows.state(connection)
+        self._check_embedder(state)
+        if self._vectors is None or self._seen < state.forgotten:
+            self._vectors, self._seen = Vectors(state.dimension), 0
+        if self._seen < state.change:
+            for number in rows.deleted_since(connection, self._seen):
+                self._vectors.drop(number)
+            for number, vector in rows.vectors_since(connection, self._seen, state.dimension):
+                self._vectors.put(number, vector)
+            self._seen = state.change
+        return self._vectors
+
+    def _check_embedder(self, state: rows.State) -> None:
+        if (state.embedder, state.dimension) != (self._embedder.name, self._embedder.dimension):
+            raise WrongEmbedder(str(self.path), state.embedder, self._embedder.name)
+
+    @contextlib.contextmanager
+    def _transaction(self, mode: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
+        if self._process != os.getpid():
+            raise Misuse(f"{self.path} was opened before this process was forked; open it again")
+        with self._lock, translated(self.path):
+            if self._closed:
+                raise Misuse(f"the memory {self.path} is closed")
+            self._connection.execute(f"BEGIN {mode}")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")

@@ -1,0 +1,38 @@
+"""What a person might ask for, and the tool that does it, in words that hardly meet."""
+
+TOOLS = {
+    "mail": "send an email with attachments to a list of recipients",
+    "csv": "read a CSV file and return its rows as dictionaries",
+    "thumbnail": "scale an image down and save it as a thumbnail",
+    "translate": "translate text from one language into another",
+    "weather": "look up the weather forecast for a city",
+    "primes": "find all prime numbers below a limit",
+    "zip": "compress a directory into a zip archive",
+    "sentiment": "classify the sentiment of a product review",
+    "backup": "dump a PostgreSQL database to a backup file",
+    "invoice": "create an invoice as a PDF from order lines",
+    "password": "generate a strong random password",
+    "plot": "draw a line chart of a time series",
+    "scrape": "download a web page and extract its links",
+    "spell": "check the spelling of a document and suggest corrections",
+    "route": "compute the shortest route between two addresses",
+    "lint": "check Python source code for style errors",
+}
+TASKS = {
+    "tell everyone on the team by post that the meeting moved": "mail",
+    "load this comma-separated spreadsheet": "csv",
+    "make a smaller version of this photo": "thumbnail",
+    "put this paragraph into French": "translate",
+    "will it rain in Oslo tomorrow": "weather",
+    "which integers have no divisors": "primes",
+    "pack this folder so that it takes less room": "zip",
+    "are these customers happy or angry": "sentiment",
+    "keep a safe copy of our SQL tables": "backup",
+    "bill the client for the goods they bought": "invoice",
+    "I need a secret passphrase nobody can guess": "password",
+    "visualise the temperature over the year as a curve": "plot",
+    "collect the URLs from this website": "scrape",
+    "correct the typos in my essay": "spell",
+    "how do I drive from home to the airport": "route",
+    "does my program follow the formatting guidelines": "lint",
+}
