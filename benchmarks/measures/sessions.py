@@ -130,7 +130,12 @@ def _claude(stage: Stage, url: str) -> Sides:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
         options = ClaudeAgentOptions(
-            cwd=workspace, model=_MODEL, setting_sources=[], allowed_tools=["Bash"], env=environment
+            cwd=workspace,
+            model=_MODEL,
+            setting_sources=[],
+            allowed_tools=["Bash"],
+            env=environment,
+            stderr=lambda _line: None,
         )
         async for _ in query(prompt=_PROMPT, options=options):
             pass

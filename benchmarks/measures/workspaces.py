@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.result import Goal, Result
-from benchmarks.sample import Spread, percentile, ratio
+from benchmarks.sample import Spread, cpu_of_children, percentile, ratio
 from benchmarks.scale import Scale
 from benchmarks.stage import Stage
 from ratchet.workspaces import Kind, Repository, memory_directory
@@ -23,6 +23,8 @@ _FLAT = 1.5
 _SMALL = 20
 _LARGE = 5000
 _PER_DIRECTORY = 10
+# A living process tells its CPU in ticks of 10 ms, so only many commits together can be measured.
+_BLOCK = 200
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "HOME": os.devnull,
@@ -50,7 +52,16 @@ def measure(stage: Stage, scale: Scale) -> Result:
     result = Result(
         "workspaces",
         f"create, change one file, commit, discard, {scale.steps} times; CPU with opening and all git processes",
-        ["ms per workspace", "wall p50", "CPU", "git, wall", "git, CPU", "wall, git to it", "CPU, git to it"],
+        [
+            "ms per workspace",
+            "wall p50",
+            "CPU",
+            "git, wall",
+            "git, CPU",
+            "wall, to git",
+            "CPU, to git",
+            "files, CPU",
+        ],
     )
     places = {"on disk": stage.new_directory("workspaces")}
     with tempfile.TemporaryDirectory(prefix="ratchet-bench-", dir=_memory()) as memory:
@@ -61,6 +72,10 @@ def measure(stage: Stage, scale: Scale) -> Result:
             _compare(result, small, place, _SMALL, (scale.steps, scale.steps), scale.repeats)
             _compare(result, large, place, _LARGE, (scale.steps, 3), scale.repeats)
         _history(result, places.get("in memory", places["on disk"]), scale.jobs * 10)
+    result.notes.append(
+        "the last column is what making and removing the same files takes without git; an ext4 without a journal "
+        "spends more and more on it while files are being deleted"
+    )
     if "in memory" not in places:
         result.notes.append("this machine has no memory directory, so all was on disk")
     return result
@@ -71,8 +86,9 @@ def _compare(
 ) -> None:
     directory = place / name.replace(" ", "-").replace(",", "")
     base, used = _seed(directory, files)
-    ours, git = Side(), Side()
+    ours, git, files_alone = Side(), Side(), Side()
     for _ in range(repeats):
+        files_alone.add(*_measured(lambda: _files_alone(directory / "plain", files, counts[1])))
         git.add(*_measured(lambda: _by_git(directory, base, counts[1])))
         ours.add(*_measured(lambda: _by_ratchet(directory, base, used, counts[0])))
     shutil.rmtree(directory)
@@ -87,6 +103,7 @@ def _compare(
             git_cpu.show(1),
             ratio(git_wall.median, wall.median),
             ratio(git_cpu.median, cpu.median),
+            Spread.of(files_alone.cpus).show(1),
         ]
     )
     result.numbers[name] = {"ratchet": dataclasses.asdict(ours), "git": dataclasses.asdict(git)}
@@ -100,18 +117,19 @@ def _history(result: Result, place: Path, commits: int) -> None:
     """Whether a workspace costs at the end of a long history what it cost at its beginning."""
     directory = place / "history"
     base, _ = _seed(directory, _SMALL)
-    taken: list[float] = []
+    marks = {10: 0.0, 10 + _BLOCK: 0.0, commits - _BLOCK: 0.0}
     with Repository.open(directory / "repo.git", workspaces=directory / "workspaces") as repository:
         for number in range(commits):
-            began = time.process_time()
+            if number in marks:
+                marks[number] = _cpu_with_living()
             with repository.workspace(base, kind=Kind.TREE) as workspace:
                 (workspace.path / "d0/f0").write_text(f"{number}\n")
                 made = workspace.commit("next").hash
             repository.advance("refs/heads/best", made, expected=None if number == 0 else base)
             base = made
-            taken.append((time.process_time() - began) * 1000)
+        late = (_cpu_with_living() - marks[commits - _BLOCK]) / _BLOCK * 1000
+    early = (marks[10 + _BLOCK] - marks[10]) / _BLOCK * 1000
     shutil.rmtree(directory)
-    early, late = percentile(taken[10:110], 0.5), percentile(taken[-100:], 0.5)
     result.numbers["history"] = {"commits": commits, "early": early, "late": late}
     goal = f"CPU of a workspace and an advanced ref at commit {commits:,} within {_FLAT:g}× of commit 10"
     result.goals.append(Goal(goal, f"{early:.2f} → {late:.2f} ms", late <= early * _FLAT))
@@ -154,6 +172,22 @@ def _by_git(directory: Path, base: str, count: int) -> list[float]:
     return walls
 
 
+def _files_alone(directory: Path, files: int, count: int) -> list[float]:
+    """The same files made and removed without git: what the file system takes whoever asks."""
+    walls = []
+    for _ in range(count):
+        began = time.perf_counter()
+        for number in range(files):
+            if number % _PER_DIRECTORY == 0:
+                below = directory / f"d{number // _PER_DIRECTORY}"
+                below.mkdir(parents=True)
+            with (below / f"f{number}").open("wb", buffering=0) as file:
+                file.write(b"line %d\n" % number * 50)
+        shutil.rmtree(directory)
+        walls.append((time.perf_counter() - began) * 1000)
+    return walls
+
+
 def _git(directory: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(directory), *words], check=True, capture_output=True, env=_ENVIRONMENT)
 
@@ -168,6 +202,11 @@ def _measured(act: Callable[[], list[float]]) -> tuple[list[float], float]:
 def _cpu() -> float:
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+def _cpu_with_living() -> float:
+    """CPU seconds of this process and of the git processes that it keeps running."""
+    return _cpu() + cpu_of_children(os.getpid())
 
 
 def _memory() -> Path | None:

@@ -107,6 +107,11 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     "llm.prices.qwen3-coder.input": (0.5, 1.5, 2.5),
     "llm.prices.qwen3-coder.cached": (0.25, 0.75, 0.0),
     "llm.prices.qwen3-coder.output": (5.5, 6.5, 7.5),
+    "memory.store": ("qdrant", "sqlite", "qdrant"),
+    "memory.qdrant.url": ("http://a:6333", "http://b:6333", "http://c:6333"),
+    "memory.qdrant.api_key": ("key-a", "key-b", "key-c"),
+    "memory.qdrant.collection": ("one", "two", "three"),
+    "memory.qdrant.timeout_seconds": (5, 6, 7),
     "log.level": ("debug", "warning", "error"),
     "log.format": ("json", "text", "json"),
     "tracing.enabled": (True, False, True),
@@ -131,6 +136,7 @@ NAMED = """
 
 # Keys that cannot stand alone; the others of their table get these values.
 PARTNER = {
+    "memory.store": '[memory.qdrant]\nurl = "http://q:6333"\n[memory]\n',
     **{
         key: '[engines.command.mine]\nargv = "a"\n'
         for key in KEYS

@@ -32,6 +32,7 @@ from ratchet.engines import (
     SessionFailed,
 )
 from ratchet.kernel import Limits, Misuse, Usage
+from tests.engines.conftest import Place
 
 KEY = "key-3f9a61c27be84d05"
 """The key of every subject's engine. It may reach the endpoint and nothing else."""
@@ -259,6 +260,14 @@ class EditingContract(EngineContract):
         assert "PATH=" in seen
         assert KEY not in seen
         assert BYSTANDER.items().isdisjoint(line.partition("=")[::2] for line in seen.splitlines())
+
+    def test_it_sees_neither_the_settings_nor_the_token_of_ratchet(
+        self, subject: Subject, request_: Callable[..., Request], place: Place, workspace: Path
+    ) -> None:
+        engine = subject.runs(f"cat {place.home}/ratchet.toml {place.home}/token > seen.txt; true")
+        (place.home / "token").write_text("a token")
+        propose(engine, request_())
+        assert (workspace / "seen.txt").read_text() == ""
 
     def test_a_guard_is_obeyed_or_refused_but_never_ignored(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path

@@ -70,13 +70,30 @@ def test_settings_that_cannot_be_meant_are_refused(subject: ClaudeSubject, wrong
         subject.open(**wrong)
 
 
-def test_another_program_can_be_named(subject: ClaudeSubject, workspace: Path, tmp_path: Path) -> None:
+def bundled() -> Path:
     spec = find_spec("claude_agent_sdk")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    bundled = Path(spec.submodule_search_locations[0], "_bundled", "claude")
+    return Path(spec.submodule_search_locations[0], "_bundled", "claude")
+
+
+def test_a_program_that_lies_beside_keys_can_be_used(
+    subject: ClaudeSubject, workspace: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "user" / ".claude" / "local" / "claude"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {bundled()} "$@"\n')
+    program.chmod(0o755)
+    around = {"HOME": str(tmp_path / "user")}
+    engine = subject.plays([say("x")], path="~/.claude/local/claude", around=around)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", around["HOME"])
+        assert propose(engine, Request("Do it.", workspace=workspace)).text == "x"
+
+
+def test_another_program_can_be_named(subject: ClaudeSubject, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "other").symlink_to(bundled)
+    (tmp_path / "bin" / "other").symlink_to(bundled())
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     engine = subject.plays([say("x")], path="other", around={"PATH": path})
     assert propose(engine, Request("Do it.", workspace=workspace)).text == "x"

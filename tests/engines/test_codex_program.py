@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import codex_cli_bin
@@ -13,7 +14,7 @@ from ratchet.engines import Failure, Request
 from ratchet.engines.codex.program import find_program
 from ratchet.engines.fault import Fault
 from tests.engines.conftest import Place
-from tests.engines.contract import fails, lines
+from tests.engines.contract import fails, lines, propose
 
 REAL = codex_cli_bin.bundled_codex_path()
 
@@ -104,7 +105,8 @@ def test_a_program_that_behaves_badly_is_a_typed_failure(
 ) -> None:
     fake = program(tmp_path / "bin" / "codex", f'[ "$1" = sandbox ] && exit 0\n{script}')
     toml = f'[engines.codex]\npath = "{fake}"\nbase_url = "http://127.0.0.1:9/v1"'
-    failed = fails(place.open("codex", toml), Request("x", workspace, deadline_seconds=4))
+    seconds = 3 if failure is Failure.TIMEOUT else 120
+    failed = fails(place.open("codex", toml), Request("x", workspace, deadline_seconds=seconds))
     assert failed.failure is failure
     assert failed.hint
 
@@ -115,6 +117,27 @@ def test_what_it_complains_of_is_told_and_recorded(place: Place, tmp_path: Path,
     failed = fails(place.open("codex", toml), Request("x", workspace))
     assert "out of paper" in str(failed)
     assert "out of paper" in lines(failed.session)[-1]["text"]
+
+
+@pytest.mark.parametrize("thread", ["not-a-thread", "../../../escaped"])
+def test_a_session_with_an_odd_name_is_a_session_that_cannot_be_resumed(
+    place: Place, tmp_path: Path, workspace: Path, thread: str
+) -> None:
+    events = [
+        {"type": "thread.started", "thread_id": thread},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "done"}},
+        {"type": "turn.completed"},
+    ]
+    rollout = "$CODEX_HOME/sessions/2026/01/01"
+    printed = "\n".join(f"echo '{json.dumps(each)}'" for each in events)
+    script = (
+        f"[ $1 = sandbox ] && exit 0\nmkdir -p {rollout}; echo '{{}}' > {rollout}/rollout-x.jsonl\n{printed}"
+    )
+    fake = program(tmp_path / "bin" / "codex", script)
+    toml = f'[engines.codex]\npath = "{fake}"\nbase_url = "http://127.0.0.1:9/v1"'
+    session = propose(place.open("codex", toml), Request("x", workspace))
+    assert (session.text, session.resume) == ("done", None)
+    assert "cannot be resumed" in session.transcript.decode()
 
 
 def test_without_a_key_the_makers_own_endpoint_is_not_even_tried(place: Place, workspace: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, Request, SessionEvent
+from ratchet.kernel import Limits
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
@@ -86,8 +87,12 @@ def test_the_path_names_the_program(codex: CodexSubject, workspace: Path) -> Non
 
 
 def test_a_session_with_a_limit_on_cost_but_no_price_says_so(codex: CodexSubject, workspace: Path) -> None:
-    from ratchet.kernel import Limits
-
     heard: list[SessionEvent] = []
     propose(codex.says("x"), Request("x", workspace, limits=Limits(cost_usd=1), listen=heard.append))
     assert any("price of mock-model" in each.text for each in heard if each.kind is EventKind.NOTE)
+
+
+def test_sessions_are_kept_for_as_long_as_is_set(codex: CodexSubject, workspace: Path) -> None:
+    engine = codex.open(say("x"), toml="resume_days = 3")
+    failed = fails(engine, Request("x", workspace, resume="0193d4c5-0000-7000-8000-000000000000"))
+    assert "kept for 3 days" in (failed.hint or "")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ratchet.engines import EventKind, Failure, McpServer, Request, SessionEvent
 from ratchet.modelserver import ModelServer, Tokens, call, call_freely, call_mcp, say
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
-from tests.engines.contract import KEY, fails, propose
+from tests.engines.contract import KEY, eventually, fails, propose
 
 BWRAP = codex_cli_bin.bundled_package_dir() / "codex-resources" / "bwrap"
 
@@ -243,6 +244,31 @@ def test_nothing_is_left_of_a_session_but_what_resumes_it(
     session = propose(codex.says("done"), Request("x", workspace))
     files = [each for each in (place.home / "sessions").rglob("*") if each.is_file()]
     assert [each.name for each in files] == [f"{session.resume}.jsonl.gz"]
+
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from ratchet.engines import Request
+from tests.engines.conftest import Place
+engine = Place(Path(sys.argv[1])).open("codex", sys.argv[2])
+asyncio.run(engine.propose(Request("x", Path(sys.argv[3]))))
+"""
+
+
+def test_no_command_outlives_a_killed_ratchet(
+    place: Place, workspace: Path, model_server: ModelServer
+) -> None:
+    model_server.script("orphans", [call("exec_command", cmd="while :; do echo >> beat; sleep 0.05; done")])
+    toml = f'[engines.codex]\nmodel = "m"\nbase_url = "{model_server.openai_url("orphans")}"'
+    beat = workspace / "beat"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(place.home), toml, str(workspace)]) as child:
+        asyncio.run(eventually(beat.exists))
+        child.kill()
+    time.sleep(1)
+    size = beat.stat().st_size
+    time.sleep(0.5)
+    assert beat.stat().st_size == size
 
 
 def test_a_session_needs_no_workspace(codex: CodexSubject) -> None:

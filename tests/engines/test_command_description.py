@@ -13,7 +13,7 @@ from ratchet.engines.ready import READY
 from ratchet.engines.registry import engine_names
 from ratchet.kernel import ConfigError, Misuse
 from ratchet.modelserver import ModelServer
-from tests.engines.command_subject import Bench
+from tests.engines.command_subject import Bench, agent
 from tests.engines.conftest import Place
 from tests.engines.contract import (
     SCHEMA,
@@ -63,6 +63,12 @@ def test_the_model_of_the_description_is_used_unless_another_is_asked_for(
     engine = bench.open("import sys; print(sys.argv[1])", 'model = "usual"', "{model}")
     assert propose(engine, Request("x", workspace)).text == "usual"
     assert propose(engine, Request("x", workspace, model="other")).text == "other"
+
+
+def test_a_model_may_come_after_the_name(place: Place, tmp_path: Path, workspace: Path) -> None:
+    path = agent(tmp_path / "bin", "import sys; print(sys.argv[1])")
+    toml = f'[engines.command.mine]\nargv = ["{path}", "{{model}}"]\nmodel = "usual"'
+    assert propose(place.open("mine:maker/large", toml), Request("x", workspace)).text == "maker/large"
 
 
 def test_system_and_schema_are_put_into_the_prompt_if_they_have_no_place_of_their_own(

@@ -43,7 +43,8 @@ def bench(place: Place, tmp_path: Path) -> Bench:
 def test_a_program_that_behaves_badly_is_a_typed_failure(
     bench: Bench, workspace: Path, program: str, failure: Failure
 ) -> None:
-    failed = fails(bench.open(program), Request("x", workspace, deadline_seconds=5))
+    seconds = 3 if failure is Failure.TIMEOUT else 120
+    failed = fails(bench.open(program), Request("x", workspace, deadline_seconds=seconds))
     assert failed.failure is failure
     assert failed.worked
     assert failed.hint

@@ -39,6 +39,7 @@ def test_how_a_command_ended_is_told() -> None:
     assert (shell("exit 3").exit_code, shell("exit 3").signal) == (3, None)
     assert (shell("kill -TERM $$").exit_code, shell("kill -TERM $$").signal) == (None, signal.SIGTERM)
     assert shell("exit 3").problem == "ended with exit code 3"
+    assert shell("kill -40 $$").problem == "killed by signal 40"
 
 
 def test_every_record_names_the_layers_that_were_on() -> None:

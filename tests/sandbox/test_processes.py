@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import shlex
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +21,10 @@ ANY_NAMESPACE = 0x10000000
 
 
 @pytest.fixture
-def bystander() -> int:
+def bystander() -> Iterator[int]:
     """A process of this machine that an attacker would like to reach."""
-    process = subprocess.Popen(["/bin/sleep", "60"])
-    yield process.pid  # type: ignore[misc]
-    process.kill()
-    process.wait()
+    with started(["/bin/sleep", "60"]) as process:
+        yield process.pid
 
 
 def test_a_process_outside_cannot_be_signalled(way: str, bystander: int) -> None:
@@ -131,12 +131,10 @@ asyncio.run(main())
 
 def test_nothing_outlives_a_ratchet_that_was_killed() -> None:
     mark = uuid.uuid4().hex
-    process = subprocess.Popen([sys.executable, "-c", DIES, tree(mark)])
-    # The warm parent, a launcher and its first process, a parent of nodes and who waits for it, a node, the shells.
-    assert soon(lambda: len(descendants(process.pid)) >= 10 and len(processes_with(mark)) >= 3, 20)
-    family = descendants(process.pid)
-    process.kill()
-    process.wait()
+    with started([sys.executable, "-c", DIES, tree(mark)]) as process:
+        # The warm parent, a launcher and its first process, a parent of nodes and who waits for it, a node, the shells.
+        assert soon(lambda: len(descendants(process.pid)) >= 10 and len(processes_with(mark)) >= 3, 20)
+        family = descendants(process.pid)
     assert soon(lambda: not processes_with(mark))
     assert soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family))
 
@@ -144,31 +142,39 @@ def test_nothing_outlives_a_ratchet_that_was_killed() -> None:
 FORKS = """
 import asyncio, os, sys, time
 from pathlib import Path
-from ratchet.sandbox import run
+from ratchet.sandbox import start
 async def main():
-    task = asyncio.create_task(run(["sh", "-c", sys.argv[1]], cwd=Path("/")))
-    await asyncio.sleep(2)
-    if os.fork() == 0:
-        time.sleep(600)
-    await task
+    async with start(["sh", "-c", "echo ready; " + sys.argv[1]], cwd=Path("/")) as running:
+        async for _ in running:
+            if os.fork() == 0:
+                time.sleep(600)
 asyncio.run(main())
 """
 
 
 def test_a_fork_of_ratchet_keeps_nothing_alive() -> None:
     mark = uuid.uuid4().hex
-    process = subprocess.Popen([sys.executable, "-c", FORKS, tree(mark)])
-    assert soon(lambda: len(children_of(process.pid)) == 2, 20)
-    (warm,) = (pid for pid in children_of(process.pid) if pid in processes_with("inside.warm"))
-    (fork,) = children_of(process.pid) - {warm}
-    family = {warm, *descendants(warm)}
-    process.kill()
-    process.wait()
+    with started([sys.executable, "-c", FORKS, tree(mark)]) as process:
+        assert soon(lambda: len(children_of(process.pid)) == 2 and len(processes_with(mark)) >= 4, 20)
+        (warm,) = children_of(process.pid) & set(processes_with("inside.warm"))
+        (fork,) = children_of(process.pid) - {warm}
+        family = {warm, *descendants(warm)}
     try:
         assert soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family))
         assert Path(f"/proc/{fork}").exists()
     finally:
         os.kill(fork, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end."""
+    process = subprocess.Popen(argv)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def descendants(pid: int) -> set[int]:

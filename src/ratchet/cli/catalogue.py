@@ -40,6 +40,16 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
         },
     ),
+    "memory": Branch(
+        "Lessons, tools and past work, found by meaning.",
+        {
+            "store": Leaf("Remember a text.", "memory:store"),
+            "find": Leaf("Find what means most nearly the same, or has the same words.", "memory:find"),
+            "list": Leaf("List what is remembered, newest first.", "memory:list_"),
+            "delete": Leaf("Forget one entry, or all that fit.", "memory:delete"),
+            "reembed": Leaf("Make every vector anew, after the embedder has changed.", "memory:reembed"),
+        },
+    ),
     "runs": Branch(
         "Runs and their steps.",
         {

@@ -19,6 +19,7 @@ from pydantic import (
 from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.engine_settings import Engines
 from ratchet.config.llm_settings import Llm
+from ratchet.config.memory_settings import Memory
 from ratchet.config.quantities import Count, Dollars, Port, Real, Seconds
 from ratchet.config.section import Section
 from ratchet.kernel import BudgetPolicy, Limits, is_name
@@ -185,6 +186,7 @@ class Settings(Section):
     artifacts: Artifacts = Field(default_factory=Artifacts, description="how long outputs are kept")
     engines: Engines = Field(default_factory=Engines, description="what proposes changes")
     llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
+    memory: Memory = Field(default_factory=Memory, description="lessons, tools and past work")
     log: Log = Field(default_factory=Log, description="what the processes say about themselves")
     tracing: Tracing = Field(default_factory=Tracing, description="OpenTelemetry spans")
 

@@ -44,6 +44,8 @@ class Listener:
     def hear(self, event: SessionEvent) -> None:
         if event.kind is EventKind.USAGE:
             self._reported = _larger(_usage(event), self._reported)
+        if self._waiting and _continues(self._waiting[-1], event):
+            event = SessionEvent(event.kind, self._waiting.pop().text + event.text, event.data)
         self._waiting.append(event)
 
     @contextlib.asynccontextmanager
@@ -90,6 +92,11 @@ class Listener:
             )
         if owed != Usage():
             charge(tx, account.spender, owed, account.budgets, engine=account.engine, model=account.model)
+
+
+def _continues(last: SessionEvent, event: SessionEvent) -> bool:
+    """Whether a text that comes in pieces goes on; a piece that is not the last one has `more`."""
+    return bool(last.data.get("more")) and last.kind is event.kind
 
 
 def _usage(event: SessionEvent) -> Usage:

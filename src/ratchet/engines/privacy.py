@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _SECRETS = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc", ".pypirc"),
+    *(
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".netrc",
+        ".git-credentials",
+        ".npmrc",
+        ".pypirc",
+    ),
     *(".codex", ".claude", ".claude.json", ".gemini", ".config/gh", ".config/gcloud"),
     *(".local/share/opencode/auth.json", ".local/share/keyrings"),
 )
@@ -40,4 +51,6 @@ def _beside(directory: Path, shown: Sequence[Path]) -> Iterator[Path]:
 
 
 def _leads_through_link(path: Path, top: Path) -> bool:
-    return any(each.is_symlink() for each in (path, *path.parents) if each != top and each.is_relative_to(top))
+    return any(
+        each.is_symlink() for each in (path, *path.parents) if each != top and each.is_relative_to(top)
+    )

@@ -47,7 +47,7 @@ def open_engine(name: str, surroundings: Surroundings) -> Engine:
     """The engine `name`, or `name:option`. Raises `Misuse` when there is none of that name."""
     plain, _, option = name.partition(":")
     if plain in _described(surroundings.settings):
-        return _load(_COMMAND)(surroundings, plain)
+        return _load(_COMMAND)(surroundings, name)
     if plain in _BUILT_IN:
         return _load(_BUILT_IN[plain])(surroundings, option)
     if plain in _installed():

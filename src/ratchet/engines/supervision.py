@@ -128,6 +128,15 @@ def check_budget(request: Request, usage: Usage) -> Fault | None:
     )
 
 
+def could_not_write(error: OSError) -> Fault:
+    """What is to be raised when the files of a session cannot be written or read."""
+    return Fault(
+        Failure.CRASHED,
+        f"the files of the session cannot be used: {error}",
+        hint="free some space and check the rights of Ratchet's home, then try again",
+    )
+
+
 def _not_run(error: RatchetError) -> Fault:
     failure = Failure.CRASHED if isinstance(error, Broken) else Failure.MISSING
     return Fault(failure, str(error), hint=error.hint or "`ratchet doctor` tells what works on this machine")

@@ -9,11 +9,13 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from ratchet.sandbox.errors import Broken
 from ratchet.sandbox.finished import Stopped
 from ratchet.sandbox.pipes import Input, Output
 from ratchet.sandbox.wiring import Wiring
 
 _MOST_REPORT_BYTES = 64 * 1024
+_LEAVING_SECONDS = 5.0
 
 
 class Exchange:
@@ -33,11 +35,30 @@ class Exchange:
         self.stderr = Output(wiring.stderr, most_bytes, self._changed)
         self._input = None if wiring.stdin is None else Input(wiring.stdin, stdin)
         self._line.setblocking(False)
-        self._loop.add_reader(self._line, self._hear)
+        self._loop.add_reader(self._line.fileno(), self._hear)
+
+    async def report(self, seconds: float) -> dict[str, Any] | None:
+        """What the sandbox said at the end. Raises `Broken` if that does not come in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self.ended)
+        except TimeoutError:
+            self.close()
+            raise Broken(f"the sandbox did not end a run within {seconds:g} s") from None
+
+    async def leave(self) -> None:
+        """End the run if it has not ended, and wait until it is gone, also while this task is being cancelled."""
+        self.stop(Stopped.CANCELLED)
+        try:
+            await self.report(_LEAVING_SECONDS)
+        except Broken:
+            return  # the line is closed; more cannot be done
+        finally:
+            self.close()
 
     def stop(self, reason: Stopped) -> None:
         """End the run; `ended` follows. The first reason stands."""
-        if self.stopped is None:
+        if self.stopped is None and not self.ended.done():
             self.stopped = reason
             with contextlib.suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)
@@ -45,7 +66,7 @@ class Exchange:
     def close(self) -> None:
         """Let go of everything; a run that has not ended is ended by that."""
         if self._line.fileno() >= 0:
-            self._loop.remove_reader(self._line)
+            self._loop.remove_reader(self._line.fileno())
             self._line.close()
         if self._input is not None:
             self._input.close()

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -56,10 +56,10 @@ class Layers:
     """What this kernel grants. Besides the layers, overlayfs was tried, which is for workspaces."""
 
     trials: tuple[Trial, ...]
+    names: frozenset[str] = field(init=False)
 
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(trial.layer for trial in self.trials if trial.granted)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(trial.layer for trial in self.trials if trial.granted))
 
     def __contains__(self, layer: object) -> bool:
         return layer in self.names

@@ -34,14 +34,14 @@ class Node:
         """What tracebacks call it."""
         return str(self.source) if isinstance(self.source, Path) else "<node>"
 
-    def text(self) -> str:
-        """The source. Raises `Misuse` for a file that cannot be read."""
-        if isinstance(self.source, str):
-            return self.source
-        if self.source.is_symlink():
-            # Whoever wrote it chose where it points; its text would show up in tracebacks.
-            raise Misuse(f"the node {self.source} is a symbolic link")
+    def code(self) -> bytes:
+        """The source in UTF-8. Raises `Misuse` if it cannot be had."""
         try:
-            return self.source.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Misuse(f"the node {self.source} cannot be read: {error}") from error
+            if isinstance(self.source, str):
+                return self.source.encode()
+            if self.source.is_symlink():
+                # Whoever wrote it chose where it points, and its text would show up in tracebacks.
+                raise Misuse(f"the node {self.source} is a symbolic link")
+            return self.source.read_bytes()
+        except (OSError, UnicodeEncodeError) as error:
+            raise Misuse(f"the node {self.name} cannot be read: {error}") from error

@@ -35,13 +35,14 @@ def node_layers(policy: Policy, *, scratch: bool) -> list[Layer]:
 
 def _layers(left_out: set[Layer], floor: frozenset[Layer]) -> list[Layer]:
     offered = granted()
-    missing = [offered.detail(layer) for layer in Layer if layer in floor - left_out - offered.names]
+    missing = floor - left_out - offered.names
     if missing:
         raise Refused(
-            f"the sandbox lacks what this run needs: {'; '.join(missing)}",
+            f"the sandbox lacks what this run needs: {'; '.join(map(offered.detail, sorted(missing)))}",
             hint="`ratchet doctor` tells how to mend it; a lower `floor` in the policy accepts less isolation",
         )
-    return [layer for layer in Layer if layer in offered.names - left_out]
+    on = offered.names - left_out
+    return [layer for layer in Layer if layer in on]
 
 
 def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> Spec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from ratchet.sandbox.node import Node
 from ratchet.sandbox.nursery import held_file, nursery
 from ratchet.sandbox.plan import existing, node_layers
 from ratchet.sandbox.policy import Policy
-from ratchet.sandbox.running import finished, gone, start
+from ratchet.sandbox.running import BACKSTOP_SECONDS, finished, start
 from ratchet.sandbox.wiring import new_wiring
 
 
@@ -50,7 +49,7 @@ async def run(
 async def _run_node(node: Node, given: bytes, bounds: Bounds, policy: Policy) -> Finished:
     await try_layers()
     layers = tuple(map(str, node_layers(policy, scratch=node.scratch)))
-    source = node.text().encode()
+    source = node.code()
     head = Work(
         source_bytes=len(source),
         name=node.name,
@@ -75,15 +74,20 @@ async def _run_node(node: Node, given: bytes, bounds: Bounds, policy: Policy) ->
     wiring.let_go()
     exchange = Exchange(wiring, b"", most_bytes=bounds.output_bytes)
     try:
-        report = await asyncio.shield(exchange.ended)
-        if report is None:
-            words = parent.last_words()
-            raise Broken(f"the parent of nodes died: {words or 'it was killed'}", hint="try it again")
-        return _checked(finished(report, exchange, layers), bounds)
+        report = await exchange.report(bounds.wall_seconds + BACKSTOP_SECONDS)
     finally:
-        exchange.stop(Stopped.CANCELLED)
-        if not exchange.ended.done():
-            await gone(exchange)
+        await exchange.leave()
+    if report is None:
+        raise _died(parent.last_words(), node.modules)
+    return _checked(finished(report, exchange, layers), bounds)
+
+
+def _died(words: str, modules: tuple[str, ...]) -> Broken:
+    if words:
+        return Broken(
+            f"the parent of nodes could not start: {words}", hint=f"check the modules {', '.join(modules)}"
+        )
+    return Broken("the parent of nodes was killed, so nothing is known of this run", hint="try it again")
 
 
 def _checked(end: Finished, bounds: Bounds) -> Finished:

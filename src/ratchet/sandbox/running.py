@@ -22,7 +22,8 @@ from ratchet.sandbox.wiring import new_wiring
 
 LONGEST_LINE = 16 * 1024 * 1024
 _TAIL_BYTES = 16 * 1024
-_BACKSTOP_SECONDS = 5.0
+# The sandbox keeps the time itself; this is for when it cannot.
+BACKSTOP_SECONDS = 30.0
 
 
 class Running:
@@ -64,12 +65,7 @@ class Running:
 
     async def wait(self) -> Finished:
         """Its end. Raises `CannotStart` or `Broken` if there was no proper run."""
-        try:
-            async with asyncio.timeout(self._bounds.wall_seconds + _BACKSTOP_SECONDS):
-                report = await asyncio.shield(self._exchange.ended)
-        except TimeoutError:
-            self._exchange.close()
-            raise Broken(f"the sandbox did not end a run after {self._bounds.wall_seconds:g} s") from None
+        report = await self._exchange.report(self._bounds.wall_seconds + BACKSTOP_SECONDS)
         return finished(report, self._exchange, self._layers)
 
     def stop(self) -> None:
@@ -98,19 +94,7 @@ async def start(
     try:
         yield running
     finally:
-        exchange.stop(Stopped.CANCELLED)
-        await gone(exchange)
-
-
-async def gone(exchange: Exchange) -> None:
-    """Wait until a run that was told to end is gone, even while this task is being cancelled."""
-    try:
-        async with asyncio.timeout(_BACKSTOP_SECONDS):
-            await asyncio.shield(exchange.ended)
-    except TimeoutError:
-        pass
-    finally:
-        exchange.close()
+        await exchange.leave()
 
 
 async def _begin(description: bytes, stdin: bytes | None, bounds: Bounds) -> Exchange:
@@ -154,5 +138,7 @@ def _problem(code: int | None, stopped: Stopped | None) -> str | None:
     if stopped is not None:
         return f"stopped: {stopped}"
     if code is not None and code < 0:
-        return f"killed by {signals.Signals(-code).name}"
+        # Signals of real time have numbers, and no names.
+        names = {number.value: number.name for number in signals.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}"
     return f"ended with exit code {code}" if code else None

@@ -213,8 +213,10 @@ def test_a_redirect_is_not_followed(llm: LlmSubject) -> None:
 
     with HTTPServer(("127.0.0.1", 0), Redirecting) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,)).start()
-        failed = fails(llm.at(f"http://127.0.0.1:{server.server_port}/v1"), HI)
-        server.shutdown()
+        try:
+            failed = fails(llm.at(f"http://127.0.0.1:{server.server_port}/v1"), HI)
+        finally:
+            server.shutdown()
     assert failed.failure is Failure.REFUSED
     assert "redirects elsewhere" in str(failed)
     assert llm.script.requests == []

@@ -41,6 +41,7 @@ class ClaudeEngine:
             settings,
             model or settings.model,
             surroundings.environment,
+            self._home,
             key,
             Secrets((key, json.dumps(key)[1:-1])),
             Conversations(self._home / "sessions" / "claude", settings.resume_days),

@@ -21,6 +21,7 @@ from ratchet.engines.claude.terms import Terms
 from ratchet.engines.claude.wording import hidden
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
+from ratchet.engines.privacy import private_places
 from ratchet.engines.session import Request, Session
 from ratchet.engines.supervision import check_budget
 from ratchet.engines.transcript import Transcript
@@ -121,7 +122,7 @@ class Sitting:
             readable=(directory, self._program.path.parent, *named_files(self._request)),
             writable=(home, workspace),
             read_only=(workspace / ".git",) if (workspace / ".git").exists() else (),
-            hidden=(self._terms.kept.directory,),
+            hidden=self._private((directory, workspace)),
             environment={**environment, KEY_VARIABLE: ""},
         )
         options = make_options(
@@ -136,6 +137,11 @@ class Sitting:
         )
         bounds = TimeBounds(self._ends_at, _out_of_time(self._request), self._terms.settings.idle_seconds)
         return Talk(options, self._request, hearing=self._hearing, leash=Leash(directory), bounds=bounds)
+
+    def _private(self, shown: tuple[Path, ...]) -> tuple[Path, ...]:
+        places = private_places(self._terms.home, self._terms.environment, shown)
+        # The program may have been installed beside somebody's keys.
+        return tuple(place for place in places if not self._program.path.is_relative_to(place))
 
     def _sandboxed(self, workspace: Path, policy: Policy) -> list[str]:
         bounds = Bounds(

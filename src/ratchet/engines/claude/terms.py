@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ratchet.config.claude_settings import Claude
 from ratchet.engines.claude.conversations import Conversations
@@ -16,6 +17,8 @@ class Terms:
     model: str | None
     environment: Mapping[str, str]
     """Of the process around, to choose from."""
+    home: Path
+    """Of Ratchet."""
     key: str
     secrets: Secrets
     kept: Conversations

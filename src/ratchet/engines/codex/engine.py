@@ -21,7 +21,7 @@ from ratchet.engines.privacy import private_places
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
-from ratchet.engines.supervision import Invocation, supervise
+from ratchet.engines.supervision import Invocation, could_not_write, supervise
 from ratchet.engines.transcript import Transcript
 
 _COMPLAINT = 2000
@@ -75,6 +75,8 @@ class CodexEngine:
             program = await self._program()
             async with session_home(self._home) as directory:
                 return await self._hold(sitting, program, SessionFiles(directory))
+        except OSError as error:
+            raise could_not_write(error).failed(sitting.session(), worked=sitting.worked) from error
         except Fault as fault:
             raise fault.failed(sitting.session(), worked=sitting.worked) from None
 
@@ -85,13 +87,11 @@ class CodexEngine:
         sitting.rollout = Rollout(files.rollouts)
         try:
             finished = await supervise(invocation, request, hear=sitting.conversation.hear, look=sitting.look)
-            complaint = self._secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
-            return sitting.conclude(finished, complaint)
         finally:
             sitting.used()
-            thread = sitting.conversation.thread
-            if thread is not None and sitting.rollout.path is not None:
-                self._kept.keep(thread, sitting.rollout.path, self._secrets.hide)
+            sitting.keep(self._kept, self._secrets.hide)
+        complaint = self._secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
+        return sitting.conclude(finished, complaint)
 
     async def _program(self) -> Program:
         variable = self._settings.key_variable
@@ -115,15 +115,16 @@ class CodexEngine:
                 f"there is no session {request.resume} of Codex to resume",
                 hint=f"start a new one; sessions are kept for {self._settings.resume_days} days",
             )
-        edits = request.workspace is not None and self.capabilities.edits_files
+        places = (workspace,) if request.workspace else ()
+        edits = self.capabilities.edits_files
         return Invocation(
             self._argv(program, request, files, workspace),
             workspace,
             environment,
             # On stdin, which has room for any prompt and takes one that begins with a dash for what it is.
             stdin=request.prompt.encode(errors="replace"),
-            readable=() if edits else (workspace,),
-            writable=(files.home, workspace) if edits else (files.home,),
+            readable=() if edits else places,
+            writable=(files.home, *places) if edits else (files.home,),
             hidden=private_places(self._home, self._environment, (files.home, workspace, program.path)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from ratchet.config.llm_settings import Prices
 from ratchet.engines.answer import NotAnAnswer, parse_answer
 from ratchet.engines.codex.conversation import Conversation
 from ratchet.engines.codex.errors import fault_of
+from ratchet.engines.codex.kept import KeptRollouts
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
@@ -40,6 +41,7 @@ class Sitting:
         self._prices = prices
         self._asked_model = model
         self._told = Usage()
+        self._resume: str | None = None
         self.rollout: Rollout | None = None
         """None until there is a place for it."""
 
@@ -78,6 +80,18 @@ class Sitting:
             hint="check the state of the endpoint, or raise engines.codex.idle_seconds",
         )
 
+    def keep(self, kept: KeptRollouts, hide: Callable[[str], str]) -> None:
+        """Let the session be resumed later. One that cannot be is still a session."""
+        thread, rollout = self.conversation.thread, self.rollout
+        if thread is None or rollout is None or rollout.path is None:
+            return
+        try:
+            kept.keep(thread, rollout.path, hide)
+        except (OSError, ValueError) as error:
+            self.conversation.transcript.say(EventKind.NOTE, f"the session cannot be resumed: {error}")
+        else:
+            self._resume = thread
+
     def session(self, output: Any = None) -> Session:
         """What the session came to so far."""
         usage = self.used()
@@ -87,7 +101,7 @@ class Sitting:
             text=self.conversation.text,
             output=output,
             usage=usage,
-            resume=self.conversation.thread,
+            resume=self._resume,
             transcript=self.conversation.transcript.content,
         )
 

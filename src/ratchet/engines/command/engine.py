@@ -14,20 +14,24 @@ from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
 from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.privacy import private_places
 from ratchet.engines.ready import READY
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
-from ratchet.engines.supervision import supervise, try_out
+from ratchet.engines.supervision import Invocation, could_not_write, supervise, try_out
 
 _VERSION_SECONDS = 20.0
 _SECRET = re.compile(r"KEY$|TOKEN$|PASSWORD$|SECRET$")
 
 
 def open_command(surroundings: Surroundings, name: str) -> Engine:
-    """The agent that the settings describe under `name`, or that is described already."""
-    description = surroundings.settings.engines.command.get(name) or READY[name]
-    return CommandEngine(surroundings, name, description)
+    """The agent that is described under `name` in the settings, or ready; `name:model` gives it a model."""
+    plain, _, model = name.partition(":")
+    description = surroundings.settings.engines.command.get(plain) or READY[plain]
+    return CommandEngine(
+        surroundings, plain, description.model_copy(update={"model": model} if model else None)
+    )
 
 
 class CommandEngine:
@@ -69,21 +73,26 @@ class CommandEngine:
         try:
             program = find_program(self._description, self._name, self._environment)
             async with session_home(self._home) as home:
-                invocation = prepare(
-                    self._description, program, request, home, self._environment, sitting.model
-                )
+                invocation = self._invocation(program, request, home, sitting.model)
                 sitting.begin(invocation)
                 finished = await supervise(invocation, request, hear=sitting.hear, look=sitting.look)
                 return sitting.conclude(finished, answer_file(self._description, request, home))
+        except OSError as error:
+            raise could_not_write(error).failed(sitting.session(), worked=sitting.worked) from error
         except Fault as fault:
             raise fault.failed(sitting.session(), worked=sitting.worked) from None
+
+    def _invocation(self, program: Path, request: Request, home: Path, model: str | None) -> Invocation:
+        prepared = prepare(self._description, program, request, home, self._environment, model)
+        shown = (home, prepared.cwd, program)
+        return replace(prepared, hidden=private_places(self._home, self._environment, shown))
 
     async def _version(self, program: Path) -> str | None:
         """What it says its version is; `None` if the description does not tell how to ask. Raises `Fault`."""
         if not self._description.version:
             return None
         async with session_home(self._home) as home:
-            asking = prepare(self._description, program, Request("version"), home, self._environment, None)
+            asking = self._invocation(program, Request("version"), home, None)
             argv = (str(program), *self._description.version)
             finished = await try_out(replace(asking, argv=argv), _VERSION_SECONDS)
         said = (finished.stdout or finished.stderr).decode(errors="replace").strip().splitlines()

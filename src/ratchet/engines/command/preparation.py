@@ -51,14 +51,15 @@ def prepare(
                 f"the prompt makes an argument of more than {_LONGEST_WORD} bytes, which no program can be given",
                 hint="describe the agent with {prompt_file} in its argv, or give it the prompt on stdin",
             )
+    places = (workspace,) if request.workspace else ()
     edits, named = description.edits_files, mentions(description.argv, "prompt", "prompt_file")
     return Invocation(
         argv,
         workspace,
         _variables(description, values, home, scratch, environment),
         stdin=b"" if named else (values["prompt"] or "").encode(errors="replace"),
-        readable=() if edits else (workspace,),
-        writable=(home, workspace) if edits and request.workspace else (home,),
+        readable=() if edits else places,
+        writable=(home, *places) if edits else (home,),
         network=description.network,
     )
 

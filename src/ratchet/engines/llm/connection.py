@@ -46,7 +46,7 @@ def http_client(call_seconds: float) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         verify=_ssl_context(),
         timeout=httpx2.Timeout(call_seconds, connect=min(_CONNECT_SECONDS, call_seconds)),
-        follow_redirects=True,
+        follow_redirects=False,
         event_hooks={"response": [_bound]},
     )
 

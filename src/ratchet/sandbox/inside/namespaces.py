@@ -7,7 +7,6 @@ from __future__ import annotations
 import array
 import fcntl
 import os
-import socket
 import struct
 
 from . import names
@@ -59,6 +58,8 @@ def enter(layers: list[str]) -> None:
 
 def _raise_loopback() -> None:
     """A new network namespace has a loopback of its own, switched off. Programs talk to themselves over it."""
+    import socket  # slow to import, and an agent CLI has no network namespace
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         request = array.array("B", struct.pack("16sH22x", b"lo", 0))
         fcntl.ioctl(link, _SIOCGIFFLAGS, request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
+from functools import cache
 
 from .linux import PR_SET_SECCOMP, called, libc, machine
 from .syscalls import NUMBERS
@@ -96,6 +97,7 @@ def node_filter(own_pid: int) -> Filter:
     return Filter(code + _table(answers))
 
 
+@cache
 def command_filter(*, nested: bool, internet: bool) -> Filter:
     """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS

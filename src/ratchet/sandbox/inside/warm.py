@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from . import seccomp
 from .launch import launch
 from .nodes import Settings, serve
 from .spec import Spec
@@ -29,6 +30,9 @@ def main() -> NoReturn:
     # Launchers are nobody's to wait for: each tells over a line of its own how it went.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     orders = socket.socket(fileno=int(sys.argv[-1]))
+    if seccomp.known():
+        for nested in (False, True):
+            seccomp.command_filter(nested=nested, internet=True)
     gc.collect()
     gc.disable()
     # What is here already is never looked at by a fork's collector, so its pages stay shared.

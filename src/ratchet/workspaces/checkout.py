@@ -1,0 +1,51 @@
+"""The contract that every kind of workspace keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from ratchet.workspaces.loose import Batch
+from ratchet.workspaces.trees import Change
+
+
+class Kind(StrEnum):
+    """`tree`: files and no git. `worktree`: git works in it. `overlay`: a mount over a shared checkout."""
+
+    TREE = "tree"
+    WORKTREE = "worktree"
+    OVERLAY = "overlay"
+
+
+class Checkout(Protocol):
+    """A directory filled from a tree."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that a session in the directory should be given."""
+        ...
+
+    def fill(self) -> None:
+        """Make the directory, or make it anew, exactly as the commit has it."""
+        ...
+
+    def snapshot(self, batch: Batch) -> str:
+        """The tree of the directory as it is found."""
+        ...
+
+    def place(self, changes: Iterable[Change]) -> None:
+        """Write changes into the directory."""
+        ...
+
+    def own_commits(self) -> tuple[str, ...]:
+        """Commits that were made inside, by something other than Ratchet. Raises `RefsMoved`."""
+        ...
+
+    def remove(self) -> None:
+        """Leave nothing of it; again is fine."""
+        ...

@@ -1,0 +1,1 @@
+"""The kinds of workspaces, each behind `ratchet.workspaces.checkout.Checkout`."""

@@ -1,0 +1,120 @@
+"""Refs: read, and moved only from where they are known to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
+from ratchet.workspaces.conversation import Conversation
+from ratchet.workspaces.errors import RepositoryLocked
+from ratchet.workspaces.git import Git, damaged
+
+ABSENT = "absent"
+# In the log of every ref that Ratchet moves: this is how its moves are told from those of a session.
+_REASON = "ratchet"
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NAME = re.compile(
+    r"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)|/\.|\.$|/$|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+/[^\x00-\x20\x7f~^:?*\[\\]+"
+)
+
+
+class Refs:
+    """Thread-safe. Moves are transactions of git itself, so other programs see all of one or nothing."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._writer = Conversation(git, "update-ref", "--stdin", "--create-reflog", "-m", _REASON)
+
+    def value(self, name: str) -> str | None:
+        """The hash a ref holds, or `None`."""
+        check_name(name)
+        try:
+            content = (self._git.directory / name).read_text(errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            content = "packed"
+        if _HASH.fullmatch(content):
+            return content
+        if content != "packed" and not content.startswith("ref: "):
+            raise damaged(self._git.directory, f"{name} holds {content[:60]!r}")
+        said = self._git.run("show-ref", "--verify", "--hash", name, fine=(0, 1, 128)).decode().strip()
+        return said or None
+
+    def change(self, moves: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Move refs from the first hash to the second, all or none; `None` stands for absent.
+
+        Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a bounded wait.
+        """
+        updates = "".join(_update(name, before, after) for name, (before, after) in moves.items())
+        try:
+            with self._writer.turn():
+                for words, verb in (
+                    ("start\n", "start"),
+                    (f"{updates}prepare\n", "prepare"),
+                    ("commit\n", "commit"),
+                ):
+                    self._writer.say(words.encode())
+                    if self._writer.line() != f"{verb}: ok".encode():
+                        raise self._writer.ended()
+        except RatchetError as error:
+            raise self._explained(error, moves) from None
+
+    def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
+        """Every ref below the prefixes with its hash."""
+        said = self._git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).decode(
+            errors="replace"
+        )
+        pairs = (line.split(" ", 1) for line in said.splitlines())
+        return {name: number for number, name in pairs}
+
+    def moved_by_ratchet(self, name: str) -> bool:
+        """Whether the last move of a ref is written in its log as one of ours."""
+        return (
+            self._git.run("log", "-g", "-n", "1", "--format=%gs", name, "--", fine=(0, 128)).strip()
+            == _REASON.encode()
+        )
+
+    def checked_out_at(self, name: str, *, bare: bool) -> Path | None:
+        """The administration of the clone or worktree in which a branch is checked out, if any."""
+        if not name.startswith("refs/heads/"):
+            return None
+        wanted = f"ref: {name}"
+        own = [] if bare else [self._git.directory / "HEAD"]
+        for head in (*own, *(self._git.directory / "worktrees").glob("*/HEAD")):
+            try:
+                if head.read_text(errors="replace").strip() == wanted:
+                    return head.parent
+            except OSError:  # a worktree that is just being made or removed
+                continue
+        return None
+
+    def close(self) -> None:
+        self._writer.stop()
+
+    def _explained(
+        self, error: RatchetError, moves: Mapping[str, tuple[str | None, str | None]]
+    ) -> RatchetError:
+        if isinstance(error, RepositoryLocked):
+            return error
+        for name, (before, after) in moves.items():
+            current = self.value(name)
+            if current != before:
+                return StateChanged("ref", name, (before or ABSENT,), current or ABSENT)
+            if after is not None and ("nonexistent object" in str(error) or "non-commit" in str(error)):
+                return NotFound("commit", after)
+            if "cannot create" in str(error):
+                return Conflict(f"{name} cannot be created: {error}", hint="choose another name")
+        return error
+
+
+def _update(name: str, before: str | None, after: str | None) -> str:
+    check_name(name)
+    nothing = "0" * len(after or before or "")
+    return f"update {name} {after or nothing} {before or nothing}\n"
+
+
+def check_name(name: str) -> None:
+    """Raise `Misuse` unless `name` is a full name such as refs/heads/main."""
+    if not _NAME.fullmatch(name):
+        raise Misuse(f"{name!r} is not the full name of a ref", hint="write it as refs/heads/NAME")

@@ -1,0 +1,297 @@
+"""One git repository: a bare one of Ratchet's own, or a person's clone."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ratchet.kernel import Conflict, Misuse, NotFound, is_name
+from ratchet.workspaces.bounds import Bounds
+from ratchet.workspaces.checkout import Checkout, Kind
+from ratchet.workspaces.choice import choose
+from ratchet.workspaces.claims import Claim
+from ratchet.workspaces.discovery import Found, find_repository
+from ratchet.workspaces.errors import RepositoryDirty, RepositoryShallow
+from ratchet.workspaces.facts import Surveyor
+from ratchet.workspaces.git import Git, find_git
+from ratchet.workspaces.gitfiles import check_git_files
+from ratchet.workspaces.ground import Ground, writing
+from ratchet.workspaces.history import LogEntry, parse_commit
+from ratchet.workspaces.identity import Identity, commit_content
+from ratchet.workspaces.kinds.overlay import OverlayCheckout, Overlays
+from ratchet.workspaces.kinds.tree import TreeCheckout
+from ratchet.workspaces.kinds.worktree import WorktreeCheckout
+from ratchet.workspaces.names import split_path
+from ratchet.workspaces.objects import Objects
+from ratchet.workspaces.pruning import Pruned, prune
+from ratchet.workspaces.refs import Refs
+from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.trees import FILE, Change, Entry, compare, edit, find, walk
+from ratchet.workspaces.uncommitted import uncommitted
+from ratchet.workspaces.workspace import Workspace, diff_trees
+
+# What a session has no business to move. Remote branches are not among them: a person may fetch at any time.
+GUARDED = ("refs/heads/", "refs/tags/", "refs/ratchet/")
+
+
+class Repository:
+    """Thread-safe, and any number of processes may use one repository at once.
+
+    `workspaces` is the directory for workspaces, by default NAME.workspaces beside the repository. It serves this
+    repository alone.
+    """
+
+    def __init__(self, path: Path, found: Found, *, workspaces: Path | None, bounds: Bounds) -> None:
+        self.path = path
+        self.bare = found.files is None
+        self.shallow = found.shallow
+        self.bounds = bounds
+        self.workspaces = (workspaces or path.with_name(f"{path.stem}.workspaces")).absolute()
+        self._found = found
+        self._git = found.git
+        self._objects = Objects(found.git, found.objects, found.algorithm)
+        self._refs = Refs(found.git)
+        self._surveyor = Surveyor()
+        self._overlays = Overlays(self.workspaces)
+        self._ground: Ground | None = None
+        self._open: set[Workspace] = set()
+        # One claim per process.
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, *, workspaces: Path | None = None, bounds: Bounds | None = None) -> Self:
+        """Raises `NotARepository`, `RepositoryCorrupt`, or `Missing` without a git that is new enough."""
+        path = path.resolve()
+        return cls(path, find_repository(path, find_git()), workspaces=workspaces, bounds=bounds or Bounds())
+
+    @classmethod
+    def create(cls, path: Path, *, workspaces: Path | None = None, bounds: Bounds | None = None) -> Self:
+        """A new, empty, bare repository. It appears whole or not at all. Raises `Conflict` when something is there."""
+        path = path.resolve()
+        if path.exists():
+            raise Conflict(f"{path} exists already", hint="open it, or choose another path")
+        unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                words = ("init", "--bare", "--quiet", "--template=", "--initial-branch=main", ".")
+                unfinished.mkdir()
+                git = Git(find_git(), unfinished)
+                git.run(*words)
+                # Candidates that were not kept are history too; git must not collect them.
+                git.run("config", "gc.pruneExpire", "never")
+                unfinished.rename(path)
+            finally:
+                remove_tree(unfinished)
+        return cls.open(path, workspaces=workspaces, bounds=bounds)
+
+    def resolve(self, revision: str) -> str:
+        """The hash of the commit that a revision names. Raises `NotFound` or `RepositoryCorrupt`."""
+        return self._objects.commit(revision)[0]
+
+    def ref(self, name: str) -> str | None:
+        """What a ref such as refs/heads/main points at; `None` when it does not exist."""
+        return self._refs.value(name)
+
+    def advance(self, ref: str, new: str, *, expected: str | None) -> None:
+        """Move a ref to a commit, only if it still is where `expected` says; `None` creates it.
+
+        Raises `StateChanged` when it moved meanwhile, `NotFound` without such a commit, `RepositoryLocked` after a
+        bounded wait, and `Conflict` for a branch that a person has checked out: their files would seem changed.
+        """
+        commit = self.resolve(new)
+        taken = self._refs.checked_out_at(ref, bare=self.bare)
+        if taken is not None:
+            raise Conflict(
+                f"{ref} is checked out at {taken}", hint="switch that directory to another branch first"
+            )
+        self._refs.change({ref: (expected, commit)})
+
+    def restore(self, moved: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Put back refs that a session moved, as told by `RefsMoved.moved`."""
+        self._refs.change({name: (now, before) for name, (before, now) in moved.items()})
+
+    def commit_files(
+        self,
+        files: Mapping[str, bytes | None],
+        *,
+        parent: str | None,
+        message: str,
+        author: Identity | None = None,
+        at: int | None = None,
+    ) -> str:
+        """Commit changed files on top of `parent` without a workspace; `None` deletes. The hash of the commit.
+
+        A file keeps its mode. Without a parent it is the first commit of a history.
+        """
+        parents = [] if parent is None else [self.resolve(parent)]
+        tree = self._tree(parents[0]) if parents else None
+        paths = {path: split_path(path) for path in files}
+        for path, parts in paths.items():
+            if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
+                raise Misuse(f"{path!r} lies below another file of the same commit")
+        with self._objects.batch(self._mark()) as batch:
+            changes: dict[str, Entry | None] = {}
+            for path, content in files.items():
+                was = find(self._objects.tree, tree, paths[path]) if tree else None
+                mode = was.mode if was is not None and was.is_file else FILE
+                changes[path] = None if content is None else Entry(mode, batch.blob(content))
+            made = edit(batch.read_tree, batch.tree, tree, changes) or batch.tree({})
+            check_git_files(
+                self._git,
+                [Change(path, None, entry) for path, entry in changes.items()],
+                lambda entry: batch.content(entry.hash) or self._objects.read(entry.hash, "blob"),
+            )
+            return batch.add(b"commit", commit_content(made, parents, message, author=author, at=at))
+
+    def changes(self, old: str, new: str) -> list[Change]:
+        """The paths that differ between two commits."""
+        return list(compare(self._objects.tree, self._tree(old), self._tree(new)))
+
+    def diff(self, old: str, new: str) -> str:
+        """The difference between two commits as a patch."""
+        return diff_trees(self._git, self._tree(old), self._tree(new))
+
+    def log(self, commit: str, *, limit: int = 50) -> list[LogEntry]:
+        """The history of a commit, itself first."""
+        said = self._git.run("rev-list", f"--max-count={limit}", self.resolve(commit))
+        return [parse_commit(*self._objects.commit(number)) for number in said.decode().split()]
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether a commit is part of the history of another. Raises `RepositoryShallow` when that cannot be told."""
+        older, newer = self.resolve(ancestor), self.resolve(descendant)
+        if older == newer or self._git.asks("merge-base", "--is-ancestor", older, newer):
+            return True
+        if self.shallow:
+            raise RepositoryShallow(
+                f"{self.path} is a shallow clone: whether {older[:12]} came before {newer[:12]} cannot be told",
+                hint="get the whole history with `git fetch --unshallow`",
+            )
+        return False
+
+    def read_file(self, commit: str, path: str) -> bytes:
+        """The content of a file of a commit. Raises `NotFound`."""
+        entry = find(self._objects.tree, self._tree(commit), split_path(path))
+        if entry is None or not entry.is_file:
+            raise NotFound("file", f"{commit}:{path}")
+        return self._objects.read(entry.hash, "blob", limit=self.bounds.file_bytes)
+
+    def list_files(self, commit: str) -> dict[str, Entry]:
+        """Every path of a commit that is not a directory. Raises `TooLarge` beyond the bounds."""
+        tree = self._tree(commit)
+        self._surveyor.survey(self._objects.tree, tree, self.bounds)
+        return dict(walk(self._objects.tree, tree))
+
+    def uncommitted(self) -> list[str]:
+        """Paths of a clone whose content is in no commit; workspaces do not see those."""
+        if self._found.files is None:
+            return []
+        head = self._objects.find_commit("HEAD")
+        return uncommitted(self._git, self._found.files, head[0] if head else None, self._found.algorithm)
+
+    def require_clean(self) -> None:
+        """Raise `RepositoryDirty` when a person's work would be left out."""
+        paths = self.uncommitted()
+        if paths:
+            more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+            raise RepositoryDirty(
+                f"{self.path} has uncommitted work: {', '.join(paths[:3])}{more}",
+                hint="commit or stash it first; workspaces are made from commits",
+            )
+
+    def workspace(
+        self,
+        commit: str,
+        *,
+        kind: Kind | None = None,
+        name: str = "workspace",
+        branch: bool = False,
+        guard: Sequence[str] = GUARDED,
+    ) -> Workspace:
+        """A new directory with the files of a commit. Without a `kind` the size of the tree decides.
+
+        For the kind worktree, `branch` gives it a branch of its own instead of a detached HEAD, and the refs below
+        `guard` must not move while it is open except through Ratchet. Raises `UnsafePath` or `TooLarge` for a hostile
+        commit, `KindUnavailable` for a kind this machine does not allow.
+        """
+        if not is_name(name):
+            raise Misuse(
+                f"a workspace cannot be called {name!r}", hint="use small letters, digits and dashes"
+            )
+        base, content = self._objects.commit(commit)
+        tree = parse_commit(base, content).tree
+        ground = self._claimed()
+        files = ground.survey(tree).files
+        chosen, reason = choose(kind, files, lambda: self._overlays.refusal(ground))
+        path = ground.claim.directory / ground.claim.new_name(name)
+        checkout: Checkout
+        match chosen:
+            case Kind.TREE:
+                checkout = TreeCheckout(ground, path, tree)
+            case Kind.WORKTREE:
+                checkout = WorktreeCheckout(ground, path, tree, base, branch=branch, guard=guard)
+            case Kind.OVERLAY:
+                checkout = OverlayCheckout(ground, self._overlays, path, tree)
+        try:
+            checkout.fill()
+        except BaseException:
+            checkout.remove()
+            raise
+        made = Workspace(
+            ground, checkout, base=base, tree=tree, kind=chosen, reason=reason, on_discard=self._open.discard
+        )
+        self._open.add(made)
+        return made
+
+    def refusal(self, kind: Kind) -> str | None:
+        """Why a kind of workspace cannot be had here, really tried; `None` when it can."""
+        return self._overlays.refusal(self._claimed()) if kind is Kind.OVERLAY else None
+
+    def prune(self) -> Pruned:
+        """Remove what dead processes left. Workspaces of living ones and worktrees of people stay."""
+        return prune(self._git, self._refs, self._objects.directory, self.workspaces)
+
+    def close(self) -> None:
+        """Discard the workspaces that are still open, and end the git processes."""
+        with self._lock:
+            ground, self._ground = self._ground, None
+        if ground is not None and ground.claim.is_mine:
+            for workspace in list(self._open):
+                workspace.discard()
+            ground.claim.release()
+        self._open.clear()
+        self._objects.close()
+        self._refs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _tree(self, commit: str) -> str:
+        return parse_commit(*self._objects.commit(commit)).tree
+
+    def _mark(self) -> str:
+        return self._ground.claim.name if self._ground is not None else "new"
+
+    def _claimed(self) -> Ground:
+        with self._lock:
+            if self._ground is None or not self._ground.claim.is_mine:
+                self._open.clear()
+                claim = Claim.take(self.workspaces, self._git.directory)
+                self._ground = Ground(
+                    git=self._git,
+                    objects=self._objects,
+                    refs=self._refs,
+                    surveyor=self._surveyor,
+                    bounds=self.bounds,
+                    claim=claim,
+                )
+            return self._ground
