@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines import EventKind, Request, SessionEvent
+from ratchet.engines import Failure, Request
 from ratchet.kernel import Limits
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.codex_subject import CodexSubject
@@ -86,10 +86,14 @@ def test_the_path_names_the_program(codex: CodexSubject, workspace: Path) -> Non
     assert "/no/such/codex" in str(failed)
 
 
-def test_a_session_with_a_limit_on_cost_but_no_price_says_so(codex: CodexSubject, workspace: Path) -> None:
-    heard: list[SessionEvent] = []
-    propose(codex.says("x"), Request("x", workspace, limits=Limits(cost_usd=1), listen=heard.append))
-    assert any("price of mock-model" in each.text for each in heard if each.kind is EventKind.NOTE)
+def test_a_budget_of_money_for_a_model_without_a_price_is_refused_before_it_costs_anything(
+    codex: CodexSubject, workspace: Path
+) -> None:
+    failed = fails(codex.says("x"), Request("x", workspace, limits=Limits(cost_usd=1)))
+    assert failed.failure is Failure.BUDGET
+    assert "price of mock-model is not known" in str(failed)
+    assert codex.script is not None
+    assert codex.script.requests == []
 
 
 def test_sessions_are_kept_for_as_long_as_is_set(codex: CodexSubject, workspace: Path) -> None:

@@ -123,6 +123,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
 @click.pass_obj
 def record(
     session: Session,
+    /,
     name: str,
     prompt: str,
     cassette: Path,

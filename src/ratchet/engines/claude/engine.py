@@ -16,8 +16,8 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure, SessionFailed
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.registry import Surroundings
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
 from ratchet.engines.transcript import Transcript

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ratchet.config.claude_settings import Claude
 from ratchet.engines.claude.conversations import Conversations
-from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.privacy import private_places
 from ratchet.engines.registry import Surroundings
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
 from ratchet.engines.supervision import Invocation, could_not_write, supervise
@@ -72,6 +72,7 @@ class CodexEngine:
         conversation = Conversation(Transcript(request), self._secrets.hide)
         sitting = Sitting(request, conversation, self._settings, self._prices, request.model or self._model)
         try:
+            sitting.check_price()
             program = await self._program()
             async with session_home(self._home) as directory:
                 return await self._hold(sitting, program, SessionFiles(directory))

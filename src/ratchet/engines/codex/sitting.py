@@ -15,7 +15,7 @@ from ratchet.engines.codex.kept import KeptRollouts
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.llm.prices import cost_microusd
+from ratchet.engines.prices import cost_microusd
 from ratchet.engines.session import EventKind, Request, Session
 from ratchet.engines.supervision import check_budget
 from ratchet.kernel import Usage
@@ -60,12 +60,20 @@ class Sitting:
         price = self._prices.get(self.model or "")
         usage = replace(tokens, cost_microusd=cost_microusd(tokens, price), wall_ms=transcript.wall_ms)
         if usage.tokens > self._told.tokens:
-            if price is None and self.request.limits.cost_usd is not None and not self._told.tokens:
-                note = f"the price of {self.model} is not known, so its cost is not counted; see llm.prices"
-                transcript.say(EventKind.NOTE, note)
             self._told = usage
             transcript.say(EventKind.USAGE, data=asdict(usage))
         return usage
+
+    def check_price(self) -> None:
+        """Raise `Fault` when a budget of money is given that could not be held to."""
+        allowed = self.request.limits.cost_usd
+        if allowed is not None and (self.model or "") not in self._prices:
+            model = self.model or "the model that Codex chooses by itself"
+            raise Fault(
+                Failure.BUDGET,
+                f"the price of {model} is not known, so a budget of {allowed:g} dollars cannot be kept",
+                hint='name a model and set llm.prices."MODEL".input and .output, or give a budget of tokens',
+            )
 
     def look(self) -> Fault | None:
         """What is to end the session while it runs."""

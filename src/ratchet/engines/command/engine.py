@@ -13,10 +13,10 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.privacy import private_places
 from ratchet.engines.ready import READY
 from ratchet.engines.registry import Surroundings
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
 from ratchet.engines.supervision import Invocation, could_not_write, supervise, try_out

@@ -14,8 +14,8 @@ from ratchet.engines.command.endings import did_nothing, fault_of
 from ratchet.engines.command.findings import Findings
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.llm.prices import cost_microusd
-from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.prices import cost_microusd
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind, Request, Session
 from ratchet.engines.supervision import Invocation, check_budget
 from ratchet.engines.transcript import Transcript

@@ -10,7 +10,7 @@ from ratchet.config.llm_settings import Prices
 from ratchet.engines.failure import Failure
 from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.prices import cost_microusd, output_tokens_for, price_of
+from ratchet.engines.prices import cost_microusd, output_tokens_for
 from ratchet.engines.session import EventKind
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Limits, Usage
@@ -103,3 +103,8 @@ class Account:
                 hint=f"raise the {measure} limit",
                 worked=self.calls > 0,
             )
+
+
+def price_of(candidate: Candidate, table: Mapping[str, Prices]) -> Prices | None:
+    """The price of `endpoint/model`, else of `model`. `None` is unknown, which is not the same as nothing."""
+    return table.get(candidate.name) or table.get(candidate.model)

@@ -15,8 +15,8 @@ from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.llm.connection import model_at
 from ratchet.engines.llm.fault import CallFault, fault_of
 from ratchet.engines.llm.gate import Closed, Gate, gate_of
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.llm.speech import Speech
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind
 from ratchet.engines.transcript import Transcript
 

@@ -16,9 +16,9 @@ from ratchet.engines.llm.call import Question
 from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.llm.conversation import Conversation
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.llm.structure import as_text, sent_back, way_for, with_schema
 from ratchet.engines.llm.tools import Toolbox
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind, Request
 from ratchet.engines.transcript import Transcript
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ratchet.engines.engine import Readiness
 from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.llm.connection import http_client
-from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.secrets import Secrets
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,8 +17,8 @@ from ratchet.engines.llm.conversation import Conversation, Conversations
 from ratchet.engines.llm.exchange import Answer, Exchange
 from ratchet.engines.llm.fault import CallFault
 from ratchet.engines.llm.mcp_tools import Surface, tools_of
-from ratchet.engines.llm.secrets import Secrets
 from ratchet.engines.llm.tools import Toolbox, prefixed
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind, Request, Session
 from ratchet.engines.transcript import Transcript
 

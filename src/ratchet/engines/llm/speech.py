@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ratchet.engines.llm.secrets import Secrets
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind
 from ratchet.engines.transcript import Transcript
 

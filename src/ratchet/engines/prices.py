@@ -1,18 +1,11 @@
-"""What a call costs, by the price table of the settings."""
+"""What tokens cost, by the price table of the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from ratchet.config.llm_settings import Prices
-from ratchet.engines.llm.choice import Candidate
 from ratchet.kernel import Usage
-
-
-def price_of(candidate: Candidate, table: Mapping[str, Prices]) -> Prices | None:
-    """The price of `endpoint/model`, else of `model`. `None` is unknown, which is not the same as nothing."""
-    return table.get(candidate.name) or table.get(candidate.model)
 
 
 def cost_microusd(usage: Usage, price: Prices | None) -> int:
