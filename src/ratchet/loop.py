@@ -18,7 +18,7 @@ from ratchet.engines.record import record_session
 from ratchet.engines.retrying import propose
 from ratchet.judges import AwaitingApproval, Candidate, Judge, hear
 from ratchet.judges.record import record_judged
-from ratchet.kernel import LedgerError, Outcome, StateChanged, StepStatus, Superseded, Usage, Verdict
+from ratchet.kernel import LedgerError, Limits, Outcome, StateChanged, StepStatus, Superseded, Usage, Verdict
 from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import still_pending
 from ratchet.runtime import JobContext, configured_budgets
@@ -95,8 +95,8 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
     """Let the engine work in a workspace of its own, and commit what it made."""
     listener = _listener(opened, plan.engine.name, plan.request.model)
     workspace = await asyncio.to_thread(plan.repository.workspace, plan.base)
+    limits = plan.request.limits.tightest(opened.limits)
     try:
-        limits = plan.request.limits.tightest(opened.limits)
         request = replace(plan.request, workspace=workspace.path, limits=limits, listen=listener.hear)
         async with listener.listening():
             session = await propose(plan.engine, request, tries=opened.job.runtime.settings.engines.tries)
@@ -116,6 +116,7 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
             "incumbent": plan.incumbent or plan.base,
             "commit": commit,
             "simulated": session.simulated,
+            "left": asdict(limits.less(session.usage)),
             "session": {"id": number, "text": session.text, "output": session.output, "data": session.data},
         }
         opened.finish(tx, PROPOSED, proposed)
@@ -153,7 +154,7 @@ async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
             attempt_id=opened.id,
             prompt=plan.request.prompt,
             read_diff=functools.cache(functools.partial(plan.repository.diff, plan.base, commit)),
-            limits=opened.limits,
+            limits=Limits(**opened.finished[PROPOSED]["left"]),
             listen=listener.hear,
             finished=_earlier_verdicts(opened),
         )
@@ -168,9 +169,10 @@ async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
     with opened.job.write() as tx:
         listener.settle(tx, judged.usage + Usage(trials=int(judged.verdict.score is not None)))
         record_judged(tx, opened.artifacts, judged, opened.spender)
-        opened.finish(tx, JUDGED, {"verdict": asdict(judged.verdict)})
         if judged.verdict.passed:
+            opened.finish(tx, JUDGED, {"verdict": asdict(judged.verdict)})
             return None
+        opened.finished[JUDGED] = {"verdict": asdict(judged.verdict)}
         return _end(tx, opened, plan, judged.verdict.outcome, judged.verdict.reason)
 
 

@@ -105,6 +105,15 @@ def test_a_prune_that_died_is_finished_by_the_next(repository: Repository, base:
     assert _leftovers(repository) == []
 
 
+def test_unfinished_objects_without_an_owner_go_when_they_are_old(repository: Repository) -> None:
+    young, old = (repository.path / "objects" / f"tmp_obj_new-{name}_0" for name in ("aaaa", "bbbb"))
+    young.touch()
+    old.touch()
+    os.utime(old, (1, 1))
+    assert repository.prune().objects == 1
+    assert (young.exists(), old.exists()) == (True, False)
+
+
 def test_a_person_s_worktree_is_never_touched_dirty_or_gone(clone: Path, tmp_path: Path) -> None:
     git(clone, "worktree", "add", "--quiet", "-b", "mine", str(tmp_path / "linked"))
     git(clone, "worktree", "add", "--quiet", "-b", "away", str(tmp_path / "unmounted"))

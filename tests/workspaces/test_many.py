@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,22 @@ def test_several_processes_share_a_repository(repository: Repository, base: str,
     commits = [line for out, _ in said for line in out.split()]
     assert len(set(commits)) == 40
     assert {repository.log(commit)[0].parents for commit in commits} == {(base,)}
+    assert fsck(repository.path) == ""
+
+
+def test_a_commit_of_many_files_needs_few_descriptors(repository: Repository, base: str) -> None:
+    """A process may have 1,024 open by default, and hundreds of attempts share them."""
+    workspace = repository.workspace(base)
+    for number in range(300):
+        (workspace.path / f"new{number}").write_text(f"{number}\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_now = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 20, hard))
+    try:
+        made = workspace.commit("many")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(made.changes) == 300
     assert fsck(repository.path) == ""
 
 

@@ -140,6 +140,17 @@ def test_what_cannot_name_a_commit_is_misuse(repository: Repository, revision: s
         repository.resolve(revision)
 
 
+def test_another_kind_of_object_is_no_commit(repository: Repository) -> None:
+    for name in ("best^{tree}", "best:README.md"):
+        with pytest.raises(NotFound, match="commit"):
+            repository.resolve(git(repository.path, "rev-parse", name))
+
+
+def test_an_empty_file_that_git_reads_is_fine(repository: Repository, base: str) -> None:
+    made = repository.commit_files({".gitattributes": b"", ".gitmodules": b""}, parent=base, message="empty")
+    assert repository.read_file(made, ".gitmodules") == b""
+
+
 @pytest.mark.parametrize("path", ["absent", "src", "README.md/below"])
 def test_a_file_that_is_none_is_not_found(repository: Repository, base: str, path: str) -> None:
     with pytest.raises(NotFound, match=path):
@@ -195,6 +206,23 @@ def test_a_dirty_clone_is_never_touched_and_says_what_is_not_committed(clone: Pa
         files_of(clone),
         (clone / ".git/index").read_bytes(),
     ) == before
+
+
+def test_a_linked_worktree_has_its_own_head_and_index(clone: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    git(clone, "worktree", "add", "--quiet", "-b", "other", str(linked))
+    git(linked, "commit", "--quiet", "--allow-empty", "-m", "other")
+    (linked / "staged").touch()
+    git(linked, "add", "staged")
+    with Repository.open(linked) as repository, Repository.open(clone) as main:
+        assert repository.resolve("HEAD") == git(linked, "rev-parse", "HEAD") != main.resolve("HEAD")
+        assert (repository.uncommitted(), main.uncommitted()) == (["staged"], [])
+
+
+def test_a_changed_mode_is_uncommitted_work(clone: Path) -> None:
+    (clone / "README.md").chmod(0o755)
+    with Repository.open(clone) as repository:
+        assert repository.uncommitted() == ["README.md"]
 
 
 def test_a_touched_but_equal_file_is_not_dirty(clone: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
+from ratchet.sandbox import Policy, Refused, run
 from ratchet.workspaces import Kind, RefsMoved, Repository, UnsafePath, Workspace
 from tests.workspaces.conftest import git
 
@@ -86,6 +88,25 @@ def test_a_person_may_fetch_and_what_is_not_guarded_may_move(repository: Reposit
     git(repository.path, "update-ref", "refs/remotes/origin/main", base)
     git(repository.path, "branch", "by-a-person", base)
     assert not session.commit("nothing").changed
+
+
+def test_in_a_sandbox_git_works_and_the_repository_cannot_be_written(
+    repository: Repository, session: Workspace, base: str
+) -> None:
+    (session.path / "README.md").write_text("changed\n")
+    policy = Policy(
+        readable=session.readable, writable=(session.path,), environment=dict(session.environment)
+    )
+    command = (
+        "git status --porcelain; git commit -qam mine || git update-ref refs/heads/best HEAD || echo refused"
+    )
+    try:
+        done = asyncio.run(run(["/bin/sh", "-c", command], cwd=session.path, policy=policy))
+    except Refused as refused:
+        pytest.skip(str(refused))
+    assert done.stdout.split() == [b"M", b"README.md", b"refused"]
+    made = session.commit("ours")
+    assert (made.changed, made.own_commits, repository.ref("refs/heads/best")) == (True, (), base)
 
 
 def test_a_lock_left_by_the_sessions_git_does_not_stop_the_commit(session: Workspace) -> None:

@@ -7,7 +7,7 @@ used; only the rest of its hold is kept from the others. Closing the attempt giv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import sqlalchemy as sa
 
@@ -16,22 +16,21 @@ from ratchet.ledger.tables import holds, usage_totals
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.usage import Budgets, Scope, Spender, budget_in_force, check, total
 
-_SHARED: tuple[Scope, ...] = ("run", "project")
-
 
 def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     """What the attempt may use, set aside until it ends. Raises `BudgetExceeded` when nothing is left for it.
 
     Only an attempt with a limit of its own can be promised something; one without shares what is left.
     """
-    assert spender.attempt_id is not None, "only an attempt can hold a budget"
-    own, policy = budget_in_force(tx, "attempt", spender.attempt_id, defaults)
-    if policy is BudgetPolicy.OFF or (own.tokens is None and own.cost_usd is None):
-        return check(tx, spender, defaults)
-    shared = [(scope, number) for scope, number in spender.scopes() if scope in _SHARED]
+    # An attempt that begins has used nothing and has no budget but the configured one.
+    own = Limits() if defaults.policy is BudgetPolicy.OFF else defaults.limits.get("attempt", Limits())
+    sharing = replace(spender, attempt_id=None)
+    if own.tokens is None and own.cost_usd is None:
+        return own.tightest(check(tx, sharing, defaults))
+    shared = sharing.scopes()
     # Two attempts that begin at once must see each other's holds.
     tx.lock_keys(*(f"budget {scope} {number}" for scope, number in shared))
-    left = check(tx, spender, defaults)
+    left = own.tightest(check(tx, sharing, defaults))
     for scope, number in shared:
         left = left.tightest(_unheld(tx, scope, number, defaults))
     values = {"tokens": left.tokens or 0, "cost_microusd": round((left.cost_usd or 0) * 1_000_000)}

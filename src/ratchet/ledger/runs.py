@@ -34,6 +34,8 @@ _LAST_POSITION = (
     .order_by(steps.c.position.desc())
     .limit(1)
 )
+_RUN_BY_ID = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
+_STEP_BY_ID = sa.select(steps).where(steps.c.id == sa.bindparam("wanted"))
 _INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
 _LAST_ATTEMPT = (
     sa.select(attempts.c.id, attempts.c.number, attempts.c.ended_at)
@@ -143,9 +145,13 @@ def create_steps(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[StepId]:
     """Add pending steps, given as (name, spec), after those the run has. Raises `Conflict` when a name is taken."""
+    return [step.id for step in _create_steps(tx, run_id, named)]
+
+
+def _create_steps(tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Step]:
     last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
     first = 0 if last is None else last + 1
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "run_id": run_id,
             "position": first + index,
@@ -166,7 +172,10 @@ def create_steps(
         raise Conflict(f"run {run_id} does not exist, or has one of these steps already: {names}") from error
     for number, row in zip(numbers, rows, strict=True):
         tx.event("step.created", run_id=run_id, step_id=number, message=str(row["name"]))
-    return [StepId(number) for number in numbers]
+    return [
+        Step(**{**row, "id": number, "status": StepStatus.PENDING}, reason=None, result=None, ended_at=None)
+        for number, row in zip(numbers, rows, strict=True)
+    ]
 
 
 def find_or_create_step(
@@ -176,15 +185,23 @@ def find_or_create_step(
     step = find_step(tx, run_id, name)
     if step is not None:
         return step, False
-    [step_id] = create_steps(tx, run_id, [(name, spec)])
-    return get_step(tx, step_id), True
+    [made] = _create_steps(tx, run_id, [(name, spec)])
+    return made, True
 
 
 def open_attempt(
-    tx: Transaction, step: Step, *, process_id: str | None = None, simulated: bool = False
+    tx: Transaction,
+    step: Step,
+    *,
+    process_id: str | None = None,
+    simulated: bool = False,
+    first: bool = False,
 ) -> AttemptId:
-    """Begin the next attempt at a step; one that a dead process left open is closed as an error first."""
-    last = tx.connection.execute(_LAST_ATTEMPT, {"step": step.id}).first()
+    """Begin the next attempt at a step; one that a dead process left open is closed as an error first.
+
+    `first` says that the step was made in this transaction, so that there is nothing to look for.
+    """
+    last = None if first else tx.connection.execute(_LAST_ATTEMPT, {"step": step.id}).first()
     number = 1 if last is None else last.number + 1
     if last is not None and last.ended_at is None:
         interrupted = {
@@ -232,7 +249,11 @@ def _mark_run(tx: Transaction, run_id: int) -> None:
 
 
 def close_attempt(
-    tx: Transaction, attempt_id: int, outcome: Outcome, reason: str, verdict: Verdict | None = None
+    tx: Transaction,
+    attempt_id: int,
+    outcome: Outcome,
+    reason: str,
+    verdict: Verdict | None = None,
 ) -> None:
     """Record how an attempt ended. Raises `Conflict` when it has ended already."""
     ending = {
@@ -255,7 +276,7 @@ def close_attempt(
 
 
 def get_run(tx: Transaction, run_id: int) -> Run:
-    row = tx.connection.execute(sa.select(runs).where(runs.c.id == run_id)).mappings().first()
+    row = tx.connection.execute(_RUN_BY_ID, {"wanted": run_id}).mappings().first()
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
@@ -284,7 +305,7 @@ def list_runs(
 
 
 def get_step(tx: Transaction, step_id: int) -> Step:
-    row = tx.connection.execute(sa.select(steps).where(steps.c.id == step_id)).mappings().first()
+    row = tx.connection.execute(_STEP_BY_ID, {"wanted": step_id}).mappings().first()
     if row is None:
         raise NotFound("step", step_id)
     return _step(row)

@@ -23,9 +23,9 @@ _LOCK = {
     for table in (runs, steps)
 }
 _CHANGE = {
-    table: sa.update(table).where(
-        table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text)
-    )
+    table: sa.update(table)
+    .where(table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text))
+    .returning(table.c.name, *([table.c.run_id] if table is steps else []))
     for table in (runs, steps)
 }
 
@@ -80,12 +80,22 @@ def change_step(
     attempt_id: int | None = None,
     data: Any = None,
 ) -> StepStatus:
-    """Change a step's status as `change_run` does a run's."""
-    row = _locked(tx, steps, "step", step_id)
-    current = StepStatus(row["status"])
-    _compare(expected, "step", step_id, current)
-    check_transition("step", step_id, current, to)
-    _set(tx, steps, "step", step_id, current, to, reason, result)
+    """Change a step's status as `change_run` does a run's. With one `expected` status nothing is read first."""
+    wanted = None if expected is None else tuple(expected)
+    if wanted is None or len(wanted) != 1:
+        row = _locked(tx, steps, "step", step_id)
+        current = StepStatus(row["status"])
+        _compare(wanted, "step", step_id, current)
+        check_transition("step", step_id, current, to)
+        _set(tx, steps, "step", step_id, current, to, reason, result)
+    else:
+        [current] = wanted
+        check_transition("step", step_id, current, to)
+        changed = _try_set(tx, steps, "step", step_id, current, to, reason, result)
+        if changed is None:
+            found = StepStatus(_locked(tx, steps, "step", step_id)["status"])
+            raise StateChanged("step", step_id, (str(current),), str(found))
+        row = changed
     tx.event(
         f"step.{to}",
         run_id=row["run_id"],
@@ -126,6 +136,21 @@ def _set(
     reason: str | None,
     result: Any,
 ) -> None:
+    if _try_set(tx, table, entity, key, current, to, reason, result) is None:
+        raise StateChanged(entity, key, (str(current),), "something else")
+
+
+def _try_set(
+    tx: Transaction,
+    table: sa.Table,
+    entity: str,
+    key: int,
+    current: RunStatus | StepStatus,
+    to: RunStatus | StepStatus,
+    reason: str | None,
+    result: Any,
+) -> sa.RowMapping | None:
+    """Change it if it still is `current`; the names of what was changed, or nothing."""
     values = {
         "status": str(to),
         "reason": reason,
@@ -134,7 +159,8 @@ def _set(
     }
     if result is not UNCHANGED:
         values["result"] = result
-    changed = tx.connection.execute(_CHANGE[table], {"key": key, "current": str(current), **values})
-    if changed.rowcount != 1:
-        raise StateChanged(entity, key, (str(current),), "something else")
-    tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())
+    parameters = {"key": key, "current": str(current), **values}
+    changed = tx.connection.execute(_CHANGE[table], parameters).mappings().first()
+    if changed is not None:
+        tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())
+    return changed

@@ -11,6 +11,7 @@ from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, chang
 from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import close_attempt, find_or_create_step, get_run, open_attempt, unended_attempt
 from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
+from ratchet.ledger.statuses import UNCHANGED
 from ratchet.runtime.context import JobContext
 from ratchet.runtime.opening import configured_budgets
 
@@ -25,7 +26,8 @@ class OpenAttempt:
     run: Run
     step: Step
     id: AttemptId
-    limits: Limits
+    step_status: StepStatus
+    limits: Limits = field(default_factory=Limits)
     finished: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -41,8 +43,13 @@ class OpenAttempt:
         finish_stage(tx, self.id, stage, data)
         self.finished[stage] = data
 
-    def move_step(self, tx: Transaction, to: StepStatus, reason: str | None = None) -> None:
-        change_step(tx, self.step.id, to, reason=reason, attempt_id=self.id)
+    def move_step(
+        self, tx: Transaction, to: StepStatus, reason: str | None = None, *, result: Any = UNCHANGED
+    ) -> None:
+        """Change the step's status, from the one this attempt gave it."""
+        expected = (self.step_status,)
+        change_step(tx, self.step.id, to, expected=expected, reason=reason, result=result, attempt_id=self.id)
+        self.step_status = to
 
     def end(
         self,
@@ -57,7 +64,7 @@ class OpenAttempt:
         """Close the attempt and say what became of its step, in one transaction with the result to remember."""
         finish_stage(tx, self.id, ENDED, dict(result))
         close_attempt(tx, self.id, outcome, reason, verdict)
-        change_step(tx, self.step.id, step, reason=reason, result=dict(result), attempt_id=self.id)
+        self.move_step(tx, step, reason, result=dict(result))
 
     def block(self, tx: Transaction, reason: str) -> None:
         """Block step and run until the run is resumed; the attempt stays open."""
@@ -76,7 +83,7 @@ def take_attempt(
         run = get_run(tx, job.run_id)
         step, new = find_or_create_step(tx, run.id, step_name, spec or {})
         if new and nth == 1:
-            return _begun(tx, job, run, step)
+            return _begun(tx, job, run, step, first=True)
         ended = stages_of_step(tx, step.id, ENDED)
         if len(ended) >= nth:
             result: Mapping[str, Any] = ended[nth - 1]
@@ -93,7 +100,7 @@ def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAtte
     finished = {} if attempt_id is None else finished_stages(tx, attempt_id)
     if attempt_id is None or not finished:
         return None
-    opened = OpenAttempt(job, run, step, attempt_id, Limits(), finished)
+    opened = OpenAttempt(job, run, step, attempt_id, step.status, finished=finished)
     if step.status is StepStatus.BLOCKED:
         opened.move_step(tx, StepStatus.NEEDS_QA, "resumed")
     tx.event(
@@ -106,10 +113,10 @@ def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAtte
     return opened
 
 
-def _begun(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt:
+def _begun(tx: Transaction, job: JobContext, run: Run, step: Step, *, first: bool = False) -> OpenAttempt:
     if step.status is not StepStatus.RUNNING:
-        change_step(tx, step.id, StepStatus.RUNNING)
-    attempt_id = open_attempt(tx, step, process_id=job.process_id)
-    opened = OpenAttempt(job, run, step, attempt_id, Limits())
+        change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
+    attempt_id = open_attempt(tx, step, process_id=job.process_id, first=first)
+    opened = OpenAttempt(job, run, step, attempt_id, StepStatus.RUNNING)
     opened.limits = hold(tx, opened.spender, configured_budgets(job.runtime.settings))
     return opened

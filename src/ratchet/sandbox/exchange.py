@@ -48,6 +48,8 @@ class Exchange:
 
     async def leave(self) -> None:
         """End the run if it has not ended, and wait until it is gone, also while this task is being cancelled."""
+        if self.ended.done():
+            return
         self.stop(Stopped.CANCELLED)
         try:
             await self.report(_LEAVING_SECONDS)

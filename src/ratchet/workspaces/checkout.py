@@ -30,6 +30,11 @@ class Checkout(Protocol):
         """Variables that a session in the directory should be given."""
         ...
 
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """Directories outside that a session's git must be able to read. None of them need be writable."""
+        ...
+
     def fill(self) -> None:
         """Make the directory, or make it anew, exactly as the commit has it."""
         ...

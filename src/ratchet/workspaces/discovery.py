@@ -11,9 +11,13 @@ from ratchet.workspaces.git import Git, damaged
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`git` is bound to the directory that holds refs and objects; `files` is a clone's own directory of files."""
+    """`git` is bound to the directory that holds refs and objects, `own` to that of a linked worktree.
+
+    `files` is a clone's directory of files, `None` for a bare repository.
+    """
 
     git: Git
+    own: Git
     objects: Path
     algorithm: str
     shallow: bool
@@ -40,6 +44,7 @@ def find_repository(path: Path, program: str) -> Found:
     bare, shallow, algorithm, common, objects = said.decode(errors="surrogateescape").splitlines()
     return Found(
         git=Git(program, (directory / common).resolve()),
+        own=git,
         objects=(directory / objects).resolve(),
         algorithm=algorithm,
         shallow=shallow == "true",

@@ -25,6 +25,14 @@ class Surveyor:
 
     def __init__(self) -> None:
         self._known: Cache[Facts] = Cache(_REMEMBERED)
+        self._sound: Cache[bool] = Cache(_REMEMBERED)
+
+    def has_sound_links(self, tree: str) -> bool:
+        """Whether the links of a whole tree were found to stay inside it."""
+        return self._sound.get(tree) is not None
+
+    def note_sound_links(self, tree: str) -> None:
+        self._sound.put(tree, True, 1)
 
     def survey(self, read: ReadTree, tree: str, bounds: Bounds, path: str = "") -> Facts:
         """Raises `TooLarge` beyond the bounds, before a small object can stand for billions of files."""

@@ -40,27 +40,23 @@ class Ground:
         facts = self.surveyor.survey(read, tree, self.bounds)
 
         def target_of(link: Entry) -> str:
-            return os.fsdecode(self._content(link, batch, _LONGEST_TARGET))
+            return os.fsdecode(self.objects.content(link.hash, batch, limit=_LONGEST_TARGET))
 
-        if not self.bounds.outward_links:
+        if not self.bounds.outward_links and not self.surveyor.has_sound_links(tree):
             for path in facts.links:
                 check_link(read, target_of, tree, path)
+            self.surveyor.note_sound_links(tree)
         return facts
 
     def check_git_files(self, changes: Iterable[Change], batch: Batch) -> None:
         """Raise `UnsafePath` for changes to git's own files that git would refuse."""
-        check_git_files(self.git, changes, lambda entry: self._content(entry, batch, self.bounds.file_bytes))
+        check_git_files(self.git, changes, lambda entry: self.objects.content(entry.hash, batch))
 
     def ignore(self, directory: Path) -> Ignore:
         empty = self.claim.directory / "empty.git"
         if not (empty / "HEAD").exists():
             make_empty_repository(empty)
         return Ignore(self.git.program, empty, directory)
-
-    def _content(self, entry: Entry, batch: Batch | None, limit: int) -> bytes:
-        """A file that may be in a batch which is not finished."""
-        known = None if batch is None else batch.content(entry.hash)
-        return known if known is not None else self.objects.read(entry.hash, "blob", limit=limit)
 
 
 @contextlib.contextmanager

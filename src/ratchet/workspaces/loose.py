@@ -21,7 +21,7 @@ from ratchet.workspaces.errors import RepositoryUnwritable
 from ratchet.workspaces.trees import ReadTree, Tree, tree_content
 
 # More than these are put on disk by one call for the whole file system.
-_SYNCED_TOGETHER = 32
+_SYNCED_TOGETHER = 100
 _FRESH_SECONDS = 24 * 3600
 _COMPRESSION = 1
 _REMEMBERED_BYTES = 64 * 1024
@@ -43,7 +43,6 @@ class Batch:
         self._mark = mark
         self._dry = dry
         self._waiting: dict[str, str] = {}
-        self._descriptors: list[int] = []
         # What was written, as far as it is small: the next workspace will most likely ask for it.
         self.contents: dict[str, bytes] = {}
         self.trees: dict[str, Tree] = {}
@@ -82,10 +81,10 @@ class Batch:
     def finish(self) -> None:
         """Give every object its name, in the order in which they were added, once all of them are on disk."""
         with self._translated():
-            if len(self._waiting) > len(self._descriptors):
+            if len(self._waiting) > _SYNCED_TOGETHER:
                 settle_everything(self._directory)
             else:
-                settle(self._descriptors)
+                settle(list(self._waiting.values()))
             for number, temporary in self._waiting.items():
                 directory = self._directory / number[:2]
                 try:
@@ -95,14 +94,12 @@ class Batch:
                     os.rename(temporary, directory / number[2:])  # noqa: PTH104 - as above
             self._waiting.clear()
 
-    def close(self) -> None:
-        """Let go of everything; what was not finished leaves nothing."""
+    def abandon(self) -> None:
+        """Leave nothing of what was not finished."""
         for temporary in self._waiting.values():
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108 - as above
         self._waiting.clear()
-        while self._descriptors:
-            os.close(self._descriptors.pop())
 
     def _is_there(self, number: str) -> bool:
         """Whether a loose object has this hash. It is made young again, so that git's collector lets it be."""
@@ -123,16 +120,12 @@ class Batch:
         with self._translated():
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
             self._waiting[number] = temporary
-            kept = len(self._descriptors) < _SYNCED_TOGETHER
-            if kept:
-                self._descriptors.append(descriptor)
             try:
                 rest = memoryview(packed)
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
             finally:
-                if not kept:
-                    os.close(descriptor)
+                os.close(descriptor)
 
     def _make_directory(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
@@ -151,9 +144,13 @@ class Batch:
             ) from error
 
 
-def remove_unfinished(directory: Path, mark: str) -> int:
+def remove_unfinished(directory: Path, mark: str, *, older_than: float = 0) -> int:
     """Delete what a dead process did not finish; how many files."""
-    found = list(directory.glob(f"tmp_obj_{mark}_*"))
-    for file in found:
-        file.unlink(missing_ok=True)
-    return len(found)
+    oldest = time.time() - older_than
+    count = 0
+    for file in directory.glob(f"tmp_obj_{mark}_*"):
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_mtime <= oldest:
+                file.unlink()
+                count += 1
+    return count

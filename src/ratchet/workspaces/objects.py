@@ -82,17 +82,20 @@ class Objects:
         found = self.find_commit(revision)
         if found is not None:
             return found
+        named = revision
         if not _HASH.fullmatch(revision) and not revision.startswith("-"):
-            named = (
-                self._git.run("rev-parse", "--verify", "--quiet", revision, fine=(0, 1, 128)).decode().strip()
-            )
-            if _HASH.fullmatch(named) and self._kind_of(named) is None:
-                raise damaged(
-                    self._git.directory, f"{revision} names {named}, which is missing or unreadable"
-                )
-        elif self._is_stored(revision):
-            raise damaged(self._git.directory, f"the object {revision} is unreadable")
+            said = self._git.run("rev-parse", "--verify", "--quiet", revision, fine=(0, 1, 128))
+            named = said.decode(errors="replace").strip()
+        # A full hash that nothing knows of is no damage; one that a ref or a file stands for is.
+        expected = _HASH.fullmatch(named) and (named != revision or self._is_stored(named))
+        if expected and not self._git.run("cat-file", "-t", named, fine=(0, 1, 128)):
+            raise damaged(self._git.directory, f"{revision} is {named}, which is missing or unreadable")
         raise NotFound("commit", revision)
+
+    def content(self, number: str, batch: Batch | None, *, limit: int | None = None) -> bytes:
+        """A file of the repository, or of a batch that is not finished."""
+        known = None if batch is None else batch.content(number)
+        return known if known is not None else self.read(number, "blob", limit=limit)
 
     @contextlib.contextmanager
     def batch(self, mark: str, *, dry: bool = False) -> Iterator[Batch]:
@@ -102,7 +105,7 @@ class Objects:
             yield batch
             batch.finish()
         finally:
-            batch.close()
+            batch.abandon()
         if dry:
             return
         for number, content in batch.contents.items():
@@ -135,15 +138,6 @@ class Objects:
             return damaged(self._git.directory, f"{number} should be a {kind}")
         said = self._reader.complaint().decode(errors="replace").partition("\n")[0]
         return damaged(self._git.directory, f"the {kind} {number} is missing or unreadable {said}".strip())
-
-    def _kind_of(self, number: str) -> str | None:
-        with self._reader.turn():
-            self._reader.say(f"{number}\n".encode())
-            header = self._reader.line().split(b" ")
-            if len(header) != 3:
-                return None
-            self._reader.exactly(int(header[2]) + 1)
-        return header[1].decode()
 
     def _is_stored(self, number: str) -> bool:
         return (self.directory / number[:2] / number[2:]).exists()

@@ -13,6 +13,8 @@ from ratchet.workspaces.loose import remove_unfinished
 from ratchet.workspaces.mount import unmount_below
 from ratchet.workspaces.refs import Refs
 
+_LONG_SECONDS = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
@@ -38,4 +40,6 @@ def prune(git: Git, refs: Refs, objects: Path, root: Path) -> Pruned:
                 refs.change({name: (number, None)})
         unfinished += remove_unfinished(objects, claim)
         names += sorted(name for name in found if not name.startswith("."))
+    # Those of commits without a workspace have no owner; none takes that long.
+    unfinished += remove_unfinished(objects, "new-*", older_than=_LONG_SECONDS)
     return Pruned(tuple(names), unfinished)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from ratchet.workspaces.git import Git, damaged
 
 ABSENT = "absent"
 # In the log of every ref that Ratchet moves: this is how its moves are told from those of a session.
-_REASON = "ratchet"
+_REASON = b"ratchet"
+_LOG_LINE = 4096
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NAME = re.compile(
     r"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)|/\.|\.$|/$|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+/[^\x00-\x20\x7f~^:?*\[\\]+"
@@ -25,7 +27,7 @@ class Refs:
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._writer = Conversation(git, "update-ref", "--stdin", "--create-reflog", "-m", _REASON)
+        self._writer = Conversation(git, "update-ref", "--stdin", "--create-reflog", "-m", _REASON.decode())
 
     def value(self, name: str) -> str | None:
         """The hash a ref holds, or `None`."""
@@ -68,12 +70,15 @@ class Refs:
         pairs = (line.split(" ", 1) for line in said.splitlines())
         return {name: number for number, name in pairs}
 
-    def moved_by_ratchet(self, name: str) -> bool:
-        """Whether the last move of a ref is written in its log as one of ours."""
-        return (
-            self._git.run("log", "-g", "-n", "1", "--format=%gs", name, "--", fine=(0, 128)).strip()
-            == _REASON.encode()
-        )
+    def moved_by_ratchet(self, name: str, value: str) -> bool:
+        """Whether the log of a ref says that Ratchet moved it to where it is."""
+        try:
+            with (self._git.directory / "logs" / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_LINE))
+                last = file.read().splitlines()[-1:]
+        except OSError:
+            return False
+        return any(line.split()[1:2] == [value.encode()] and line.endswith(b"\t" + _REASON) for line in last)
 
     def checked_out_at(self, name: str, *, bare: bool) -> Path | None:
         """The administration of the clone or worktree in which a branch is checked out, if any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
@@ -50,15 +51,17 @@ class Repository:
         self.bare = found.files is None
         self.shallow = found.shallow
         self.bounds = bounds
-        self.workspaces = (workspaces or path.with_name(f"{path.stem}.workspaces")).absolute()
+        beside = path.with_name(f"{path.name.removesuffix('.git')}.workspaces")
+        self.workspaces = (workspaces or beside).absolute()
         self._found = found
         self._git = found.git
-        self._objects = Objects(found.git, found.objects, found.algorithm)
+        self._objects = Objects(found.own, found.objects, found.algorithm)
         self._refs = Refs(found.git)
         self._surveyor = Surveyor()
         self._overlays = Overlays(self.workspaces)
         self._ground: Ground | None = None
         self._open: set[Workspace] = set()
+        self._mark = f"new-{secrets.token_hex(4)}"
         # One claim per process.
         self._lock = threading.Lock()
 
@@ -134,18 +137,15 @@ class Repository:
         for path, parts in paths.items():
             if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
                 raise Misuse(f"{path!r} lies below another file of the same commit")
-        with self._objects.batch(self._mark()) as batch:
+        with self._objects.batch(self._mark) as batch:
             changes: dict[str, Entry | None] = {}
             for path, content in files.items():
                 was = find(self._objects.tree, tree, paths[path]) if tree else None
                 mode = was.mode if was is not None and was.is_file else FILE
                 changes[path] = None if content is None else Entry(mode, batch.blob(content))
             made = edit(batch.read_tree, batch.tree, tree, changes) or batch.tree({})
-            check_git_files(
-                self._git,
-                [Change(path, None, entry) for path, entry in changes.items()],
-                lambda entry: batch.content(entry.hash) or self._objects.read(entry.hash, "blob"),
-            )
+            edits = [Change(path, None, entry) for path, entry in changes.items()]
+            check_git_files(self._git, edits, lambda entry: self._objects.content(entry.hash, batch))
             return batch.add(b"commit", commit_content(made, parents, message, author=author, at=at))
 
     def changes(self, old: str, new: str) -> list[Change]:
@@ -191,7 +191,9 @@ class Repository:
         if self._found.files is None:
             return []
         head = self._objects.find_commit("HEAD")
-        return uncommitted(self._git, self._found.files, head[0] if head else None, self._found.algorithm)
+        return uncommitted(
+            self._found.own, self._found.files, head[0] if head else None, self._found.algorithm
+        )
 
     def require_clean(self) -> None:
         """Raise `RepositoryDirty` when a person's work would be left out."""
@@ -259,13 +261,14 @@ class Repository:
         """Discard the workspaces that are still open, and end the git processes."""
         with self._lock:
             ground, self._ground = self._ground, None
-        if ground is not None and ground.claim.is_mine:
-            for workspace in list(self._open):
-                workspace.discard()
-            ground.claim.release()
-        self._open.clear()
-        self._objects.close()
-        self._refs.close()
+        with contextlib.ExitStack() as last:
+            last.callback(self._refs.close)
+            last.callback(self._objects.close)
+            if ground is not None and ground.claim.is_mine:
+                last.callback(ground.claim.release)
+                for workspace in list(self._open):
+                    last.callback(workspace.discard)
+            self._open.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -277,9 +280,6 @@ class Repository:
 
     def _tree(self, commit: str) -> str:
         return parse_commit(*self._objects.commit(commit)).tree
-
-    def _mark(self) -> str:
-        return self._ground.claim.name if self._ground is not None else "new"
 
     def _claimed(self) -> Ground:
         with self._lock:

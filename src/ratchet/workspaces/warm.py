@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.workspaces.errors import RepositoryError, WorkspaceError
 from ratchet.workspaces.fill import Filler, Written
 from ratchet.workspaces.ground import Ground, opened_root, writing
 from ratchet.workspaces.removal import remove_tree
@@ -22,6 +23,7 @@ from ratchet.workspaces.trees import compare
 
 _NEAR = 64
 _KEPT = 4
+_TRIES = 5
 _number = itertools.count()
 
 
@@ -43,14 +45,15 @@ class WarmCheckouts:
     def borrow(self, ground: Ground, tree: str) -> Warm:
         """A checkout of the tree, or of one near it. Give it back with `give_back`."""
         with self._lock:
-            for candidate in self._nearest(ground, tree):
-                if self._hold(candidate):
-                    return Warm(candidate, self._root / candidate / "files")
-            self._build(ground, tree)
-            self._evict(ground)
-            if not self._hold(tree):
-                raise FileNotFoundError(2, "a shared checkout was removed while it was made", str(self._root))
-            return Warm(tree, self._root / tree / "files")
+            for _ in range(_TRIES):
+                for candidate in self._nearest(ground, tree):
+                    if self._hold(candidate):
+                        return Warm(candidate, self._root / candidate / "files")
+                self._build(ground, tree)
+                if self._hold(tree):
+                    self._evict(ground)
+                    return Warm(tree, self._root / tree / "files")
+            raise WorkspaceError(f"a shared checkout in {self._root} is removed as often as it is made")
 
     def give_back(self, warm: Warm) -> None:
         with self._lock:
@@ -70,8 +73,9 @@ class WarmCheckouts:
         distances = {}
         for name in names:
             changes = compare(ground.objects.tree, name, tree)
-            distances[name] = sum(1 for _ in itertools.islice(changes, _NEAR + 1))
-        yield from sorted((name for name in names if distances[name] <= _NEAR), key=distances.__getitem__)
+            with contextlib.suppress(RepositoryError):  # its tree has been collected since
+                distances[name] = sum(1 for _ in itertools.islice(changes, _NEAR + 1))
+        yield from sorted((name for name in distances if distances[name] <= _NEAR), key=distances.__getitem__)
 
     def _listed(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):

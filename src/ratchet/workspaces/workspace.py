@@ -58,6 +58,11 @@ class Workspace:
         """Variables to give to a session in this workspace, so that its git stays inside."""
         return self._checkout.environment
 
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """What a sandbox must let a session read besides the workspace, for its git to work; never to write."""
+        return self._checkout.readable
+
     def commit(self, message: str, *, author: Identity | None = None, at: int | None = None) -> Commit:
         """Commit the whole tree as found, on top of `base`. With `author` and `at` the hash depends on nothing else.
 

@@ -70,6 +70,10 @@ class OverlayCheckout:
     def environment(self) -> Mapping[str, str]:
         return {"GIT_CEILING_DIRECTORIES": str(self.path.parent)}
 
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        return ()
+
     def fill(self) -> None:
         self.remove()
         with writing(self.path):

@@ -25,6 +25,10 @@ class TreeCheckout:
         # Git would look for a repository above, and take the person's own for the one to work in.
         return {"GIT_CEILING_DIRECTORIES": str(self.path.parent)}
 
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        return ()
+
     def fill(self) -> None:
         self._written = Written()
         with writing(self.path):

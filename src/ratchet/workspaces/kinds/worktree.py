@@ -50,6 +50,10 @@ class WorktreeCheckout:
             for what, value in (("NAME", RATCHET.name), ("EMAIL", RATCHET.email))
         }
 
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        return (self._ground.git.directory,)
+
     def fill(self) -> None:
         self.remove()
         self._written = Written()
@@ -81,7 +85,7 @@ class WorktreeCheckout:
             name: (self._refs.get(name), now.get(name))
             for name in self._refs.keys() | now.keys()
             if self._refs.get(name) != now.get(name)
-            and not (name in now and self._ground.refs.moved_by_ratchet(name))
+            and not (name in now and self._ground.refs.moved_by_ratchet(name, now[name]))
         }
         if moved:
             raise RefsMoved(moved)
