@@ -134,7 +134,7 @@ def test_a_forked_child_does_not_keep_its_parents_workspaces_alive(repository: R
         "import os, sys, time; from pathlib import Path; from ratchet.workspaces import Repository\n"
         "repository = Repository.open(Path(sys.argv[1])); repository.workspace('best')\n"
         "child = os.fork()\n"
-        "print(child, flush=True) if child else None\n"
+        "print(os.getpid(), flush=True) if not child else None\n"
         "time.sleep(600)\n"
     )
     process = subprocess.Popen(

@@ -23,6 +23,7 @@ from ratchet.workspaces.removal import remove_tree
 _LOCK = "lock"
 _MARK = "repository"
 _TRIES = 10
+_NAMES = "[0-9a-f]" * 8
 _claims: weakref.WeakSet[Claim] = weakref.WeakSet()
 
 
@@ -76,7 +77,7 @@ class Claim:
 
 def dead_claims(root: Path) -> Iterator[str]:
     """The names of corners whose process is gone, each held while the caller looks at it, then removed."""
-    for directory in sorted(root.glob("[0-9a-f]" * 8)):
+    for directory in sorted(root.glob(_NAMES)):
         descriptor = _lock(directory)
         if descriptor is None:
             continue
@@ -85,6 +86,18 @@ def dead_claims(root: Path) -> Iterator[str]:
             remove_tree(directory)
         finally:
             os.close(descriptor)
+
+
+def has_claims(root: Path) -> bool:
+    return any(root.glob(_NAMES))
+
+
+def marked_repository(root: Path) -> Path | None:
+    """The repository that a directory serves; `None` when it does not say."""
+    try:
+        return Path((root / _MARK).read_text().strip())
+    except (OSError, ValueError):
+        return None
 
 
 def _lock(directory: Path) -> int | None:
@@ -104,18 +117,16 @@ def _lock(directory: Path) -> int | None:
 def _mark(root: Path, repository: Path) -> None:
     """One directory serves one repository: prune could not tell whose leftovers it removes otherwise."""
     root.mkdir(parents=True, exist_ok=True)
-    mark = root / _MARK
-    with contextlib.suppress(FileNotFoundError):
-        other = Path(mark.read_text().strip())
-        if other == repository:
-            return
-        if other.is_dir():
-            raise Misuse(
-                f"{root} holds the workspaces of {other}", hint="give each repository a directory of its own"
-            )
+    other = marked_repository(root)
+    if other == repository:
+        return
+    if other is not None and other.is_dir():
+        raise Misuse(
+            f"{root} holds the workspaces of {other}", hint="give each repository a directory of its own"
+        )
     temporary = root / f"{_MARK}-{secrets.token_hex(4)}"
     temporary.write_text(f"{repository}\n")
-    temporary.replace(mark)
+    temporary.replace(root / _MARK)
 
 
 def _forget_in_child() -> None:

@@ -11,6 +11,10 @@ import os
 import stat
 from pathlib import Path
 
+from ratchet.workspaces.claims import dead_claims, has_claims, marked_repository
+from ratchet.workspaces.mount import unmount_below
+from ratchet.workspaces.removal import remove_tree
+
 _LEAST_BYTES = 256 * 1024 * 1024
 
 
@@ -32,7 +36,20 @@ def memory_directory(repository: Path, shared: Path = Path("/dev/shm")) -> Path 
     # Everybody may write into the shared directory: this one could be somebody else's trap.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         return None
+    _sweep(own)
     return own / hashlib.sha256(os.fsencode(repository.resolve())).hexdigest()[:16]
+
+
+def _sweep(own: Path) -> None:
+    """Free what repositories that are gone have left, unless a process still works there. Nobody else will prune it."""
+    for root in own.iterdir():
+        repository = marked_repository(root)
+        if repository is None or repository.exists():
+            continue
+        for claim in dead_claims(root):
+            unmount_below(root / claim)
+        if not has_claims(root):
+            remove_tree(root)
 
 
 def _is_memory(directory: Path) -> bool:
