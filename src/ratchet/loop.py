@@ -23,7 +23,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import still_pending
 from ratchet.runtime import JobContext, configured_budgets
 from ratchet.runtime.attempts import OpenAttempt, take_attempt
-from ratchet.workspaces import Repository, Workspace, WorkspaceError
+from ratchet.workspaces import Commit, Repository, Workspace, WorkspaceError
 
 PROPOSED, JUDGED = "proposed", "judged"
 _VERDICT = "verdict of "
@@ -97,24 +97,34 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
     workspace = await asyncio.to_thread(plan.repository.workspace, plan.base)
     limits = plan.request.limits.tightest(opened.limits)
     try:
-        request = replace(plan.request, workspace=workspace.path, limits=limits, listen=listener.hear)
-        async with listener.listening():
+        request = replace(
+            plan.request,
+            workspace=workspace.path,
+            environment={**workspace.environment, **plan.request.environment},
+            readable=(*workspace.readable, *plan.request.readable),
+            limits=limits,
+            listen=listener.hear,
+        )
+        with listener.listening():
             session = await propose(plan.engine, request, tries=opened.job.runtime.settings.engines.tries)
-        commit = await asyncio.to_thread(_commit, opened, plan, workspace, session)
+        made = await asyncio.to_thread(_commit, opened, plan, workspace, session)
     except SessionFailed as failed:
-        with opened.job.write() as tx:
-            listener.settle(tx, failed.session.usage)
+        with listener.settled(opened.job, failed.session.usage) as tx:
             record_session(tx, opened.artifacts, failed.session, "author", opened.spender, failed)
         raise
     finally:
         await asyncio.to_thread(workspace.discard)
-    with opened.job.write() as tx:
-        listener.settle(tx, session.usage)
+    with listener.settled(opened.job, session.usage) as tx:
         number = record_session(tx, opened.artifacts, session, "author", opened.spender)
         proposed = {
             "base": plan.base,
             "incumbent": plan.incumbent or plan.base,
-            "commit": commit,
+            "commit": made.hash,
+            "workspace": {
+                "kind": workspace.kind,
+                "reason": workspace.reason,
+                "own_commits": made.own_commits,
+            },
             "simulated": session.simulated,
             "left": asdict(limits.less(session.usage)),
             "session": {"id": number, "text": session.text, "output": session.output, "data": session.data},
@@ -123,7 +133,7 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
         opened.move_step(tx, StepStatus.NEEDS_QA)
 
 
-def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Session) -> str:
+def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Session) -> Commit:
     """What the session made, under a ref of its own: the evidence stays, kept or not."""
     try:
         made = workspace.commit(plan.message)
@@ -132,7 +142,7 @@ def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Sess
     if not made.changed:
         raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)
     plan.repository.advance(f"refs/ratchet/attempts/{opened.id}", made.hash, expected=None)
-    return made.hash
+    return made
 
 
 async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
@@ -158,7 +168,7 @@ async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
             listen=listener.hear,
             finished=_earlier_verdicts(opened),
         )
-        async with listener.listening():
+        with listener.listening():
             judged = await hear(plan.judge, candidate)
     except AwaitingApproval as waiting:
         if _wait(opened, listener, waiting):
@@ -166,8 +176,8 @@ async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
         return None
     finally:
         await asyncio.to_thread(workspace.discard)
-    with opened.job.write() as tx:
-        listener.settle(tx, judged.usage + Usage(trials=int(judged.verdict.score is not None)))
+    used = judged.usage + Usage(trials=int(judged.verdict.score is not None))
+    with listener.settled(opened.job, used) as tx:
         record_judged(tx, opened.artifacts, judged, opened.spender)
         if judged.verdict.passed:
             opened.finish(tx, JUDGED, {"verdict": asdict(judged.verdict)})
@@ -225,8 +235,8 @@ def _end(
 
 def _wait(opened: OpenAttempt, listener: Listener, waiting: AwaitingApproval) -> bool:
     """Keep what the other judges said meanwhile and block the run, unless the answer has come just now."""
-    with opened.job.write() as tx:
-        listener.settle(tx, sum((judged.usage for judged in waiting.finished), Usage()))
+    used = sum((judged.usage for judged in waiting.finished), Usage())
+    with listener.settled(opened.job, used) as tx:
         for judged in waiting.finished:
             stage = _VERDICT + judged.verdict.judge_hash
             if stage not in opened.finished:

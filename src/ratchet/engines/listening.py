@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from ratchet.engines.session import EventKind, SessionEvent
-from ratchet.kernel import Usage
+from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.usage import charge
+from ratchet.observe.logs import logger
+from ratchet.runtime import JobContext
+
+_log = logger(__name__)
 
 _EVERY_SECONDS = 0.5
 _LONGEST = 4096
@@ -48,40 +52,52 @@ class Listener:
             event = SessionEvent(event.kind, self._waiting.pop().text + event.text, event.data)
         self._waiting.append(event)
 
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Write what is heard until the block ends. What comes last waits for `settle`, or is written if it fails."""
-        writer = asyncio.create_task(self._write_for_ever())
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Write what is heard until the block ends. What comes last waits for `settled`, or is written if it fails."""
+        self._ring()
         try:
             yield
         except BaseException:
             self._flush()
             raise
         finally:
-            writer.cancel()
-            await asyncio.wait([writer])
+            self._timer.cancel()
 
-    def settle(self, tx: Transaction, used: Usage) -> None:
-        """Write the rest, and charge what the whole session used, less what is charged already."""
+    @contextlib.contextmanager
+    def settled(self, job: JobContext, used: Usage) -> Iterator[Transaction]:
+        """A transaction of the job that also writes the rest and charges what the whole session used.
+
+        When the transaction fails, because the job belongs to somebody else by now or for any other reason, that is
+        still written: what was used was used.
+        """
         self._reported = _larger(used, self._reported)
-        self._write(tx)
-
-    async def _write_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(_EVERY_SECONDS)
+        try:
+            with job.write() as tx:
+                self._write(tx)
+                yield tx
+        except BaseException:
             self._flush()
+            raise
+
+    def _ring(self) -> None:
+        self._flush()
+        self._timer = asyncio.get_running_loop().call_later(_EVERY_SECONDS, self._ring)
 
     def _flush(self) -> None:
-        if self._waiting or self._reported != self._charged:
-            # Not through the job: what was used was used, even by a worker that has lost its job meanwhile.
+        if not self._waiting and self._reported == self._charged:
+            return
+        try:
             with self._account.ledger.write(actor=self._account.actor) as tx:
                 self._write(tx)
+        except LedgerUnavailable as error:
+            # Kept for the next time; the session itself must not suffer.
+            _log.warning("what a session says cannot be written now", error=str(error))
 
     def _write(self, tx: Transaction) -> None:
-        waiting, self._waiting = self._waiting, []
-        owed, self._charged = _less(self._reported, self._charged), self._reported
-        account = self._account
-        for event in waiting:
+        """Write what waits. It counts as written when the transaction is committed, not before."""
+        account, count, reported = self._account, len(self._waiting), self._reported
+        for event in self._waiting[:count]:
             tx.event(
                 f"session.{event.kind}",
                 run_id=account.spender.run_id,
@@ -90,8 +106,14 @@ class Listener:
                 message=event.text[:_LONGEST] or None,
                 data=dict(event.data) or None,
             )
+        owed = _less(reported, self._charged)
         if owed != Usage():
             charge(tx, account.spender, owed, account.budgets, engine=account.engine, model=account.model)
+        tx.after_commit(lambda: self._written(count, reported))
+
+    def _written(self, count: int, reported: Usage) -> None:
+        del self._waiting[:count]
+        self._charged = reported
 
 
 def _continues(last: SessionEvent, event: SessionEvent) -> bool:

@@ -81,7 +81,11 @@ def unheard(event: SessionEvent) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One use of an engine. Everything but `listen` decides what comes back."""
+    """One use of an engine. Everything but `listen` decides what comes back.
+
+    `environment` is for what the session runs, and `readable` are places that it must see besides its workspace, such
+    as the repository behind it.
+    """
 
     prompt: str
     workspace: Path | None = None
@@ -91,6 +95,8 @@ class Request:
     mcp_servers: tuple[McpServer, ...] = ()
     tools: tuple[Tool, ...] = ()
     guard: Guard | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    readable: tuple[Path, ...] = ()
     resume: str | None = None
     deadline_seconds: float = 1800.0
     limits: Limits = field(default_factory=Limits)

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ratchet.kernel import Conflict, Misuse, NotFound, is_name
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
+from ratchet.observe.logs import logger
 from ratchet.workspaces.bounds import Bounds
 from ratchet.workspaces.checkout import Checkout, Kind
 from ratchet.workspaces.choice import choose
@@ -35,6 +36,7 @@ from ratchet.workspaces.trees import FILE, Change, Entry, compare, edit, find, w
 from ratchet.workspaces.uncommitted import uncommitted
 from ratchet.workspaces.workspace import Workspace, diff_trees
 
+_log = logger(__name__)
 # What a session has no business to move. Remote branches are not among them: a person may fetch at any time.
 GUARDED = ("refs/heads/", "refs/tags/", "refs/ratchet/")
 
@@ -257,6 +259,13 @@ class Repository:
         """Remove what dead processes left. Workspaces of living ones and worktrees of people stay."""
         return prune(self._git, self._refs, self._objects.directory, self.workspaces)
 
+    def _prune_quietly(self) -> None:
+        """Leftovers are in nobody's way, so whatever keeps them from being removed must not stop new work."""
+        try:
+            self.prune()
+        except RatchetError as error:
+            _log.warning("leftovers of dead processes stay", repository=str(self.path), error=str(error))
+
     def close(self) -> None:
         """Discard the workspaces that are still open, and end the git processes."""
         with self._lock:
@@ -285,6 +294,7 @@ class Repository:
         with self._lock:
             if self._ground is None or not self._ground.claim.is_mine:
                 self._open.clear()
+                self._prune_quietly()
                 claim = Claim.take(self.workspaces, self._git.directory)
                 self._ground = Ground(
                     git=self._git,

@@ -17,7 +17,8 @@ from ratchet.observe.redaction import redact
 def describe(request: Request, files: Mapping[str, Entry] | None, place: Placeholder) -> dict[str, Any]:
     """The request as JSON. `files` is what lies in its workspace.
 
-    Limits and the deadline are left out: they say how much a session may cost, and a replay checks them by itself.
+    Limits and the deadline are left out: they say how much a session may cost, and a replay checks them by itself. So
+    are `environment` and `readable`, which say where things lie on one machine.
     """
     described = {
         "prompt": mask_text(request.prompt),

@@ -114,15 +114,21 @@ class Sitting:
         environment = make_environment(
             self._terms.environment, self._terms.settings, home=home, sdk_version=self._program.sdk_version
         )
+        environment |= self._request.environment
         policy = Policy(
             # The program must reach its endpoint, and it has no sandbox of its own.
             network=True,
             see_everything=True,
             # Listed for when they lie in the machine's /tmp, which is not shown.
-            readable=(directory, self._program.path.parent, *named_files(self._request)),
+            readable=(
+                directory,
+                self._program.path.parent,
+                *named_files(self._request),
+                *self._request.readable,
+            ),
             writable=(home, workspace),
             read_only=(workspace / ".git",) if (workspace / ".git").exists() else (),
-            hidden=self._private((directory, workspace)),
+            hidden=self._private((directory, workspace, *self._request.readable)),
             environment={**environment, KEY_VARIABLE: ""},
         )
         options = make_options(

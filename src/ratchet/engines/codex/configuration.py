@@ -127,6 +127,7 @@ def _tables(
                 "HOME": str(files.scratch),
                 "LANG": environment.get("LANG", "C.UTF-8"),
                 **{name: environment[name] for name in settings.environment if name in environment},
+                **request.environment,
             },
         },
         # Otherwise `.codex/config.toml` of the workspace could name programs to start outside the sandbox.

@@ -124,9 +124,11 @@ class CodexEngine:
             environment,
             # On stdin, which has room for any prompt and takes one that begins with a dash for what it is.
             stdin=request.prompt.encode(errors="replace"),
-            readable=() if edits else places,
+            readable=request.readable if edits else (*request.readable, *places),
             writable=(files.home, *places) if edits else (files.home,),
-            hidden=private_places(self._home, self._environment, (files.home, workspace, program.path)),
+            hidden=private_places(
+                self._home, self._environment, (files.home, workspace, program.path, *request.readable)
+            ),
         )
 
     def _argv(

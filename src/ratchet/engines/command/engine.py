@@ -84,7 +84,7 @@ class CommandEngine:
 
     def _invocation(self, program: Path, request: Request, home: Path, model: str | None) -> Invocation:
         prepared = prepare(self._description, program, request, home, self._environment, model)
-        shown = (home, prepared.cwd, program)
+        shown = (home, prepared.cwd, program, *request.readable)
         return replace(prepared, hidden=private_places(self._home, self._environment, shown))
 
     async def _version(self, program: Path) -> str | None:

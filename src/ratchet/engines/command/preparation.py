@@ -56,9 +56,9 @@ def prepare(
     return Invocation(
         argv,
         workspace,
-        _variables(description, values, home, scratch, environment),
+        _variables(description, values, home, scratch, environment) | dict(request.environment),
         stdin=b"" if named else (values["prompt"] or "").encode(errors="replace"),
-        readable=() if edits else places,
+        readable=request.readable if edits else (*request.readable, *places),
         writable=(home, *places) if edits else (home,),
         network=description.network,
     )
