@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines.claude.conversations import PROJECT, Conversations
+from ratchet.engines.kept import KeptSessions
 
 TOKEN = "0193d4c5-0000-7000-8000-00000000000a"
 
@@ -23,7 +24,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def conversations(tmp_path: Path) -> Conversations:
-    return Conversations(tmp_path / "kept", 7)
+    return Conversations(KeptSessions(tmp_path / "kept", 7))
 
 
 def plain(text: str) -> str:
@@ -45,14 +46,14 @@ def test_the_cost_so_far_and_half_a_line_are_left_out(conversations: Conversatio
     lines = ['{"type": "user"}', '{"type": "cost-state", "totalCostUSD": 5}', "[]", '{"type": "assis']
     file_in(home).write_text("\n".join(lines))
     conversations.keep(TOKEN, home, plain)
-    [kept] = conversations.directory.rglob("*.gz")
+    [kept] = (home.parent / "kept").rglob("*.gz")
     assert gzip.decompress(kept.read_bytes()) == b'{"type": "user"}\n'
 
 
 def test_secrets_are_not_kept(conversations: Conversations, home: Path) -> None:
     file_in(home).write_text(json.dumps({"type": "user", "text": "my key is sesame"}))
     conversations.keep(TOKEN, home, lambda text: text.replace("sesame", "***"))
-    [kept] = conversations.directory.rglob("*.gz")
+    [kept] = (home.parent / "kept").rglob("*.gz")
     assert b"sesame" not in gzip.decompress(kept.read_bytes())
 
 
@@ -71,7 +72,7 @@ def test_a_conversation_that_leads_elsewhere_is_not_kept(
     else:
         os.mkfifo(file_in(home))
     assert not conversations.keep(TOKEN, home, plain)
-    assert not conversations.directory.exists()
+    assert not (home.parent / "kept").exists()
 
 
 @pytest.mark.parametrize("token", ["../../etc/passwd", "", TOKEN.upper(), TOKEN + "\n", TOKEN[:-1] + "b"])
@@ -86,7 +87,7 @@ def test_a_token_that_names_nothing_kept_brings_nothing_back(
 def test_a_damaged_one_brings_nothing_back(conversations: Conversations, home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     conversations.keep(TOKEN, home, plain)
-    [kept] = conversations.directory.rglob("*.gz")
+    [kept] = (home.parent / "kept").rglob("*.gz")
     kept.write_bytes(kept.read_bytes()[:-9])
     assert not conversations.bring_back(TOKEN, tmp_path / "next")
 
@@ -95,11 +96,13 @@ def test_what_is_too_old_is_removed(home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     kept = tmp_path / "kept"
     for day, left in ((1, {1}), (8, {1, 8}), (9, {8, 9})):
-        Conversations(kept, 7, today=lambda day=day: date(2030, 1, day)).keep(TOKEN, home, plain)
+        Conversations(KeptSessions(kept, 7, today=lambda day=day: date(2030, 1, day))).keep(
+            TOKEN, home, plain
+        )
         assert {int(path.name[-2:]) for path in kept.iterdir()} == left
 
 
 def test_no_room_to_keep_it_is_no_failure(home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     (tmp_path / "full").write_text("a file where a directory is wanted")
-    assert not Conversations(tmp_path / "full", 7).keep(TOKEN, home, plain)
+    assert not Conversations(KeptSessions(tmp_path / "full", 7)).keep(TOKEN, home, plain)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines.codex.kept import KeptRollouts
+from ratchet.engines.kept import KeptSessions
 
 THREAD = "01a1e16f-d0fe-73b0-9d04-ea7ad2d89113"
 
@@ -27,7 +28,7 @@ def calendar() -> Calendar:
 
 @pytest.fixture
 def kept(tmp_path: Path, calendar: Calendar) -> KeptRollouts:
-    return KeptRollouts(tmp_path / "kept", 7, today=calendar)
+    return KeptRollouts(KeptSessions(tmp_path / "kept", 7, today=calendar))
 
 
 def rollout(tmp_path: Path, text: str = "{}\n") -> Path:
@@ -76,5 +77,5 @@ def test_a_damaged_one_counts_as_gone(tmp_path: Path, kept: KeptRollouts) -> Non
 @pytest.mark.parametrize("token", ["../../../etc/passwd", "", "*", THREAD.upper(), THREAD + "\n"])
 def test_a_token_is_never_taken_for_a_path(tmp_path: Path, kept: KeptRollouts, token: str) -> None:
     assert not kept.bring_back(token, tmp_path / "new")
-    with pytest.raises(ValueError, match="not the id of a thread"):
+    with pytest.raises(ValueError, match="not the id of a session"):
         kept.keep(token, rollout(tmp_path), str)

@@ -84,7 +84,7 @@ async def supervise(
 
     Raises that `Fault`, or one of its own when the deadline or the sandbox ends it. Nothing of it runs afterwards.
     """
-    seconds = _seconds(request)
+    seconds = seconds_for(request)
     overrun: list[Fault] = []
     try:
         async with asyncio.timeout(seconds) as limit, _started(invocation, seconds) as running:
@@ -95,7 +95,7 @@ async def supervise(
             finally:
                 watching.cancel()
     except TimeoutError:
-        raise (overrun or [_out_of_time(request)])[0] from None
+        raise (overrun or [out_of_time(request)])[0] from None
     except (Refused, CannotStart, Broken) as error:
         raise _not_run(error) from None
     if finished.stopped is not None:
@@ -180,13 +180,15 @@ async def _watch(look: Callable[[], Fault | None], limit: asyncio.Timeout, overr
             return
 
 
-def _seconds(request: Request) -> float:
+def seconds_for(request: Request) -> float:
+    """How long a session may take: its deadline, or the wall time of its budget if that is shorter."""
     allowed = request.limits.wall_seconds
     return request.deadline_seconds if allowed is None else min(request.deadline_seconds, allowed)
 
 
-def _out_of_time(request: Request) -> Fault:
-    seconds = _seconds(request)
+def out_of_time(request: Request) -> Fault:
+    """What is to be raised when that time is over."""
+    seconds = seconds_for(request)
     if seconds < request.deadline_seconds:
         return Fault(
             Failure.BUDGET,

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from ratchet.judges.deadline import Deadline
 from ratchet.judges.fingerprint import fingerprint
@@ -28,16 +29,22 @@ def first_failure(*judges: Judge, name: str = "first failure") -> FirstFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf:
+class _Combined:
     name: str
     judges: tuple[Judge, ...]
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         _check(self.name, self.judges)
 
     @property
     def hash(self) -> str:
-        return fingerprint("all of 1", judges=[(each.name, each.hash) for each in self.judges])
+        return fingerprint(self.kind, judges=[(each.name, each.hash) for each in self.judges])
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(_Combined):
+    kind = "all of 1"
 
     async def judge(self, candidate: Candidate) -> Judged:
         try:
@@ -55,16 +62,8 @@ class AllOf:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstFailure:
-    name: str
-    judges: tuple[Judge, ...]
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.judges)
-
-    @property
-    def hash(self) -> str:
-        return fingerprint("first failure 1", judges=[(each.name, each.hash) for each in self.judges])
+class FirstFailure(_Combined):
+    kind = "first failure 1"
 
     async def judge(self, candidate: Candidate) -> Judged:
         deadline = Deadline(candidate.deadline_seconds)

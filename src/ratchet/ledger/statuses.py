@@ -54,7 +54,8 @@ def change_run(
             f"run {run_id} used a recorded session but was not started as a simulation, so it cannot be completed",
             hint="run it again with a live engine, or start it as a simulation",
         )
-    _set(tx, runs, "run", run_id, current, to, reason, result)
+    if _try_set(tx, runs, "run", run_id, current, to, reason, result) is None:
+        raise StateChanged("run", run_id, (str(current),), "something else")
     if to.final:
         close_approvals(
             tx, run_id, f"the run has {to}" if to is not RunStatus.CANCELLED else "the run was cancelled"
@@ -82,20 +83,16 @@ def change_step(
 ) -> StepStatus:
     """Change a step's status as `change_run` does a run's. With one `expected` status nothing is read first."""
     wanted = None if expected is None else tuple(expected)
-    if wanted is None or len(wanted) != 1:
-        row = _locked(tx, steps, "step", step_id)
-        current = StepStatus(row["status"])
-        _compare(wanted, "step", step_id, current)
-        check_transition("step", step_id, current, to)
-        _set(tx, steps, "step", step_id, current, to, reason, result)
-    else:
+    if wanted is not None and len(wanted) == 1:
         [current] = wanted
-        check_transition("step", step_id, current, to)
-        changed = _try_set(tx, steps, "step", step_id, current, to, reason, result)
-        if changed is None:
-            found = StepStatus(_locked(tx, steps, "step", step_id)["status"])
-            raise StateChanged("step", step_id, (str(current),), str(found))
-        row = changed
+    else:
+        current = StepStatus(_locked(tx, steps, "step", step_id)["status"])
+        _compare(wanted, "step", step_id, current)
+    check_transition("step", step_id, current, to)
+    row = _try_set(tx, steps, "step", step_id, current, to, reason, result)
+    if row is None:
+        found = _locked(tx, steps, "step", step_id)["status"]
+        raise StateChanged("step", step_id, (str(current),), found)
     tx.event(
         f"step.{to}",
         run_id=row["run_id"],
@@ -124,20 +121,6 @@ def _compare(
         wanted = tuple(expected)
         if current not in wanted:
             raise StateChanged(entity, key, tuple(map(str, wanted)), str(current))
-
-
-def _set(
-    tx: Transaction,
-    table: sa.Table,
-    entity: str,
-    key: int,
-    current: RunStatus | StepStatus,
-    to: RunStatus | StepStatus,
-    reason: str | None,
-    result: Any,
-) -> None:
-    if _try_set(tx, table, entity, key, current, to, reason, result) is None:
-        raise StateChanged(entity, key, (str(current),), "something else")
 
 
 def _try_set(

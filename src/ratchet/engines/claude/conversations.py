@@ -1,39 +1,24 @@
-"""What is kept of a session so that a later one can go on with it: its conversation, as the program wrote it.
-
-One directory for each day: what is too old goes as whole directories, and a conversation is looked for in few of them.
-"""
+"""What is kept of a session so that a later one can go on with it: its conversation, as the program wrote it."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import re
-import shutil
 import stat
-import tempfile
-import zlib
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+
+from ratchet.engines.kept import KeptSessions
 
 PROJECT = "session"
 """The program keeps conversations by project. Ours is always this one, so that another workspace can go on with it."""
 
-_TOKEN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ENDING = ".jsonl.gz"
 _LARGEST = 64 * 1024 * 1024
 
 
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
 class Conversations:
-    def __init__(self, directory: Path, days: int, *, today: Callable[[], date] = _today) -> None:
-        self.directory = directory
-        self._days = days
-        self._today = today
+    def __init__(self, kept: KeptSessions) -> None:
+        self._kept = kept
 
     def keep(self, token: str, home: Path, hide: Callable[[str], str]) -> bool:
         """Keep the conversation of the session whose home is `home`; false if nothing was said in it."""
@@ -41,54 +26,21 @@ class Conversations:
         if not content:
             return False
         try:
-            self._write(token, hide(content.decode(errors="replace")).encode())
-        except OSError:
+            self._kept.put(token, hide(content.decode(errors="replace")).encode())
+        except (OSError, ValueError):
             # A session that ended well did so even if there is no room to go on with it.
             return False
-        for day, directory in self._kept():
-            if day < self._today() - timedelta(days=self._days):
-                shutil.rmtree(directory, ignore_errors=True)
         return True
-
-    def _write(self, token: str, content: bytes) -> None:
-        target = self.directory / self._today().isoformat() / (token + _ENDING)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Beside it and renamed: a process that dies here leaves no half conversation.
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                out.write(gzip.compress(content, 1))
-            Path(temporary).replace(target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
 
     def bring_back(self, token: str, home: Path) -> bool:
         """Put a conversation where the program with this home looks for it; false if it is not kept any more."""
-        # The token comes from outside and becomes a path.
-        if not _TOKEN.fullmatch(token):
+        content = self._kept.get(token)
+        if content is None:
             return False
-        for _, directory in self._kept():
-            try:
-                content = gzip.decompress((directory / (token + _ENDING)).read_bytes())
-            except FileNotFoundError:
-                continue
-            except (OSError, EOFError, zlib.error):  # damaged
-                return False
-            target = home / _place(token)
-            target.parent.mkdir(parents=True)
-            target.write_bytes(content)
-            return True
-        return False
-
-    def _kept(self) -> list[tuple[date, Path]]:
-        """Every day with what was kept on it, the latest first."""
-        found = []
-        for path in self.directory.glob("????-??-??"):
-            try:
-                found.append((date.fromisoformat(path.name), path))
-            except ValueError:
-                continue  # not ours
-        return sorted(found, reverse=True)
+        target = home / _place(token)
+        target.parent.mkdir(parents=True)
+        target.write_bytes(content)
+        return True
 
 
 def _place(token: str) -> Path:

@@ -16,6 +16,7 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure, SessionFailed
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
+from ratchet.engines.kept import KeptSessions
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
@@ -44,7 +45,7 @@ class ClaudeEngine:
             self._home,
             key,
             Secrets((key, json.dumps(key)[1:-1])),
-            Conversations(self._home / "sessions" / "claude", settings.resume_days),
+            Conversations(KeptSessions(self._home / "sessions" / "claude", settings.resume_days)),
         )
 
     @property

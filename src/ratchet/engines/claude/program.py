@@ -14,7 +14,7 @@ from pathlib import Path
 from ratchet.config.claude_settings import Claude
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.supervision import Invocation, try_out
+from ratchet.engines.versions import version_of
 
 # Older ones take an @path or a /command inside a prompt for an order of the person who starts them.
 OLDEST = (2, 1, 248)
@@ -22,7 +22,6 @@ OLDEST = (2, 1, 248)
 _INSTALL = "install it with `pip install 'ratchet-loop[claude]'`"
 _NAMED = "set engines.claude.path to the Claude Code CLI, or unset it to use the SDK's own"
 _VERSION = re.compile(rb"(\d{1,9})\.(\d{1,9})\.(\d{1,9}) \(Claude Code\)")
-_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,8 @@ async def find_program(settings: Claude, environment: Mapping[str, str]) -> Prog
     stat = path.stat()
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
-        _known[key] = await _version(path)
+        update = f"update it, or unset engines.claude.path and {_INSTALL}"
+        _known[key] = await version_of(path, _VERSION, OLDEST, mend=_NAMED, update=update)
     return Program(path, _known[key], version("claude-agent-sdk"))
 
 
@@ -65,28 +65,3 @@ def _located(settings: Claude, environment: Mapping[str, str]) -> Path:
             hint="install the Claude Code CLI and name it in engines.claude.path",
         )
     return bundled
-
-
-async def _version(path: Path) -> str:
-    asking = Invocation((str(path), "--version"), Path("/"), {"PATH": os.defpath, "HOME": "/nonexistent"})
-    finished = await try_out(asking, _SECONDS)
-    told = _VERSION.search(finished.stdout) if finished.ok else None
-    if told is None:
-        said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
-        raise Fault(
-            Failure.MISSING,
-            f"{path} --version is not that of the Claude Code CLI: {said or finished.problem or 'nothing'}",
-            hint=_NAMED,
-        )
-    number = tuple(map(int, told.groups()))
-    if number < OLDEST:
-        raise Fault(
-            Failure.MISSING,
-            f"{path} is version {_dotted(number)}; at least {_dotted(OLDEST)} is needed",
-            hint=f"update it, or unset engines.claude.path and {_INSTALL}",
-        )
-    return _dotted(number)
-
-
-def _dotted(number: tuple[int, ...]) -> str:
-    return ".".join(map(str, number))

@@ -23,7 +23,7 @@ from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.privacy import private_places
 from ratchet.engines.session import Request, Session
-from ratchet.engines.supervision import check_budget
+from ratchet.engines.supervision import check_budget, out_of_time, seconds_for
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Usage
 from ratchet.sandbox import Bounds, Policy, wrapped
@@ -42,7 +42,7 @@ class Sitting:
         self._transcript = transcript
         self._token = str(uuid.uuid4())
         self._resumable = False
-        self._seconds = _seconds(request)
+        self._seconds = seconds_for(request)
         self._ends_at = time.monotonic() + self._seconds
         self._workspace = request.workspace.resolve() if request.workspace else None
         self._hearing = Hearing(
@@ -141,7 +141,7 @@ class Sitting:
             environment=environment,
             hearing=self._hearing,
         )
-        bounds = TimeBounds(self._ends_at, _out_of_time(self._request), self._terms.settings.idle_seconds)
+        bounds = TimeBounds(self._ends_at, out_of_time(self._request), self._terms.settings.idle_seconds)
         return Talk(options, self._request, hearing=self._hearing, leash=Leash(directory), bounds=bounds)
 
     def _private(self, shown: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -188,23 +188,3 @@ class Sitting:
                 f"Claude did not answer as it was asked: {error}",
                 hint="make the prompt clearer about the answer, or try another model",
             ) from None
-
-
-def _seconds(request: Request) -> float:
-    allowed = request.limits.wall_seconds
-    return request.deadline_seconds if allowed is None else min(request.deadline_seconds, allowed)
-
-
-def _out_of_time(request: Request) -> Fault:
-    seconds = _seconds(request)
-    if seconds < request.deadline_seconds:
-        return Fault(
-            Failure.BUDGET,
-            f"the session used up the {seconds:g} seconds of wall time that it was given",
-            hint="raise the budget, or ask for less in one session",
-        )
-    return Fault(
-        Failure.TIMEOUT,
-        f"the session did not end within {seconds:g} seconds",
-        hint="raise engines.deadline_seconds, or ask for less in one session",
-    )

@@ -16,6 +16,7 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
+from ratchet.engines.kept import KeptSessions
 from ratchet.engines.privacy import private_places
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.secrets import Secrets
@@ -41,7 +42,7 @@ class CodexEngine:
         self._environment = surroundings.environment
         key = self._environment.get(self._settings.key_variable, "")
         self._secrets = Secrets((key, json.dumps(key)[1:-1]))
-        self._kept = KeptRollouts(self._home / "sessions" / "codex", self._settings.resume_days)
+        self._kept = KeptRollouts(KeptSessions(self._home / "sessions" / "codex", self._settings.resume_days))
 
     @property
     def name(self) -> str:

@@ -12,12 +12,11 @@ from pathlib import Path
 from ratchet.config.codex_settings import Codex
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.supervision import Invocation, try_out
+from ratchet.engines.versions import version_of
 
 MINIMUM = (0, 163, 0)
 _INSTALL = "install it with `pip install 'ratchet-loop[codex]'`, or name it in engines.codex.path"
 _VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
-_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,10 @@ async def find_program(settings: Codex, environment: Mapping[str, str]) -> Progr
     stat = path.stat()
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
-        _known[key] = Program(path, await _version(path))
+        version = await version_of(
+            path, _VERSION, MINIMUM, mend=f"reinstall it: {_INSTALL}", update=f"update it: {_INSTALL}"
+        )
+        _known[key] = Program(path, version)
     return _known[key]
 
 
@@ -77,29 +79,3 @@ def _native(path: Path) -> Path:
             if os.access(found, os.X_OK):
                 return found
     return real
-
-
-async def _version(path: Path) -> str:
-    nowhere = {"PATH": os.defpath, "HOME": "/nonexistent"}
-    asking = Invocation((str(path), "--version"), Path("/"), nowhere, network=False)
-    finished = await try_out(asking, _SECONDS)
-    told = _VERSION.search(finished.stdout) if finished.ok else None
-    if told is None:
-        said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
-        raise Fault(
-            Failure.MISSING,
-            f"{path} --version told no version: {said or finished.problem or 'it printed nothing'}",
-            hint=f"reinstall it: {_INSTALL}",
-        )
-    version = tuple(int(part) for part in told.groups())
-    if version < MINIMUM:
-        raise Fault(
-            Failure.MISSING,
-            f"{path} is version {_dotted(version)}; at least {_dotted(MINIMUM)} is needed",
-            hint=f"update it: {_INSTALL}",
-        )
-    return _dotted(version)
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
