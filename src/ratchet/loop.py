@@ -23,7 +23,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import still_pending
 from ratchet.runtime import JobContext, configured_budgets
 from ratchet.runtime.attempts import OpenAttempt, take_attempt
-from ratchet.workspaces import Commit, Repository, Workspace, WorkspaceError
+from ratchet.workspaces import Commit, Kind, RefsMoved, Repository, Workspace, WorkspaceError
 
 PROPOSED, JUDGED = "proposed", "judged"
 _VERDICT = "verdict of "
@@ -44,6 +44,8 @@ class Plan:
     """What `ref` must still point at when the change is kept; the base, if not given."""
     discarded: StepStatus = StepStatus.FAILED
     """What becomes of the step when the change is not kept."""
+    kind: Kind | None = None
+    """How the author's workspace is made; if not given, the size of the tree decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) 
 async def _propose(opened: OpenAttempt, plan: Plan) -> None:
     """Let the engine work in a workspace of its own, and commit what it made."""
     listener = _listener(opened, plan.engine.name, plan.request.model)
-    workspace = await asyncio.to_thread(plan.repository.workspace, plan.base)
+    workspace = await asyncio.to_thread(plan.repository.workspace, plan.base, kind=plan.kind)
     limits = plan.request.limits.tightest(opened.limits)
     try:
         request = replace(
@@ -138,6 +140,8 @@ def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Sess
     try:
         made = workspace.commit(plan.message)
     except WorkspaceError as unfit:
+        if isinstance(unfit, RefsMoved):
+            plan.repository.restore(unfit.moved)
         raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
     if not made.changed:
         raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +36,7 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import set_budget, total
 from ratchet.loop import Attempted, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
-from ratchet.workspaces import Repository
+from ratchet.workspaces import Kind, Repository
 from tests.loop.flow import REF
 from tests.runtime.conftest import eventually
 
@@ -206,6 +208,22 @@ def test_a_session_that_leaves_a_way_out_of_its_workspace_is_not_judged(place: P
     ended = place.attempt(place.plan(Behaves(escape), judge))
     assert (ended.kept, ended.failure, judge.asked) == (False, Failure.BAD_OUTPUT, 0)
     assert "out" in ended.reason
+
+
+def test_a_session_that_commits_by_itself_moves_no_ref(place: Place) -> None:
+    async def help_itself(request: Request) -> Session:
+        assert request.workspace is not None
+        (request.workspace / "number.txt").write_text("9\n")
+        for words in (("commit", "-qam", "mine"), ("update-ref", REF, "HEAD")):
+            command = ["git", "-C", str(request.workspace), *words]
+            environment = {**os.environ, **request.environment}
+            await asyncio.to_thread(subprocess.run, command, env=environment, check=True)
+        return Session("behaves")
+
+    judge = Says(Outcome.PASSED)
+    ended = place.attempt(place.plan(Behaves(help_itself), judge, kind=Kind.WORKTREE))
+    assert (ended.kept, ended.failure, judge.asked) == (False, Failure.BAD_OUTPUT, 0)
+    assert place.best == place.first
 
 
 def test_a_session_that_fails_is_charged_and_named(place: Place) -> None:

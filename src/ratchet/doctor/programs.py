@@ -8,8 +8,8 @@ import sys
 
 from ratchet.doctor.check import Check
 from ratchet.doctor.command import ask
+from ratchet.workspaces import LEAST_GIT
 
-LEAST_GIT = (2, 31)
 LEAST_PYTHON = (3, 11)
 
 
