@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ratchet.engines.engine import Readiness
 from ratchet.engines.failure import Failure, SessionFailed
+from ratchet.engines.fitness import check_fit
 from ratchet.engines.session import Capabilities, EventKind, Request, Session
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Misuse, Usage
@@ -32,6 +33,7 @@ class FixedEngine:
         self._usage = usage or Usage()
 
     async def propose(self, request: Request) -> Session:
+        check_fit(request, self.name, self.capabilities)
         transcript = Transcript(request)
         if request.workspace is None:
             raise Misuse("the fixed engine changes files, so it needs a workspace")
