@@ -35,6 +35,12 @@ COMMAND = (
 Run = Callable[..., Session]
 
 
+class Tooled(FixedEngine):
+    """One that takes tools, and lets them be."""
+
+    capabilities = Capabilities(edits_files=True, mcp_tools=True)
+
+
 @pytest.fixture
 def cassette(tmp_path: Path) -> Path:
     return tmp_path / "cassettes" / "session.jsonl"
@@ -126,7 +132,7 @@ def test_a_cassette_holds_no_place_of_the_workspace_and_no_secret(
     cassette: Path, workspaces: tuple[Path, Path]
 ) -> None:
     workspace, _ = workspaces
-    engine = FixedEngine({"x": "1"}, text=f"I am in {workspace} and {workspace.resolve()}/x.")
+    engine = Tooled({"x": "1"}, text=f"I am in {workspace} and {workspace.resolve()}/x.")
     run(
         Recording(engine, cassette),
         f"Look at {workspace} and https://me:hunter2@host/",
