@@ -98,6 +98,7 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
     listener = _listener(opened, plan.engine.name, plan.request.model)
     workspace = await asyncio.to_thread(plan.repository.workspace, plan.base, kind=plan.kind)
     limits = plan.request.limits.tightest(opened.limits)
+    settings = opened.job.runtime.settings.engines
     try:
         request = replace(
             plan.request,
@@ -105,10 +106,11 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
             environment={**workspace.environment, **plan.request.environment},
             readable=(*workspace.readable, *plan.request.readable),
             limits=limits,
+            deadline_seconds=min(plan.request.deadline_seconds, settings.deadline_seconds),
             listen=listener.hear,
         )
         with listener.listening():
-            session = await propose(plan.engine, request, tries=opened.job.runtime.settings.engines.tries)
+            session = await propose(plan.engine, request, tries=settings.tries)
         made = await asyncio.to_thread(_commit, opened, plan, workspace, session)
     except SessionFailed as failed:
         with listener.settled(opened.job, failed.session.usage) as tx:

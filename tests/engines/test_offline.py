@@ -47,6 +47,11 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, workspace: Path) -> E
     return open_engine(f"replay:{cassette}", around)
 
 
+def test_the_engine_of_the_settings_is_opened_when_none_is_named(tmp_path: Path) -> None:
+    settings = load_settings({"engines.default": "search"}, env={}, cwd=tmp_path).settings
+    assert open_engine(None, Surroundings(settings, tmp_path, {})).name == "search"
+
+
 def test_it_is_ready_and_changes_what_it_says_it_can_change(engine: Engine, workspace: Path) -> None:
     before = (workspace / "model.py").read_bytes()
     assert asyncio.run(engine.check()).ready

@@ -336,6 +336,19 @@ def test_an_engine_is_told_what_is_left_of_the_budget(place: Place) -> None:
     assert told == [Limits(tokens=100, cost_usd=2.0)]
 
 
+@pytest.mark.parametrize(("asked", "given"), [(5.0, 5.0), (1e6, 1800.0)])
+def test_no_session_gets_more_time_than_the_settings_allow(place: Place, asked: float, given: float) -> None:
+    told: list[float] = []
+
+    async def listen(request: Request) -> Session:
+        told.append(request.deadline_seconds)
+        return await FixedEngine({"number.txt": "1\n"}).propose(request)
+
+    plan = place.plan(Behaves(listen))
+    place.attempt(replace(plan, request=replace(plan.request, deadline_seconds=asked)))
+    assert told == [pytest.approx(given, abs=1)]
+
+
 def test_a_request_that_the_engine_can_never_serve_ends_the_attempt_and_is_told(place: Place) -> None:
     async def refuse(request: Request) -> Session:
         raise Misuse("not with me")

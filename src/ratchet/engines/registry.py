@@ -43,8 +43,12 @@ def engine_names(settings: Settings) -> list[str]:
     return sorted({*_BUILT_IN, *_described(settings), *_installed()})
 
 
-def open_engine(name: str, surroundings: Surroundings) -> Engine:
-    """The engine `name`, or `name:option`. Raises `Misuse` when there is none of that name."""
+def open_engine(name: str | None, surroundings: Surroundings) -> Engine:
+    """The engine `name`, or `name:option`; the one in `engines.default` if none is named.
+
+    Raises `Misuse` when there is none of that name.
+    """
+    name = name or surroundings.settings.engines.default
     plain, _, option = name.partition(":")
     if plain in _described(surroundings.settings):
         return _load(_COMMAND)(surroundings, name)
