@@ -108,12 +108,15 @@ def ending() -> Iterator[Callable[[subprocess.Popen[str]], subprocess.Popen[str]
         process.communicate()
 
 
-def install_plugin(directory: Path, code: str) -> Path:
+def install_plugin(directory: Path, code: str, points: str = "ratchet.jobs:test=add_kinds") -> Path:
+    """A package on its own path. `points` is GROUP:NAME=ATTRIBUTE of its one entry point."""
+    group, _, point = points.partition(":")
+    label, _, attribute = point.partition("=")
     name = "ratchet_test_kinds"
     info = directory / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[ratchet.jobs]\ntest = {name}:add_kinds\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{label} = {name}:{attribute}\n")
     (directory / f"{name}.py").write_text(code)
     return directory
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.modelserver import ModelServer, call, say
+from tests.cli.conftest import install_plugin
 from tests.cli.program import Program
 
 NAMES = ["aider", "claude", "codemachine", "codex", "gemini", "llm", "opencode", "replay", "search"]
@@ -40,6 +41,34 @@ def test_an_engine_of_ones_own_is_listed_and_replaces_a_ready_one(program: Progr
     program.env["RATCHET_ENGINES__COMMAND__AIDER__ARGV"] = "/bin/cat"
     assert [each["name"] for each in program("engine", "list", "--json").json] == sorted([*NAMES, "mine"])
     assert program("engine", "check", "aider").code == 0
+
+
+THEIRS = """
+from ratchet.engines.fixed import FixedEngine
+
+def open_theirs(surroundings, option):
+    return FixedEngine({"answer.txt": option or "plain"}, text="theirs")
+"""
+
+
+def test_an_engine_that_somebody_else_installed_is_used_like_any_other(tmp_path: Path) -> None:
+    theirs = install_plugin(tmp_path / "plugins", THEIRS, "ratchet.engines:theirs=open_theirs")
+    program = Program(tmp_path, plugins=theirs)
+    assert "theirs" in [each["name"] for each in program("engine", "list", "--json").json]
+    done = program("engine", "record", "theirs:odd", "go", "--cassette", "one.jsonl", "--json")
+    assert (done.code, done.json["text"]) == (0, "theirs")
+    assert "odd" in (tmp_path / "one.jsonl").read_text()
+
+
+def test_an_engine_of_somebody_else_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    theirs = install_plugin(tmp_path / "plugins", "1 / 0", "ratchet.engines:theirs=open_theirs")
+    program = Program(tmp_path, plugins=theirs)
+    listed = program("engine", "list", "--json")
+    assert [each["name"] for each in listed.json] == NAMES
+    assert "theirs" in listed.err
+    done = program("engine", "check", "theirs")
+    assert done.code == 1
+    assert "the engine 'theirs' of ratchet_test_kinds:open_theirs cannot be loaded" in done.err
 
 
 def test_what_is_missing_is_told_and_is_exit_code_3(program: Program) -> None:

@@ -21,7 +21,7 @@ from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.looking import look_at
 from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, engine_names, open_engine
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, RatchetError
 
 _MISSING = 3
 
@@ -39,10 +39,13 @@ def list_(session: Session) -> None:
     """List the engines and what each can do."""
     around = _surroundings(session)
     default = around.settings.engines.default.partition(":")[0]
-    found = [
-        _Listed(name, name == default, open_engine(name, around).capabilities)
-        for name in engine_names(around.settings)
-    ]
+    found = []
+    for name in engine_names(around.settings):
+        try:
+            found.append(_Listed(name, name == default, open_engine(name, around).capabilities))
+        except RatchetError as error:
+            # One that somebody else installed must not hide the others.
+            note(f"left out: {error}")
     able = [each.name for each in fields(Capabilities)]
     show_list(
         session,
