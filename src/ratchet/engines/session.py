@@ -35,6 +35,13 @@ class McpServer:
         if bool(self.url) == bool(self.argv):
             raise ValueError(f"the MCP server {self.name} needs either a url or an argv")
 
+    def named_files(self) -> tuple[Path, ...]:
+        """What its command line names, which must be seen from inside a sandbox for it to start."""
+        words = (Path(word) for word in self.argv)
+        return tuple(
+            path for path in words if path.is_absolute() and ".." not in path.parts and path.exists()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:

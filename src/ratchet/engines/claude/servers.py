@@ -32,12 +32,6 @@ def check_names(request: Request) -> None:
             )
 
 
-def named_files(request: Request) -> tuple[Path, ...]:
-    """What the command lines of the servers name, which must be there for them to start."""
-    words = (Path(word) for server in request.mcp_servers for word in server.argv)
-    return tuple(path for path in words if path.is_absolute() and ".." not in path.parts and path.exists())
-
-
 def write_servers(request: Request, path: Path) -> None:
     """Describe the servers outside this process in a file: a command line would show their secrets to everybody."""
     path.touch(mode=0o600)

@@ -15,7 +15,6 @@ from ratchet.engines.claude.hearing import Hearing
 from ratchet.engines.claude.launch import KEY_VARIABLE, Leash, with_key, write_launcher
 from ratchet.engines.claude.options import ANSWER, make_options, wants_object
 from ratchet.engines.claude.program import Program
-from ratchet.engines.claude.servers import named_files
 from ratchet.engines.claude.talk import Talk, TimeBounds
 from ratchet.engines.claude.terms import Terms
 from ratchet.engines.claude.wording import hidden
@@ -115,6 +114,7 @@ class Sitting:
             self._terms.environment, self._terms.settings, home=home, sdk_version=self._program.sdk_version
         )
         environment |= self._request.environment
+        files = [path for server in self._request.mcp_servers for path in server.named_files()]
         policy = Policy(
             # The program must reach its endpoint, and it has no sandbox of its own.
             network=True,
@@ -123,7 +123,7 @@ class Sitting:
             readable=(
                 directory,
                 self._program.path.parent,
-                *named_files(self._request),
+                *files,
                 *self._request.readable,
             ),
             writable=(home, workspace),

@@ -45,6 +45,8 @@ class Surface:
         policy = Policy(
             see_everything=True,
             network=True,
+            # Listed for when they lie in the machine's /tmp, which is not shown.
+            readable=server.named_files(),
             writable=() if self.workspace is None else (self.workspace,),
             environment=environment,
         )
