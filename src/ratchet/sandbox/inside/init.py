@@ -26,6 +26,8 @@ from .watch import Watch, descendants, everyone
 STOP = signal.SIGUSR1
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FIRST_LOOKS, _LATER_LOOKS, _FIRST_SECONDS = 0.01, 0.025, 0.1
+# Without bounds on memory and CPU a late look costs nobody anything.
+_EASY_LOOKS = 0.1
 # The kernel takes no smaller one.
 _LEAST_PID_MAX = 301
 
@@ -115,6 +117,7 @@ def _follow(spec: Spec, child: int, began: float, watch: Watch) -> tuple[int | N
     """Wait for the command: how it ended, or why it must be ended."""
     deadline = began + spec.wall_seconds
     next_look = began + _FIRST_LOOKS
+    later = _EASY_LOOKS if spec.memory_bytes is None and spec.cpu_seconds is None else _LATER_LOOKS
     while True:
         wait = max(0.0, min(deadline, next_look) - time.monotonic())
         woken = signal.sigtimedwait({signal.SIGCHLD, STOP, *FORWARDED}, wait)
@@ -132,7 +135,7 @@ def _follow(spec: Spec, child: int, began: float, watch: Watch) -> tuple[int | N
             passed = watch.look(_living(spec))
             if passed:
                 return None, passed
-            next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else _LATER_LOOKS)
+            next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else later)
 
 
 def _reap(child: int) -> int | None:
