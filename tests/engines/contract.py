@@ -235,6 +235,12 @@ class UsageContract(EngineContract):
 class EditingContract(EngineContract):
     """For an engine that edits files."""
 
+    def test_the_layers_of_its_sandbox_are_told(
+        self, subject: Subject, request_: Callable[..., Request]
+    ) -> None:
+        layers = propose(subject.runs("true"), request_()).data["layers"]
+        assert {"pid namespace", "mount namespace", "no new privileges"} <= set(layers)
+
     def test_what_it_writes_is_in_the_workspace(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path
     ) -> None:

@@ -6,6 +6,7 @@ from ratchet.sandbox.finished import Finished, Stopped
 from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
 from ratchet.sandbox.node import Node
 from ratchet.sandbox.nursery import close
+from ratchet.sandbox.plan import command_layers
 from ratchet.sandbox.policy import Policy
 from ratchet.sandbox.run import run
 from ratchet.sandbox.running import Running, start
@@ -26,6 +27,7 @@ __all__ = [
     "Running",
     "Stopped",
     "close",
+    "command_layers",
     "granted",
     "run",
     "start",

@@ -25,7 +25,7 @@ from ratchet.engines.session import Request, Session
 from ratchet.engines.supervision import check_budget, out_of_time, seconds_for
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Usage
-from ratchet.sandbox import Bounds, Policy, wrapped
+from ratchet.sandbox import Bounds, Policy, command_layers, wrapped
 
 # An agent runs compilers and test suites; the limits here only stop what runs wild.
 _PROCESSES = 4096
@@ -41,6 +41,7 @@ class Sitting:
         self._transcript = transcript
         self._token = str(uuid.uuid4())
         self._resumable = False
+        self._layers: tuple[str, ...] = ()
         self._seconds = seconds_for(request)
         self._ends_at = time.monotonic() + self._seconds
         self._workspace = request.workspace.resolve() if request.workspace else None
@@ -60,6 +61,7 @@ class Sitting:
         """What the session came to so far."""
         heard, hide = self._hearing, self._terms.secrets.hide
         data: dict[str, Any] = {"program": self._program.version, "denied": list(heard.denied.values())}
+        data["layers"] = list(self._layers)
         if heard.result is not None:
             data["turns"] = heard.result.num_turns
         return Session(
@@ -156,6 +158,7 @@ class Sitting:
             processes=_PROCESSES,
             file_bytes=None,
         )
+        self._layers = tuple(map(str, command_layers(policy)))
         return wrapped(with_key(self._program.path), cwd=workspace, policy=policy, bounds=bounds)
 
     def _conclude(self) -> Session:

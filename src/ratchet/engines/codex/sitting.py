@@ -42,6 +42,7 @@ class Sitting:
         self._asked_model = model
         self._told = Usage()
         self._resume: str | None = None
+        self._layers: tuple[str, ...] = ()
         self.rollout: Rollout | None = None
         """None until there is a place for it."""
 
@@ -111,11 +112,13 @@ class Sitting:
             usage=usage,
             resume=self._resume,
             transcript=self.conversation.transcript.content,
+            data={"layers": list(self._layers)},
         )
 
     def conclude(self, finished: Finished, complaint: str) -> Session:
         """The session, now that Codex has ended. Raises `Fault` unless a turn was completed and can be used."""
         talk, usage = self.conversation, self.used()
+        self._layers = finished.layers
         if talk.error is not None or not talk.completed or finished.exit_code != 0:
             if complaint:
                 talk.transcript.say(EventKind.NOTE, complaint)

@@ -46,6 +46,7 @@ class Sitting:
         self._noted = 0
         self._told = Usage()
         self._text = ""
+        self._layers: tuple[str, ...] = ()
         self.worked = False
 
     def begin(self, invocation: Invocation) -> None:
@@ -82,10 +83,12 @@ class Sitting:
             output=output,
             usage=usage,
             transcript=self._transcript.content,
+            data={"layers": list(self._layers)},
         )
 
     def conclude(self, finished: Finished, file: Path | None) -> Session:
         """The session, now that its program has ended. Raises `Fault` unless it left something that can be used."""
+        self._layers = finished.layers
         stderr = self._secrets.hide(finished.stderr.decode(errors="replace"))
         self._findings.close(stderr)
         printed = f"{self._findings.output}\n{stderr}"
