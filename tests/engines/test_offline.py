@@ -15,7 +15,7 @@ from ratchet.engines import Engine, McpServer, Request, Session, SessionEvent
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Misuse
+from ratchet.kernel import Limits, Misuse
 from tests.engines.search_subject import program
 
 Open = Callable[[], Engine]
@@ -50,6 +50,16 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, workspace: Path) -> E
 def test_the_engine_of_the_settings_is_opened_when_none_is_named(tmp_path: Path) -> None:
     settings = load_settings({"engines.default": "search"}, env={}, cwd=tmp_path).settings
     assert open_engine(None, Surroundings(settings, tmp_path, {})).name == "search"
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost_usd=1.0)])
+def test_an_engine_that_does_not_tell_what_it_uses_takes_no_budget(
+    tmp_path: Path, workspace: Path, limits: Limits
+) -> None:
+    flags = {"engines.command.mine.argv": "/bin/cat"}
+    around = Surroundings(load_settings(flags, env={}, cwd=tmp_path).settings, tmp_path, {})
+    with pytest.raises(Misuse, match="does not tell what it uses"):
+        propose(open_engine("mine", around), Request("Do it.", workspace, limits=limits))
 
 
 def test_it_is_ready_and_changes_what_it_says_it_can_change(engine: Engine, workspace: Path) -> None:

@@ -20,6 +20,10 @@ def check_fit(request: Request, engine: str, can: Capabilities) -> None:
         # It runs in a process of its own, out of reach of functions in this one.
         "be given tools of this process": bool(request.tools),
         "be guarded tool by tool": request.guard is not None,
+        "be held to a budget of tokens or money, since it does not tell what it uses": (
+            (request.limits.tokens is not None or request.limits.cost_usd is not None)
+            and not can.reports_usage
+        ),
     }
     for what, is_beyond in asked.items():
         if is_beyond:

@@ -23,7 +23,8 @@ def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     Only an attempt with a limit of its own can be promised something; one without shares what is left.
     """
     # An attempt that begins has used nothing and has no budget but the configured one.
-    own = Limits() if defaults.policy is BudgetPolicy.OFF else defaults.limits.get("attempt", Limits())
+    strict = defaults.policy is BudgetPolicy.STRICT
+    own = defaults.limits.get("attempt", Limits()) if strict else Limits()
     sharing = replace(spender, attempt_id=None)
     if own.tokens is None and own.cost_usd is None:
         return own.tightest(check(tx, sharing, defaults))
@@ -40,15 +41,13 @@ def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
 
 def _unheld(tx: Transaction, scope: Scope, number: int, defaults: Budgets) -> Limits:
     limits, policy = budget_in_force(tx, scope, number, defaults)
-    if policy is BudgetPolicy.OFF or limits == Limits():
+    if policy is not BudgetPolicy.STRICT or limits == Limits():
         return Limits()
     taken = total(tx, scope, number) + _held(tx, scope, number)
     out = Limits(limits.tokens, limits.cost_usd).reached_by(taken)
-    if out is None:
-        return limits.less(taken)
-    if policy is BudgetPolicy.STRICT:
+    if out is not None:
         raise BudgetExceeded(scope, number, *out)
-    return Limits()
+    return limits.less(taken)
 
 
 def _held(tx: Transaction, scope: Scope, number: int) -> Usage:

@@ -107,7 +107,7 @@ def charge(
 
 
 def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
-    """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left."""
+    """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left; others bound nothing."""
     left = Limits()
     for scope, scope_id in spender.scopes():
         limits, policy = budget_in_force(tx, scope, scope_id, defaults)
@@ -121,7 +121,7 @@ def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
             _log.warning(
                 "the %s budget of %s %s is used up: %g of %g", out[0], scope, scope_id, out[1], out[2]
             )
-        else:
+        elif policy is BudgetPolicy.STRICT:
             left = left.tightest(limits.less(spent))
     return left
 
