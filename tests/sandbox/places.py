@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import ratchet
 from ratchet.sandbox.inside import linux, seccomp, tree
 from ratchet.sandbox.plan import python_directories
 
 NOBODY = 65534
+SOURCE = Path(ratchet.__file__).parents[1]
 
 
 def python_as(place: Callable[[], None], program: str) -> Any:
@@ -32,12 +35,13 @@ def python_as(place: Callable[[], None], program: str) -> Any:
 
 
 def ordinary_user() -> None:
-    """Become nobody in particular. Python stays within reach, also where it lives in the home of root."""
+    """Become nobody in particular. Python and Ratchet stay within reach, also where they live in the home of root."""
     if os.geteuid() != 0:
         return
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
-    pieces = [tree.cloned(path, 0) for path in python_directories() if path.startswith("/root/")]
+    needed = sorted({*python_directories(), str(SOURCE)})
+    pieces = [tree.cloned(path, 0) for path in needed if path.startswith("/root/")]
     root = os.open("/", os.O_PATH)
     if pieces:
         linux.mount("tmpfs", "/root", "tmpfs", 0, "mode=0755")
