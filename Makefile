@@ -1,7 +1,7 @@
 # setup demo serve test lint bench: each makes what it needs first, inside .venv. Needs python3, pip, venv, git and make.
 PYTHON ?= python3
-# Each test worker starts a PostgreSQL of its own.
-TEST_WORKERS ?= 2
+# Each test worker starts a PostgreSQL of its own. Tests mostly wait for processes: one more than two cores keeps them busy.
+TEST_WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,10 +15,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test lint format bench lock clean
+.PHONY: help setup demo serve test lint format docs pictures bench lock clean
 
 help:
-	@echo "make setup | demo | serve | test | lint | format | bench | lock | clean"
+	@echo "make setup | demo | serve | test | lint | format | docs | pictures | bench | lock | clean"
 
 setup: $(VENV)/.dev
 
@@ -43,6 +43,14 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+# The README's pictures: the demo, and the console in a real browser.
+pictures: $(VENV)/.dev
+	@$(BIN)/python -m tests.server.console.pictures docs/pictures
+
+# The reference is made of the code; a test fails while it is out of date.
+docs: $(VENV)/.dev
+	@$(BIN)/ratchet dev reference
+
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -55,7 +63,7 @@ lock: $(BIN)/python
 	@! grep -n '://' requirements*.lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--only NAME …] [--quick] [--json FILE]`"""
+"""`python -m benchmarks [--only NAME …] [--quick] [--peers] [--json FILE]`"""
 
 from __future__ import annotations
 
@@ -28,11 +28,19 @@ MEASURES = (
     "latency",
     "idle",
     "pages",
+    "api",
+    "console",
+    "research_views",
     "nodes",
+    "workflows",
     "workspaces",
     "loop",
+    "research",
     "memory",
+    "tools",
     "sessions",
+    "agents",
+    "protocols",
     "jobs",
 )
 
@@ -43,7 +51,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _bytecode():
-            results = _run(arguments.only or list(MEASURES), QUICK if arguments.quick else FULL)
+            scale = QUICK if arguments.quick else FULL
+            results = _run(arguments.only or list(MEASURES), scale, peers=arguments.peers)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -69,18 +78,23 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="fewer tries, smaller tables; its ratios are rough"
     )
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="`research` and `workflows` next to others, installed into .venv-peers (1.5 GB) if they are not yet",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there")
     return parser.parse_args()
 
 
-def _run(names: list[str], scale: Scale) -> list[Result]:
+def _run(names: list[str], scale: Scale, *, peers: bool) -> list[Result]:
     results = []
     began = time.monotonic()
     print(f"# Ratchet benchmarks\n\n{describe(scale)}\n", flush=True)
     for name in names:
         module = importlib.import_module(f"benchmarks.measures.{name}")
         # A stage for each, so that one measure's processes are gone before the next begins.
-        with Stage() as stage:
+        with Stage(peers=peers) as stage:
             result: Result = module.measure(stage, scale)
         results.append(result)
         print(f"{result}\n", flush=True)

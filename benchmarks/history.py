@@ -12,7 +12,7 @@ _EVENTS_OF_A_RUN = 100
 _SELDOM = 60
 _NOW = 1_800_000_000_000
 
-_COUNT = {
+COUNT = {
     "sqlite": "WITH RECURSIVE counted(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < {count})",
     "postgresql": "WITH counted(n) AS (SELECT generate_series(1, {count}))",
 }
@@ -62,7 +62,7 @@ def fill(ledger: Ledger, *, events: int, rows: int) -> None:
     with ledger.engine.connect() as connection:
         for statement, count in ((_EVENTS, events), (_RUNS, rows), (_JOBS, rows), (_TALLY, 0)):
             text = statement.format(
-                counted=_COUNT[dialect].format(count=count),
+                counted=COUNT[dialect].format(count=count),
                 count=count,
                 now=_NOW,
                 seldom=max(1, count // _SELDOM),
@@ -73,5 +73,60 @@ def fill(ledger: Ledger, *, events: int, rows: int) -> None:
         connection.commit()
     if dialect == "postgresql":
         # What autovacuum does by itself a little later.
+        with ledger.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("VACUUM ANALYZE")
+
+
+_PROJECT = """
+INSERT INTO projects (name, created_at, updated_at, git_url, base_branch)
+VALUES ('bench', {now}, {now}, '/nowhere', 'main')
+"""
+_PROTOCOL_RUNS = """
+INSERT INTO runs (kind, name, project_id, status, spec, simulated, used_recording, created_at, updated_at, ended_at)
+{counted}
+SELECT 'protocol', 'p' || n, 1, CASE WHEN n % 1000 = 7 THEN 'running' ELSE 'completed' END,
+       '{{}}', {false}, {false}, {now} + n, {now} + n, {now} + n
+FROM counted
+"""
+_PROTOCOLS = """
+INSERT INTO protocols (run_id, project_id, name, base_branch, automatic)
+SELECT id, 1, name, 'main', {true} FROM runs
+"""
+_PROTOCOL_STEPS = """
+INSERT INTO steps (run_id, position, name, status, spec, created_at, updated_at)
+{counted}
+SELECT (n + 3) / 4, n % 4, 'step ' || (n % 4), 'completed', '{{}}', {now} + n, {now} + n
+FROM counted
+"""
+_STEP_ROWS = """
+INSERT INTO protocol_steps (step_id, run_id, step_index, step_type, retries, awaits_ci)
+SELECT id, run_id, position, 'work', 0, {false} FROM steps
+"""
+
+
+def fill_protocols(ledger: Ledger, *, events: int, runs: int) -> None:
+    """Give a new ledger one project with that many protocols of four steps, and that many events of theirs."""
+    dialect = ledger.engine.dialect.name
+    counts = (
+        (_PROJECT, 0),
+        (_PROTOCOL_RUNS, runs),
+        (_PROTOCOLS, 0),
+        (_PROTOCOL_STEPS, 4 * runs),
+        (_STEP_ROWS, 0),
+        (_EVENTS, events),
+    )
+    with ledger.engine.connect() as connection:
+        for statement, count in counts:
+            text = statement.format(
+                counted=COUNT[dialect].format(count=count),
+                now=_NOW,
+                seldom=max(1, count // _SELDOM),
+                of_a_run=_EVENTS_OF_A_RUN,
+                false="0" if dialect == "sqlite" else "FALSE",
+                true="1" if dialect == "sqlite" else "TRUE",
+            )
+            connection.execute(sa.text(text))
+        connection.commit()
+    if dialect == "postgresql":
         with ledger.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM ANALYZE")

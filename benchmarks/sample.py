@@ -41,7 +41,7 @@ def cpu_seconds(pid: int) -> float:
     """CPU time of a process and of the children it has waited for. Counted in ticks of 10 ms; 0 when it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return sum(map(int, fields[11:15])) / _TICKS
 

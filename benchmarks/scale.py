@@ -17,10 +17,18 @@ class Scale:
     steps: int
     events: tuple[int, int]
     rows: tuple[int, int]
+    # Short, long and longest history of a research run.
+    trials: tuple[int, int, int]
     reads: int
     starts: int
     idle_seconds: float
     attempts: int
+    # A DAG of steps that do nothing: how many side by side and one after the other, in the usual and in the long one.
+    dag: tuple[int, int]
+    long_dag: tuple[int, int]
+    # Iterations of the other research harnesses.
+    openevolve: int
+    shinka: int
 
 
 FULL = Scale(
@@ -33,10 +41,15 @@ FULL = Scale(
     steps=200,
     events=(1_000, 1_000_000),
     rows=(1_000, 100_000),
+    trials=(100, 10_000, 100_000),
     reads=200,
     starts=15,
     idle_seconds=20,
     attempts=10_000,
+    dag=(10, 100),
+    long_dag=(10, 1_000),
+    openevolve=1_000,
+    shinka=50,
 )
 QUICK = Scale(
     repeats=1,
@@ -48,8 +61,13 @@ QUICK = Scale(
     steps=30,
     events=(1_000, 100_000),
     rows=(1_000, 20_000),
+    trials=(100, 3_000, 10_000),
     reads=8,
     starts=3,
     idle_seconds=5,
     attempts=400,
+    dag=(10, 10),
+    long_dag=(10, 100),
+    openevolve=100,
+    shinka=20,
 )

@@ -82,7 +82,9 @@ class Child:
 
 
 class Stage:
-    def __init__(self) -> None:
+    def __init__(self, *, peers: bool = False) -> None:
+        # Whether peers that are installed only for this are to be measured too.
+        self.peers = peers
         self._stack = contextlib.ExitStack()
         self._count = 0
 

@@ -4,8 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import PostgresServer
+
+# A machine that is busy with other tests makes no example wrong.
+settings.register_profile("ratchet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ratchet")
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,7 @@ def show(server: PostgresServer, setting: str) -> str:
     return str(row[0])
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 40.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not become true in time"

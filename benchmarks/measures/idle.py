@@ -11,6 +11,7 @@ from benchmarks.result import Goal, Result
 from benchmarks.sample import cpu_of_children, cpu_seconds
 from benchmarks.scale import Scale
 from benchmarks.stage import DATABASES, SHOWN, Child, Stage, place_of
+from ratchet.config import Loaded
 
 _GOAL_PERCENT = 5.0
 _SETTLE_SECONDS = 4.0
@@ -49,19 +50,27 @@ def measure(stage: Stage, scale: Scale) -> Result:
 
 
 def _serve(stage: Stage, database: str) -> Child:
+    return serve(stage, stage.new_home(database))[0]
+
+
+def serve(stage: Stage, home: Loaded, variables: dict[str, str] | None = None) -> tuple[Child, int]:
+    """A server on a home, once it listens, and its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    place = place_of(stage.new_home(database))
+    place = place_of(home)
     environment = {
         "RATCHET_HOME": place["home"],
         "RATCHET_DATABASE_URL": place["database_url"],
         "RATCHET_SERVER__PORT": str(port),
+        # Several servers run at once, and each serves agents at an address of its own.
+        "RATCHET_AGENTS__PORT": "0",
         "RATCHET_LOG__LEVEL": "error",
+        **(variables or {}),
     }
     child = stage.start([*(ratchet_command() or []), "serve"], environment, quiet=True)
     _wait_for_port(port, child)
-    return child
+    return child, port
 
 
 def _work(stage: Stage, database: str) -> Child:

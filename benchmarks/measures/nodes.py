@@ -32,32 +32,46 @@ _FLAGS = {"python": [], "bare": ["-I", "-S"]}
 
 
 def measure(stage: Stage, scale: Scale) -> Result:
-    count, side_by_side = scale.steps, 2 * len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
+    count, side_by_side = scale.steps, 2 * cores
     result = Result(
         "nodes",
-        f"JSON in, a function, JSON out, {count} times one after the other, then {side_by_side} at a time",
-        ["ms", "one p50", "one p95", "CPU/run", "runs/s", "one, to subprocess", "runs/s, to subprocess"],
+        f"JSON in, a function, JSON out, {count} times one after the other, then {side_by_side} at a time "
+        f"on {cores} cores",
+        [
+            "ms",
+            "one p50",
+            "one p95",
+            "CPU/run",
+            "runs/s",
+            "one, to subprocess",
+            "CPU, to it",
+            "runs/s, to it",
+        ],
     )
     found = [_run(stage, count, side_by_side) for _ in range(scale.repeats)]
     one = {way: Spread.of([percentile(each[way]["taken"], 0.5) for each in found]) for way in _SHOWN}
     rate = {way: Spread.of([each[way]["rate"] for each in found]) for way in _SHOWN}
+    cpu = {way: Spread.of([each[way]["cpu"] for each in found]) for way in _SHOWN}
     for way, shown in _SHOWN.items():
         late = Spread.of([percentile(each[way]["taken"], 0.95) for each in found])
-        cpu = Spread.of([each[way]["cpu"] for each in found])
         result.rows.append(
             [
                 shown,
                 one[way].show(2),
                 late.show(2),
-                cpu.show(2),
+                cpu[way].show(2),
                 rate[way].show(),
                 ratio(one[way].median, one["python"].median),
+                ratio(cpu[way].median, cpu["python"].median),
                 ratio(rate[way].median, rate["python"].median),
             ]
         )
     quicker = one["python"].median / one["node"].median
+    cheaper = cpu["python"].median / cpu["node"].median
     more = rate["node"].median / rate["python"].median
     result.goals.append(Goal(f"a node at least {_GOAL:.0f}× quicker", f"{quicker:.1f}×", quicker >= _GOAL))
+    result.goals.append(Goal(f"a node at least {_GOAL:.0f}× less CPU", f"{cheaper:.1f}×", cheaper >= _GOAL))
     result.goals.append(Goal(f"at least {_GOAL:.0f}× as many nodes/s", f"{more:.1f}×", more >= _GOAL))
     result.notes.append(f"layers that were on: {', '.join(sorted(granted().names - {'overlayfs'}))}")
     result.numbers["runs"] = found

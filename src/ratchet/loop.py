@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import Account, Listener
+from ratchet.engines.listening import Listener, listener_for
 from ratchet.engines.record import record_session
 from ratchet.engines.retrying import propose
 from ratchet.judges import AwaitingApproval, Candidate, Judge, hear
@@ -21,11 +22,14 @@ from ratchet.judges.record import record_judged
 from ratchet.kernel import LedgerError, Limits, Outcome, StateChanged, StepStatus, Superseded, Usage, Verdict
 from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import still_pending
-from ratchet.runtime import JobContext, configured_budgets
+from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import OpenAttempt, take_attempt
-from ratchet.workspaces import Commit, Kind, RefsMoved, Repository, Workspace, WorkspaceError
+from ratchet.workspaces import Commit, Identity, Kind, RefsMoved, Repository, Workspace, WorkspaceError
 
 PROPOSED, JUDGED = "proposed", "judged"
+RECORDED = "passed, but a recording moves no ref in a run that is no simulation"
+# What each attempt leaves besides transcripts and reports: what its author was asked, and what that came to.
+PROMPT_FILE, CHANGE_FILE = "prompt.md", "change.diff"
 _VERDICT = "verdict of "
 
 
@@ -44,8 +48,16 @@ class Plan:
     """What `ref` must still point at when the change is kept; the base, if not given."""
     discarded: StepStatus = StepStatus.FAILED
     """What becomes of the step when the change is not kept."""
+    author: Identity | None = None
+    """Whose commit it is; Ratchet's own, if not given."""
+    kept: StepStatus = StepStatus.COMPLETED
+    """What becomes of it when the change is kept: one that waits for more than this judge needs QA still."""
     kind: Kind | None = None
     """How the author's workspace is made; if not given, the size of the tree decides."""
+    prepare: Callable[[Workspace], None] | None = None
+    """Puts what the author goes on from into the workspace, which is the base otherwise."""
+    finish: Callable[[Path, Session], None] | None = None
+    """Writes what belongs into the commit besides the author's work, before it is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class Attempted:
     kept: bool
     outcome: Outcome
     reason: str
+    incumbent: str | None = None
     commit: str | None = None
     verdict: Verdict | None = None
     failure: Failure | None = None
@@ -84,7 +97,7 @@ async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) 
         return await asyncio.to_thread(_keep, opened, plan) if ended is None else ended
     except SessionFailed as failed:
         with job.write() as tx:
-            return _end(tx, opened, plan, Outcome.ERROR, str(failed), failure=failed.failure)
+            return _end(tx, opened, plan, Outcome.ERROR, _told(failed), failure=failed.failure)
     except (AwaitingApproval, Superseded, LedgerError):
         raise
     except Exception as error:
@@ -93,13 +106,21 @@ async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) 
         raise
 
 
+def _told(failed: SessionFailed) -> str:
+    """Why there is nothing to judge, and what to do where trying again would change nothing."""
+    lasting = failed.failure in (Failure.MISSING, Failure.REFUSED, Failure.BUDGET)
+    return f"{failed} ({failed.hint})" if lasting and failed.hint else str(failed)
+
+
 async def _propose(opened: OpenAttempt, plan: Plan) -> None:
     """Let the engine work in a workspace of its own, and commit what it made."""
-    listener = _listener(opened, plan.engine.name, plan.request.model)
+    listener = listener_for(opened.job, opened.spender, plan.engine.name, plan.request.model)
     workspace = await asyncio.to_thread(plan.repository.workspace, plan.base, kind=plan.kind)
     limits = plan.request.limits.tightest(opened.limits)
     settings = opened.job.runtime.settings.engines
     try:
+        if plan.prepare is not None:
+            await asyncio.to_thread(plan.prepare, workspace)
         request = replace(
             plan.request,
             workspace=workspace.path,
@@ -114,11 +135,15 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
         made = await asyncio.to_thread(_commit, opened, plan, workspace, session)
     except SessionFailed as failed:
         with listener.settled(opened.job, failed.session.usage) as tx:
+            _keep_file(tx, opened, PROMPT_FILE, "text/markdown", plan.request.prompt)
             record_session(tx, opened.artifacts, failed.session, "author", opened.spender, failed)
         raise
     finally:
         await asyncio.to_thread(workspace.discard)
+    change = await asyncio.to_thread(plan.repository.diff, plan.base, made.hash)
     with listener.settled(opened.job, session.usage) as tx:
+        _keep_file(tx, opened, PROMPT_FILE, "text/markdown", plan.request.prompt)
+        _keep_file(tx, opened, CHANGE_FILE, "text/x-diff", change)
         number = record_session(tx, opened.artifacts, session, "author", opened.spender)
         proposed = {
             "base": plan.base,
@@ -131,16 +156,37 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
             },
             "simulated": session.simulated,
             "left": asdict(limits.less(session.usage)),
-            "session": {"id": number, "text": session.text, "output": session.output, "data": session.data},
+            "session": {
+                "id": number,
+                "engine": session.engine,
+                "model": session.model,
+                "text": session.text,
+                "output": session.output,
+                "data": session.data,
+                "simulated": session.simulated,
+            },
         }
         opened.finish(tx, PROPOSED, proposed)
         opened.move_step(tx, StepStatus.NEEDS_QA)
 
 
+def _keep_file(tx: Transaction, opened: OpenAttempt, name: str, media_type: str, text: str) -> None:
+    opened.artifacts.put(
+        tx,
+        text.encode("utf-8", "replace"),
+        name=name,
+        media_type=media_type,
+        run_id=opened.run.id,
+        attempt_id=opened.id,
+    )
+
+
 def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Session) -> Commit:
     """What the session made, under a ref of its own: the evidence stays, kept or not."""
     try:
-        made = workspace.commit(plan.message)
+        if plan.finish is not None:
+            plan.finish(workspace.path, session)
+        made = workspace.commit(plan.message, author=plan.author)
     except WorkspaceError as unfit:
         if isinstance(unfit, RefsMoved):
             plan.repository.restore(unfit.moved)
@@ -158,7 +204,7 @@ async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
     person has come just then.
     """
     commit = opened.finished[PROPOSED]["commit"]
-    listener = _listener(opened, plan.judge.name)
+    listener = listener_for(opened.job, opened.spender, plan.judge.name)
     workspace = await asyncio.to_thread(plan.repository.workspace, commit)
     try:
         candidate = Candidate(
@@ -201,8 +247,9 @@ def _keep(opened: OpenAttempt, plan: Plan) -> Attempted:
 
 def _advance(opened: OpenAttempt, plan: Plan) -> tuple[Outcome, str]:
     commit = opened.finished[PROPOSED]["commit"]
-    if opened.finished[PROPOSED]["simulated"] and not opened.run.simulated:
-        return Outcome.ERROR, "passed, but a recording moves no ref in a run that is no simulation"
+    recorded = opened.finished[PROPOSED]["simulated"] or opened.finished[JUDGED]["verdict"]["simulated"]
+    if recorded and not opened.run.simulated:
+        return Outcome.ERROR, RECORDED
     try:
         plan.repository.advance(plan.ref, commit, expected=plan.incumbent)
     except StateChanged as moved:
@@ -228,13 +275,14 @@ def _end(
         "kept": kept,
         "outcome": outcome,
         "reason": reason,
+        "incumbent": proposed.get("incumbent"),
         "commit": proposed.get("commit"),
         "verdict": judged.get("verdict"),
         "failure": failure,
         "session": proposed.get("session", {}),
     }
     ended = _remembered(result)
-    step = StepStatus.COMPLETED if kept else plan.discarded
+    step = plan.kept if kept else plan.discarded
     opened.end(tx, outcome, reason, result, step=step, verdict=ended.verdict)
     return ended
 
@@ -256,13 +304,9 @@ def _wait(opened: OpenAttempt, listener: Listener, waiting: AwaitingApproval) ->
 
 def _earlier_verdicts(opened: OpenAttempt) -> dict[str, Verdict]:
     found = opened.finished.items()
-    return {name.removeprefix(_VERDICT): _verdict(data) for name, data in found if name.startswith(_VERDICT)}
-
-
-def _listener(opened: OpenAttempt, engine: str, model: str | None = None) -> Listener:
-    budgets = configured_budgets(opened.job.runtime.settings)
-    job = opened.job
-    return Listener(Account(job.ledger, job.process_id, opened.spender, budgets, engine, model))
+    return {
+        name.removeprefix(_VERDICT): Verdict.of(data) for name, data in found if name.startswith(_VERDICT)
+    }
 
 
 def _remembered(result: Mapping[str, Any]) -> Attempted:
@@ -271,11 +315,7 @@ def _remembered(result: Mapping[str, Any]) -> Attempted:
         **{
             **result,
             "outcome": Outcome(result["outcome"]),
-            "verdict": None if verdict is None else _verdict(verdict),
+            "verdict": None if verdict is None else Verdict.of(verdict),
             "failure": None if failure is None else Failure(failure),
         }
     )
-
-
-def _verdict(data: Mapping[str, Any]) -> Verdict:
-    return Verdict(**{**data, "outcome": Outcome(data["outcome"]), "samples": tuple(data["samples"])})

@@ -79,5 +79,5 @@ def test_a_refusal_names_who_refused(ratchet: Ratchet, ledger: Ledger) -> None:
 
 def test_an_approval_that_does_not_exist_is_a_failure(ratchet: Ratchet, ledger: Ledger) -> None:
     for verb in ("show", "approve", "refuse"):
-        assert ratchet("approval", verb, "77").err == "error: approval 77 does not exist\n"
+        assert ratchet("approval", verb, "77").err.startswith("error: approval 77 does not exist\nhint: ")
     assert ratchet("approval", "list", "--status", "lost").code == 2

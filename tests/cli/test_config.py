@@ -21,6 +21,15 @@ def test_config_show_tells_where_each_value_comes_from(plain_program: Program) -
     assert found["runtime.max_attempts"]["source"] == "default"
 
 
+def test_config_show_names_the_older_name_that_was_set_and_what_is_ignored(plain_program: Program) -> None:
+    plain_program.make_home()
+    plain_program.env |= {"TASKSGODZILLA_API_PORT": "8010", "TASKSGODZILLA_REDIS_URL": "redis://x"}
+    shown = plain_program("config", "show", "--json")
+    [port] = [each for each in shown.json if each["key"] == "server.port"]
+    assert (port["value"], port["where"]) == (8010, "TASKSGODZILLA_API_PORT")
+    assert shown.err.startswith("TASKSGODZILLA_REDIS_URL is ignored: ")
+
+
 def test_config_show_is_a_table_with_one_line_for_each_key(plain_program: Program) -> None:
     header, *lines = plain_program("config", "show").out.splitlines()
     assert header.split() == ["key", "value", "source", "where"]

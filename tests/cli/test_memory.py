@@ -67,7 +67,7 @@ def test_entries_are_forgotten_by_id_and_by_what_they_are(ratchet: Ratchet) -> N
     assert ratchet("memory", "delete", id).out == "1 entry is forgotten.\n"
     assert ratchet("memory", "delete", "--tag", "old", "--json").json == {"deleted": 2}
     again = ratchet("memory", "delete", id)
-    assert (again.code, again.err) == (1, f"error: entry {id} does not exist\n")
+    assert (again.code, again.err.splitlines()[0]) == (1, f"error: entry {id} does not exist")
 
 
 def test_forgetting_everything_by_mistake_is_refused(ratchet: Ratchet) -> None:

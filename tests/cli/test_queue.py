@@ -80,7 +80,7 @@ def test_a_job_is_shown_with_its_payload(ratchet: Ratchet, runtime: Runtime) -> 
 
 def test_a_job_that_does_not_exist_is_a_failure(ratchet: Ratchet, runtime: Runtime) -> None:
     done = ratchet("queue", "show", "77")
-    assert (done.code, done.err) == (1, "error: job 77 does not exist\n")
+    assert (done.code, done.err.splitlines()[0]) == (1, "error: job 77 does not exist")
 
 
 def test_cancel_ends_a_job_that_waits_and_refuses_one_that_ended(ratchet: Ratchet, runtime: Runtime) -> None:

@@ -64,7 +64,10 @@ def test_a_run_that_used_a_recording_is_marked_wherever_it_is_shown(
 
 def test_a_run_that_does_not_exist_is_a_failure(ratchet: Ratchet, runtime: Runtime) -> None:
     for verb in ("show", "cancel", "pause", "resume"):
-        assert ratchet("runs", verb, "77").err == "error: run 77 does not exist\n"
+        assert (
+            ratchet("runs", verb, "77").err
+            == "error: run 77 does not exist\nhint: `ratchet runs list` shows them\n"
+        )
 
 
 def test_a_run_is_paused_resumed_and_cancelled(ratchet: Ratchet, runtime: Runtime) -> None:

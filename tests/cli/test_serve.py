@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
 
@@ -15,6 +17,7 @@ Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
 
 def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ratchet, ending: Keep) -> None:
+    program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--json"))
     assert server.stdout is not None
     told = json.loads(server.stdout.readline())
@@ -28,10 +31,15 @@ def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ra
 
 
 def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: Keep) -> None:
+    program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
     assert server.stderr is not None
     assert server.stderr.readline().startswith("Serving on http://127.0.0.1:")
     assert "Token:" in server.stderr.readline()
+    # Nobody watches this stderr but a log: the token is not in it.
+    assert server.stderr.readline().endswith(
+        "/console/, and `ratchet console` prints a link that lets you in\n"
+    )
     server.send_signal(signal.SIGINT)
     out, _ = server.communicate(timeout=30)
     assert (server.returncode, out) == (0, "")
@@ -46,3 +54,29 @@ def test_serve_refuses_the_whole_world_without_a_token(plain_program: Program) -
 
 def test_a_port_that_cannot_be_is_misuse(plain_program: Program) -> None:
     assert plain_program("serve", "--port", "70000").code == 2
+
+
+def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep) -> None:
+    program.env["RATCHET_AGENTS__PORT"] = "0"
+    server = ending(program.start("serve", "--port", "0", "--json"))
+    assert server.stdout is not None
+    told = json.loads(server.stdout.readline())
+    program.env["RATCHET_SERVER__PORT"] = told["url"].rpartition(":")[2]
+    link = program("console").out.strip()
+    assert link.startswith(f"{told['console']}enter?token=")
+    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(link, timeout=30) as answer:
+        assert (answer.status, answer.url) == (200, told["console"])
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{link}x", timeout=30)
+    assert refused.value.code == 401
+    refused.value.close()
+
+
+def test_console_says_that_no_server_answers(plain_program: Program) -> None:
+    plain_program.env["RATCHET_SERVER__PORT"] = "1"
+    done = plain_program("console")
+    assert done.code == 3
+    assert ("no server answers at http://127.0.0.1:1" in done.err, "ratchet serve" in done.err) == (
+        True,
+        True,
+    )

@@ -30,11 +30,11 @@ def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
         f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from ratchet.cli import run; run({arguments!r}); "
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", _with_site(script)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-S", "-c", with_site(script)], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
-def _with_site(script: str) -> str:
+def with_site(script: str) -> str:
     """Without `site`, whose editable installs import things of their own; click is found all the same."""
     import click
 

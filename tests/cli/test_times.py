@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.cli.times import age, iso, span
+from ratchet.cli.times import age, span
+from ratchet.kernel import iso
 
 
 @pytest.mark.parametrize(

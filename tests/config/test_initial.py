@@ -35,7 +35,12 @@ def test_only_one_of_many_writers_creates_it_and_none_leaves_a_trace(tmp_path: P
         each.start()
     for each in writers:
         each.join()
-    assert [each.name for each in tmp_path.iterdir()] == ["ratchet.toml"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".gitignore", "ratchet.toml"]
+
+
+def test_git_is_told_to_leave_the_home_alone(tmp_path: Path) -> None:
+    write_initial(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*\n"
 
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:

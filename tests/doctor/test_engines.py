@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -24,8 +25,10 @@ def found(loaded: Loaded, programs: Programs) -> dict[str, Check]:
 
 
 def test_every_engine_is_looked_at_and_an_absent_one_is_a_warning_that_tells_how_to_install_it(
-    loaded: Loaded, programs: Programs
+    loaded: Loaded, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests announce engines of their own to the whole process.
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if not each.endswith("announced")])
     checks = found(loaded, programs)
     assert set(checks) == {*READY, "claude", "codex", "llm", "replay", "search"}
     assert {checks[name].status for name in READY} == {"warn"}

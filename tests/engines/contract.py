@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from ratchet.engines import (
     Session,
     SessionEvent,
     SessionFailed,
+    Tool,
 )
 from ratchet.kernel import Limits, Misuse, Usage
 from tests.engines.conftest import Place
@@ -46,6 +48,13 @@ SCHEMA = {
     "required": ["score"],
     "additionalProperties": False,
 }
+
+
+async def _answer(_given: Mapping[str, Any]) -> str:
+    return "nothing"
+
+
+TOOL = Tool("look", "Look at nothing.", {"type": "object", "properties": {}}, _answer)
 
 
 class Subject(ABC):
@@ -87,7 +96,7 @@ def lines(session: Session) -> list[dict[str, Any]]:
     return [json.loads(line) for line in session.transcript.splitlines()]
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it did not happen in time"
@@ -129,6 +138,7 @@ class EngineContract:
             "structured_output": {"output_schema": SCHEMA},
             "mcp_tools": {"mcp_servers": (McpServer("lab", argv=("true",)),)},
             "resumable": {"resume": "0193d4c5-0000-7000-8000-000000000000"},
+            "own_tools": {"tools": (TOOL,)},
         }
         for capability, field in asked.items():
             if not getattr(engine.capabilities, capability):
@@ -275,6 +285,17 @@ class EditingContract(EngineContract):
         propose(engine, request_())
         assert (workspace / "seen.txt").read_text() == ""
 
+    def test_it_does_not_see_what_is_hidden_from_it(
+        self, subject: Subject, request_: Callable[..., Request], workspace: Path
+    ) -> None:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+            (Path(name) / "judge").mkdir()
+            (Path(name) / "judge" / "answers").write_text("42")
+            (Path(name) / "plain").write_text("seen")
+            engine = subject.runs(f"cat {name}/plain {name}/judge/answers > seen.txt; true")
+            propose(engine, request_(hidden=(Path(name) / "judge",)))
+        assert (workspace / "seen.txt").read_text() == "seen"
+
     def test_a_guard_is_obeyed_or_refused_but_never_ignored(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path
     ) -> None:
@@ -378,10 +399,20 @@ class ToolsContract(EngineContract):
         assert failed.session.usage.tokens == 0
 
 
+class OwnToolsContract(EngineContract):
+    """For an engine whose model can use functions of this process. What they do is tested by each engine itself."""
+
+    def test_a_session_may_have_tools_that_it_does_not_use(
+        self, subject: Subject, request_: Callable[..., Request]
+    ) -> None:
+        assert propose(subject.says("fine"), request_(tools=(TOOL,))).text == "fine"
+
+
 _PARTS: dict[type[EngineContract], str] = {
     EditingContract: "edits_files",
     StructuredContract: "structured_output",
     ToolsContract: "mcp_tools",
     ResumableContract: "resumable",
     UsageContract: "reports_usage",
+    OwnToolsContract: "own_tools",
 }

@@ -9,6 +9,7 @@ from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.conftest import Place
 from tests.engines.contract import (
     EditingContract,
+    OwnToolsContract,
     ResumableContract,
     StructuredContract,
     Subject,
@@ -17,7 +18,9 @@ from tests.engines.contract import (
 )
 
 
-class TestClaude(UsageContract, EditingContract, StructuredContract, ResumableContract, ToolsContract):
+class TestClaude(
+    UsageContract, EditingContract, StructuredContract, ResumableContract, ToolsContract, OwnToolsContract
+):
     @pytest.fixture
     def subject(self, place: Place, model_server: ModelServer) -> Subject:
         return ClaudeSubject(place, model_server)

@@ -132,6 +132,15 @@ def test_a_program_that_is_not_there_is_missing_and_the_hint_says_how_to_get_it(
     assert failed.hint == "npm install -g no-such-agent"
 
 
+def test_a_program_may_be_named_by_a_path_from_here(
+    place: Place, tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent(tmp_path / "bin", "print('done')")
+    monkeypatch.chdir(tmp_path / "bin")
+    engine = place.open("mine", '[engines.command.mine]\nargv = ["./agent"]')
+    assert propose(engine, Request("x", workspace)).text == "done"
+
+
 def test_a_program_that_cannot_be_run_is_missing(place: Place, tmp_path: Path, workspace: Path) -> None:
     broken = agent(tmp_path / "bin")
     broken.write_text("#!/no/such/interpreter\n")

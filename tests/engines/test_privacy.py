@@ -11,6 +11,7 @@ import pytest
 
 from ratchet.engines import Request
 from ratchet.engines.privacy import private_places
+from ratchet.kernel import Misuse
 from tests.engines.command_subject import Bench
 from tests.engines.conftest import Place
 from tests.engines.contract import propose
@@ -50,6 +51,21 @@ def test_keys_in_the_home_of_the_user_are_hidden_where_they_are(tmp_path: Path) 
     (tmp_path / "home").mkdir()
     hidden = private_places(tmp_path / "home", {"HOME": str(tmp_path / "user")}, ())
     assert hidden == (tmp_path / "user" / ".ssh", tmp_path / "user" / ".netrc")
+
+
+def test_what_is_asked_to_be_hidden_comes_first_and_is_never_left_out(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / "home" / f"{number:03}").mkdir(parents=True)
+    (tmp_path / "judge").mkdir()
+    asked = (tmp_path / "judge", tmp_path / "home" / "099", tmp_path / "nowhere")
+    hidden = private_places(tmp_path / "home", {}, (), asked)
+    assert hidden[:2] == asked[:2]
+
+
+def test_what_a_session_needs_cannot_be_hidden_from_it(tmp_path: Path) -> None:
+    (tmp_path / "judge" / "work").mkdir(parents=True)
+    with pytest.raises(Misuse, match="cannot be hidden"):
+        private_places(tmp_path, {}, (tmp_path / "judge" / "work",), (tmp_path / "judge",))
 
 
 def test_a_session_finds_nothing_there(elsewhere: Path, workspace: Path) -> None:

@@ -178,6 +178,8 @@ def test_a_failed_session_is_recorded_and_fails_again(
         ({"model": "other"}, '+  "model": "other",'),
         ({"output_schema": {"type": "object"}}, '+    "type": "object"'),
         ({"data": {"depth": 3}}, '+    "depth": 3'),
+        ({"temperature": 0.2}, '+  "temperature": 0.2,'),
+        ({"output_tokens": 5}, '+  "output_tokens": 5,'),
         ({"workspace": None}, '-    "files": 0,'),
     ],
 )
@@ -204,6 +206,18 @@ def test_a_workspace_with_other_files_is_another_request(
     (other / "README.md").write_text("Another project.\n")
     with pytest.raises(CassetteMismatch, match="sha256"):
         run(Replay(cassette), "Do it.", other)
+
+
+def test_what_is_incidental_in_a_workspace_does_not_make_another_request(
+    cassette: Path, workspaces: tuple[Path, Path]
+) -> None:
+    for workspace, moment in zip(workspaces, ("earlier", "later"), strict=True):
+        (workspace / "logs").mkdir()
+        (workspace / "logs" / "server.log").write_text(moment)
+    run(Recording(FixedEngine({"a": "1"}), cassette), "do", workspaces[0], incidental=("logs",))
+    run(Replay(cassette), "do", workspaces[1], incidental=("logs",))
+    assert (workspaces[1] / "a").read_text() == "1"
+    assert (workspaces[1] / "logs" / "server.log").read_text() == "later"
 
 
 def test_several_sessions_are_replayed_in_order_and_then_it_is_used_up(cassette: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_session_says_what_it_changed(engine: Engine, tmp_path: Path) -> Non
         EventKind.USAGE,
     ]
     assert heard[1].text == "model.py"
-    assert session.text.startswith("model.py:RATE = ")
+    assert session.text.startswith("RATE = ")
     assert (session.engine, session.usage.tokens, session.simulated) == ("search", 0, False)
     assert session.usage.wall_ms > 0
     assert len(session.transcript.splitlines()) == 4

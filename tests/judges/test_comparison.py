@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from ratchet.judges.comparison import Comparison, Decision, Direction, Incumbent, Rule, compare
-from ratchet.kernel import Misuse
+from ratchet.judges.comparison import Comparison, Decision, Incumbent, Rule, compare
+from ratchet.kernel import Direction, Misuse
 
 BETTER, NOT_BETTER, UNCLEAR = Decision
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.judges import Direction, Incumbent, Pinned, Rule, ScoreJudge, Trial
-from ratchet.kernel import Misuse, Outcome
+from ratchet.judges import Incumbent, Pinned, Rule, ScoreJudge, Trial
+from ratchet.kernel import Direction, Misuse, Outcome
 from ratchet.sandbox import Bounds, Policy
 from tests.judges.conftest import PYTHON, MakeCandidate, ask, write_files
 from tests.judges.evaluators import READS_STDOUT

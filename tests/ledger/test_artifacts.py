@@ -128,10 +128,13 @@ def test_a_store_that_cannot_be_written_says_so(make_ledger: MakeLedger) -> None
 @pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_whole_files_and_rows_only_for_them(ledger: Ledger) -> None:
     chance = random.Random(4)
-    for round_ in range(8):
+    for round_ in range(60):
         with acting(put_steadily, *place_of(ledger), round_) as (process, pipe):
             pipe.recv()
             kill_after(process, chance.uniform(0.01, 0.12))
+        # On a busy machine a writer may be dead before it has put anything.
+        if round_ >= 7 and len(named(ledger)) > 5:
+            break
     kept = files(ledger)
     assert all(hashlib.sha256(content).hexdigest() == sha256 for sha256, content in kept.items())
     assert named(ledger) <= set(kept)

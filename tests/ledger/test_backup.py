@@ -9,14 +9,32 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from ratchet.kernel import Conflict, LedgerUnavailable, Limits, Misuse, RunStatus, StepStatus, Usage
+from ratchet.kernel import (
+    Conflict,
+    Direction,
+    LedgerUnavailable,
+    Limits,
+    Misuse,
+    RunStatus,
+    StepStatus,
+    TrialStatus,
+    Usage,
+)
 from ratchet.ledger import Budgets, Filter, Ledger, Spender, change_run, change_step
 from ratchet.ledger import events as log
+from ratchet.ledger.agents import add_version, create_agent
 from ratchet.ledger.backup import backup, restore
 from ratchet.ledger.check import check
 from ratchet.ledger.counters import counters
 from ratchet.ledger.holds import hold
-from ratchet.ledger.runs import create_project, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.project_secrets import put_ciphertext
+from ratchet.ledger.projects import add_project
+from ratchet.ledger.protocol_steps import add_protocol_steps
+from ratchet.ledger.protocol_tables import ci_checks, clarifications, metadata, webhook_deliveries
+from ratchet.ledger.protocols import add_protocol
+from ratchet.ledger.research import open_research, record_specialist
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from ratchet.ledger.sessions import add_session
 from ratchet.ledger.stages import finish_stage
 from ratchet.ledger.tables import (
@@ -25,11 +43,18 @@ from ratchet.ledger.tables import (
     events,
     job_tallies,
     jobs,
-    metadata,
     processes,
     queues,
     schedules,
+    step_results,
+    tool_buffers,
+    tool_calls,
+    tool_starts,
+    tool_versions,
+    tools,
+    workflows,
 )
+from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.ledger.usage import charge, set_budget
 from tests.ledger.actors import acting, append_steadily, heard, kill_after, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
@@ -47,6 +72,56 @@ JOB = {
     "created_at": 1,
     "due_at": 2,
 }
+TOOL = {
+    "folder": "",
+    "name": HOSTILE,
+    "source": HOSTILE,
+    "removed": False,
+    "current_id": 1,
+    "revision": 1,
+    "created_at": 1,
+    "updated_at": 2,
+}
+TOOL_VERSION = {
+    "tool_id": 1,
+    "version": "1.0.0",
+    "hash": "a" * 64,
+    "definition": {"text": HOSTILE},
+    "change_type": "patch",
+    "origin": "file",
+    "status": "promoted",
+    "simulated": False,
+    "created_at": 1,
+    "promoted_at": 2,
+    "calls": 1,
+    "failures": 0,
+    "wall_ms": 1.5,
+    "cost_microusd": 0,
+    "tokens": 3,
+    "scored": 0,
+    "score_sum": 0.0,
+}
+TOOL_CALL = {
+    "tool_id": 1,
+    "version_id": 1,
+    "ok": True,
+    "wall_ms": 1.5,
+    "cost_microusd": 0,
+    "tokens": 3,
+    "input": [HOSTILE],
+    "simulated": False,
+    "at": 1,
+}
+WORKFLOW = {
+    "name": HOSTILE,
+    "version": "1.0.0",
+    "hash": "a" * 64,
+    "description": HOSTILE,
+    "spec": {"text": HOSTILE},
+    "origin": "file",
+    "removed": False,
+    "created_at": 1,
+}
 PROCESS = {
     "role": "worker",
     "host": "h",
@@ -63,6 +138,59 @@ PROCESS = {
 }
 
 
+PROJECT = {
+    "git_url": HOSTILE,
+    "local_path": HOSTILE,
+    "base_branch": "main",
+    "ci_provider": "github",
+    "default_models": {"exec": HOSTILE},
+    "facts": {"stack": [HOSTILE]},
+    "remote": HOSTILE,
+    "token_hash": "a" * 64,
+    "setup_run_id": 1,
+    "archived_at": 3,
+}
+PROTOCOL = {
+    "number": 7,
+    "description": HOSTILE,
+    "base_commit": "c" * 40,
+    "template_config": {"text": HOSTILE},
+    "spec": {"text": HOSTILE},
+    "spec_errors": [HOSTILE],
+    "pull_request": {"url": HOSTILE},
+}
+PROTOCOL_STEP = {
+    "name": HOSTILE,
+    "step_index": 0,
+    "step_type": "work",
+    "policy": [{"text": HOSTILE}],
+    "runtime_state": {"text": HOSTILE},
+    "depends_on": [HOSTILE],
+    "commit": "c" * 40,
+}
+CLARIFICATION = {
+    "key": HOSTILE,
+    "question": HOSTILE,
+    "options": [HOSTILE],
+    "recommended": True,
+    "applies_to": "qa",
+    "blocking": True,
+    "answer": {"text": HOSTILE},
+    "answered_by": HOSTILE,
+    "answered_at": 2,
+    "created_at": 1,
+}
+DELIVERY = {"provider": "github", "delivery": HOSTILE, "event": HOSTILE, "outcome": HOSTILE, "at": 1}
+CI_CHECK = {
+    "commit": "c" * 40,
+    "name": HOSTILE,
+    "provider": "gitlab",
+    "state": "failed",
+    "url": HOSTILE,
+    "detail": {"log": HOSTILE},
+    "at": 1,
+    "updated_at": 2,
+}
 APPROVAL = {
     "once": HOSTILE,
     "subject": "s",
@@ -76,7 +204,7 @@ APPROVAL = {
 def fill(ledger: Ledger) -> None:
     """Something in every table, with every kind of value."""
     with ledger.write(actor=HOSTILE, request_id="r-1") as tx:
-        project = create_project(tx, "work")
+        project = add_project(tx, "work", **PROJECT)
         run = create_run(tx, "demo", HOSTILE, project_id=project, spec={"text": HOSTILE})
         [first] = create_steps(tx, run, [("a", {"n": 1})])
         change_run(tx, run, RunStatus.RUNNING, reason=HOSTILE)
@@ -90,7 +218,38 @@ def fill(ledger: Ledger) -> None:
         add_session(tx, role="author", engine=HOSTILE, usage=Usage(), run_id=run, attempt_id=attempt)
         finish_stage(tx, attempt, "proposed", {"text": HOSTILE})
         hold(tx, Spender(attempt, run, project), Budgets(limits={"attempt": Limits(tokens=10)}))
+        open_research(
+            tx, run, task=HOSTILE, score_field="score", direction=Direction.MIN, keep_policy="strict"
+        )
+        trial = open_trial(
+            tx,
+            run,
+            Submission(specialist=HOSTILE, hypothesis=HOSTILE, commit="c", parent=None),
+            baseline=True,
+        )
+        end_trial(tx, run, trial.number, Ending(status=TrialStatus.BASELINE, score=0.1))
+        record_specialist(tx, run, HOSTILE, Usage(1, 2, 3, 4, 5, 6), resume=HOSTILE)
+        add_lesson(tx, run, HOSTILE, HOSTILE, trial=0)
+        agent = create_agent(tx, "greeter", HOSTILE, engine=HOSTILE)
+        add_version(
+            tx, agent, "c" * 40, "0.0.0", parent=None, summary=HOSTILE, tools=[{"name": HOSTILE}], run_id=run
+        )
         insert = tx.connection.execute
+        insert(sa.insert(tools).values(**TOOL))
+        insert(sa.insert(tool_versions).values(**TOOL_VERSION, run_id=run))
+        insert(sa.insert(tool_calls).values(**TOOL_CALL, run_id=run))
+        insert(sa.insert(tool_starts).values(tool_id=1, at=1))
+        insert(sa.insert(tool_buffers).values(name=HOSTILE, value=[HOSTILE], at=1))
+        insert(sa.insert(workflows).values(**WORKFLOW, run_id=run))
+        put_ciphertext(tx, project, HOSTILE, HOSTILE)
+        add_protocol(tx, run, project, HOSTILE, base_branch=HOSTILE, **PROTOCOL)
+        [work] = add_protocol_steps(tx, run, [PROTOCOL_STEP])
+        insert(
+            sa.insert(clarifications).values(**CLARIFICATION, project_id=project, run_id=run, step_id=work)
+        )
+        insert(sa.insert(webhook_deliveries).values(**DELIVERY, project_id=project, run_id=run))
+        insert(sa.insert(ci_checks).values(**CI_CHECK, project_id=project))
+        insert(sa.insert(step_results).values(key="k", value={"text": HOSTILE}, metrics={}, created_at=1))
         insert(sa.insert(approvals).values(**APPROVAL, run_id=run, attempt_id=attempt))
         insert(sa.insert(jobs).values(**JOB, run_id=run, status="queued", key="k", once="o"))
         insert(sa.insert(jobs).values(**JOB, status="started", process_id="gone", stop="please"))

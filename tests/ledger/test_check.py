@@ -4,7 +4,8 @@ import sqlalchemy as sa
 from ratchet.kernel import RunStatus, StepStatus, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, change_run, change_step
 from ratchet.ledger.check import check
-from ratchet.ledger.runs import create_project, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.projects import add_project
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from ratchet.ledger.usage import charge
 from tests.ledger.conftest import MakeLedger
 
@@ -12,7 +13,7 @@ from tests.ledger.conftest import MakeLedger
 def live_in(ledger: Ledger) -> Ledger:
     """Put something in every place that is checked."""
     with ledger.write() as tx:
-        project = create_project(tx, "work")
+        project = add_project(tx, "work")
         run = create_run(tx, "demo", "one", project_id=project)
         [step] = create_steps(tx, run, [("a", {})])
         change_run(tx, run, RunStatus.RUNNING)

@@ -6,7 +6,8 @@ import sqlalchemy as sa
 from ratchet.kernel import Misuse
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
-from ratchet.ledger.runs import create_run, create_steps
+from ratchet.ledger.projects import add_project
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from tests.ledger.conftest import MakeLedger
 
 
@@ -78,6 +79,28 @@ def test_a_filter_takes_only_what_belongs_to_the_thing(ledger: Ledger) -> None:
     assert types(ledger, run_id=other, type="job.*") == ["job.failed"]
     assert types(ledger, run_id=other, type="run.created") == ["run.created"]
     assert types(ledger, project_id=1) == []
+
+
+def test_an_event_of_a_run_is_one_of_its_project_whoever_wrote_it(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        project, other = add_project(tx, "one"), add_project(tx, "other")
+        run = create_run(tx, "demo", "of one", project_id=project)
+        [step] = create_steps(tx, run, [("a", {})])
+        attempt = open_attempt(tx, get_step(tx, step))
+    say(ledger, "said.later", run_id=run)
+    say(ledger, "said.of_another", run_id=run, project_id=other)
+    say(ledger, "said.of_nobody")
+    mine = ["project.created", "run.created", "step.created", "attempt.started", "said.later"]
+    assert types(ledger, project_id=project) == mine
+    assert types(ledger, project_id=other) == ["project.created", "said.of_another"]
+    assert types(ledger, attempt_id=attempt) == ["attempt.started"]
+
+
+def test_a_family_may_end_in_an_underscore(ledger: Ledger) -> None:
+    say(ledger, "setup_started", "setup", "setups", "setup_", "setup.x", "setup`", "set", run_id=3)
+    assert types(ledger, type="setup_*") == ["setup_started", "setup_"]
+    assert types(ledger, type="setup_*", run_id=3) == ["setup_started", "setup_"]
+    assert types(ledger, type="setup_") == ["setup_"]
 
 
 NEIGHBOURS = [

@@ -1,36 +1,51 @@
-"""Cost does not grow with history: each list and view does the same work on ten times as much of it.
-
-Work is counted, not timed: instructions of SQLite's virtual machine, and rows that PostgreSQL's plan nodes touched.
-"""
+"""Cost does not grow with history: each list and view does the same work on ten times as much of it."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import RunStatus, Usage
-from ratchet.ledger import Budgets, Filter, Ledger, Spender, Transaction
+from ratchet.ledger import Budgets, Filter, Ledger, Spender, Transaction, attention, owners
 from ratchet.ledger import artifacts as store
 from ratchet.ledger import events as log
 from ratchet.ledger import runs as work
 from ratchet.ledger import usage as spending
-from ratchet.ledger.tables import artifacts, attempts, events, jobs, processes, projects, runs, steps, usage
+from ratchet.ledger.attempt_log import read_log
+from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.spending import spent, today
+from ratchet.ledger.tables import (
+    artifacts,
+    attempts,
+    events,
+    jobs,
+    processes,
+    projects,
+    runs,
+    sessions,
+    steps,
+    usage,
+    usage_days,
+)
 from ratchet.runtime import job_rows as queue
 from ratchet.runtime.delivery import QueueRule, Ticket
 from ratchet.runtime.job import JobStatus
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
+from tests.ledger.effort import analyze, effort, plan_of, statements_of
 
 SMALL, LARGE = 400, 4000
 # What the last rows of history, and nothing else, are about.
 RARE = "budget.exceeded"
 SHARED = "0" * 64
+ZERO = asdict(Usage())
 
 
 class NoDelivery:
@@ -85,10 +100,22 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "artifacts of a run": lambda tx: store.of_run(tx, 1),
     "newest artifacts of a run": lambda tx: store.latest(tx, run_id=1, limit=20),
     "newest artifacts of an attempt": lambda tx: store.latest(tx, attempt_id=1, limit=20),
-    "an artifact that many have": lambda tx: store.find(tx, SHARED),
+    "an artifact that many have": lambda tx: owners.artifact_behind(tx, SHARED, [SHARED]),
+    "an artifact that many have, of a project": lambda tx: owners.artifact_of_project(tx, SHARED, 1),
+    "the owner of an attempt": lambda tx: owners.owner_of(tx, "attempt", 1),
+    "the log of an attempt": lambda tx: read_log(tx, 1, max_bytes=4096),
     "a total": lambda tx: spending.total(tx, "run", 1),
     "a budget": lambda tx: spending.check(tx, Spender(1, 1, 1), Budgets()),
     "a charge": lambda tx: spending.charge(tx, Spender(1, 1, 1), Usage(1), Budgets(), engine="t"),
+    "used lately": lambda tx: [spent(tx, by, since=today(tx)) for by in ("day", "engine", "run", "project")],
+    "newest sessions": lambda tx: list_sessions(tx, limit=20),
+    "sessions of a run": lambda tx: list_sessions(tx, run_id=1, limit=20),
+    "sessions of a common engine": lambda tx: list_sessions(tx, engine="t", limit=20),
+    "sessions of a rare engine": lambda tx: list_sessions(tx, engine="rare", limit=20),
+    "failed sessions": lambda tx: list_sessions(tx, failed=True, limit=20),
+    "runs that go on": lambda tx: attention.open_runs(tx, RunStatus.RUNNING, RunStatus.BLOCKED, limit=20),
+    "steps that wait": lambda tx: attention.steps_awaiting_review(tx, [1, 2, 3], limit=20),
+    "how far runs are": lambda tx: attention.count_steps(tx, [1, 2, 3]),
     "a job": lambda tx: queue.get_job(tx, 1),
     "newest jobs": lambda tx: queue.list_jobs(tx, limit=20),
     "older jobs": lambda tx: queue.list_jobs(tx, before=SMALL // 2, limit=20),
@@ -180,10 +207,11 @@ def grow(ledger: Ledger, first: int, last: int) -> None:
                 for number, at in zip(numbers, ids, strict=True)
             ],
         )
-        zero = dict.fromkeys(
-            ("input_tokens", "cached_tokens", "output_tokens", "cost_microusd", "wall_ms", "trials"), 0
-        )
-        add(sa.insert(usage), [{"at": 1, "engine": "t", **at, **zero} for at in ids])
+        add(sa.insert(usage), [{"at": 1, "engine": "t", **at, **ZERO} for at in ids])
+        of_days = [{"day": number, "run_id": 1, "engine": "t", "model": "", **ZERO} for number in numbers]
+        add(sa.insert(usage_days), of_days)
+        session = {"role": "author", "engine": "t", "failure": None, "simulated": False, "at": 1}
+        add(sa.insert(sessions), [{**session, **at, **ZERO} for at in ids])
         add(
             sa.insert(events),
             [
@@ -227,6 +255,9 @@ def begin(ledger: Ledger) -> None:
         add(sa.insert(projects).values(name="work", created_at=1))
         for _ in range(3):
             add(sa.insert(events).values(at=1, type=RARE, actor="t"))
+        failed = {"role": "author", "engine": "rare", "failure": "timeout", "simulated": False, "at": 1}
+        for _ in range(3):
+            add(sa.insert(sessions).values(**failed, **ZERO))
         for status in ("queued", "scheduled", "waiting", "started"):
             add(sa.insert(jobs), [a_job(status, "rare") for _ in range(3)])
         process = dict.fromkeys(("role", "host", "identity", "version"), "")
@@ -242,70 +273,12 @@ def open_a_few(ledger: Ledger) -> None:
 
 def work_of(ledger: Ledger) -> dict[str, int]:
     """How much work each view is."""
-    count = _sqlite_work if ledger.path is not None else _postgresql_work
     found = {}
     for name, view in VIEWS.items():
         with contextlib.suppress(Undo), ledger.write() as tx:
-            found[name] = count(tx, view)
+            found[name] = effort(tx, view)
             raise Undo
     return found
-
-
-def _sqlite_work(tx: Transaction, view: Callable[[Transaction], object]) -> int:
-    driver = tx.connection.connection.driver_connection
-    ticks = 0
-
-    def tick() -> int:
-        nonlocal ticks
-        ticks += 1
-        return 0
-
-    driver.set_progress_handler(tick, 10)
-    try:
-        view(tx)
-    finally:
-        driver.set_progress_handler(None, 10)
-    return ticks * 10
-
-
-def _postgresql_work(tx: Transaction, view: Callable[[Transaction], object]) -> int:
-    """The rows that passed through, or were thrown away by, the nodes of all plans."""
-    # Of a small table the planner would rather read all; what counts is what it does with a large one.
-    tx.connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
-    with _statements(tx.connection) as statements:
-        view(tx)
-    total = 0
-    for statement, parameters in statements:
-        explained = tx.connection.exec_driver_sql(
-            f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
-        ).scalar_one()
-        total += sum(
-            int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
-            for node in _nodes(explained[0]["Plan"])
-        )
-    return total
-
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from _nodes(child)
-
-
-@contextlib.contextmanager
-def _statements(connection: sa.Connection) -> Iterator[list[tuple[str, Any]]]:
-    """The queries that are run meanwhile."""
-    seen: list[tuple[str, Any]] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
-        if statement.startswith("SELECT") and "pg_advisory" not in statement:
-            seen.append((statement, parameters))
-
-    sa.event.listen(connection, "before_cursor_execute", note)
-    try:
-        yield seen
-    finally:
-        sa.event.remove(connection, "before_cursor_execute", note)
 
 
 @pytest.mark.slow
@@ -329,7 +302,7 @@ def test_no_view_reads_a_whole_table_or_sorts_a_history(ledger: Ledger) -> None:
     wrong = {}
     for name, view in VIEWS.items():
         with contextlib.suppress(Undo), ledger.write() as tx:
-            with _statements(tx.connection) as statements:
+            with statements_of(tx.connection) as statements:
                 view(tx)
             plans = [plan_of(tx, *each) for each in statements]
             found = [plan for plan in plans if any(bad_step(line) for line in plan)]
@@ -337,14 +310,6 @@ def test_no_view_reads_a_whole_table_or_sorts_a_history(ledger: Ledger) -> None:
                 wrong[name] = found
             raise Undo
     assert wrong == {}
-
-
-def plan_of(tx: Transaction, statement: str, parameters: Any) -> list[str]:
-    if not tx.on_postgresql:
-        rows = tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-        return [row.detail for row in rows]
-    tx.connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
-    return list(tx.connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
 
 
 HISTORY = {"events", "runs", "steps", "attempts", "artifacts", "usage", "jobs"}
@@ -355,9 +320,3 @@ def bad_step(line: str) -> bool:
     if re.search(r"Seq Scan on (\w+)", line):
         return any(re.search(rf"Seq Scan on {table}\b", line) for table in HISTORY)
     return "AUTOMATIC" in line
-
-
-def analyze(ledger: Ledger) -> None:
-    if ledger.path is None:
-        with ledger.engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("ANALYZE")

@@ -119,6 +119,28 @@ def test_an_async_follower_is_woken_and_can_be_cancelled(ledger: Ledger) -> None
     assert asyncio.run(run()) == ["first", "last"]
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_an_async_follower_can_be_cancelled_while_the_bell_rings(ledger: Ledger, steps: int) -> None:
+    async def watch(begun: asyncio.Event) -> None:
+        async for _ in follow_async(ledger, 0):
+            begun.set()
+
+    async def run() -> None:
+        begun = asyncio.Event()
+        task = asyncio.create_task(watch(begun))
+        await begun.wait()
+        await asyncio.sleep(0.05)
+        ledger.bell.ring()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task}, timeout=PATIENCE)
+        assert task.cancelled()
+
+    say(ledger, "first")
+    asyncio.run(run())
+
+
 def test_a_filtered_follower_sees_only_its_own(ledger: Ledger) -> None:
     with following(ledger, Filter(type="job.*")) as seen:
         with ledger.write() as tx:

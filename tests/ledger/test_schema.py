@@ -4,15 +4,19 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable, Misuse
 from ratchet.ledger import Ledger, migrations
+from ratchet.ledger import events as log
+from ratchet.ledger.database import make_engine
+from ratchet.ledger.protocol_tables import metadata
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.schema import REVISIONS, current_revision
-from ratchet.ledger.tables import metadata
 from tests.ledger.actors import acting, open_ledger
 
 
@@ -42,6 +46,30 @@ def test_partial_indexes_have_their_conditions_on_both_databases(ledger: Ledger)
             assert bool(found[index.name]["unique"]) == bool(index.unique), index.name
 
 
+def test_events_of_an_older_ledger_are_those_of_their_projects(database_url: str, tmp_path: Path) -> None:
+    config = Config()
+    config.set_main_option("script_location", "ratchet.ledger:migrations")
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0005")
+        connection.execute(sa.text("INSERT INTO projects (id, name, created_at) VALUES (1, 'old', 1)"))
+        connection.execute(
+            sa.text(
+                "INSERT INTO runs (id, kind, name, project_id, status, spec, simulated, used_recording, created_at,"
+                " updated_at) VALUES (1, 'a', 'b', 1, 'pending', '{}', false, false, 1, 1),"
+                " (2, 'a', 'c', NULL, 'pending', '{}', false, false, 1, 1)"
+            )
+        )
+        connection.execute(
+            sa.text("INSERT INTO events (at, type, actor, run_id) VALUES (1, 'x', 'y', 1), (1, 'x', 'y', 2)")
+        )
+    engine.dispose()
+    with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.read() as tx:
+        found = log.since(tx.connection)
+    assert [(event.run_id, event.project_id) for event in found] == [(1, 1), (2, None)]
+
+
 def test_opening_again_changes_nothing(database_url: str, tmp_path: Path) -> None:
     for _ in range(2):
         with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.write() as tx:
@@ -64,6 +92,19 @@ def test_many_processes_may_create_one_ledger_at_once(database_url: str, tmp_pat
         each.__exit__(None, None, None)
     with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.read() as tx:
         assert tx.connection.execute(sa.text("SELECT count(*) FROM events")).scalar() == count
+
+
+def test_a_file_that_another_process_is_just_setting_up_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE other (x)")
+    # Without the write-ahead log, this is what SQLite tells others at once, instead of letting them wait.
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, other.execute, ("ROLLBACK",))
+    release.start()
+    Ledger.open(f"sqlite:///{path}", tmp_path / "artifacts").close()
+    release.join()
+    other.close()
 
 
 def test_many_threads_may_create_one_ledger_at_once(database_url: str, tmp_path: Path) -> None:
@@ -107,6 +148,21 @@ def test_a_database_of_something_else_is_refused_and_left_alone(database_url: st
     engine.dispose()
 
 
+@pytest.mark.parametrize("version", ["0003", "0003_add_policy"])
+def test_a_database_of_another_program_that_numbers_its_schema_is_refused(
+    database_url: str, tmp_path: Path, version: str
+) -> None:
+    engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE projects (id INTEGER)"))
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
+    with pytest.raises(LedgerCorrupt, match="has tables of something else in it: projects"):
+        Ledger.open(database_url, tmp_path / "artifacts")
+    assert sorted(sa.inspect(engine).get_table_names()) == ["alembic_version", "projects"]
+    engine.dispose()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -128,7 +184,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, cont
 def test_a_damaged_ledger_says_so_when_the_damage_is_met(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     with Ledger.open(url, tmp_path / "artifacts") as ledger, ledger.write() as tx:
-        for number in range(500):
+        for number in range(2_000):
             tx.event("counted", data={"text": "x" * 500, "number": number})
     ledger.close()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:

@@ -12,9 +12,9 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Event, Filter, Ledger, change_run, change_step
 from ratchet.ledger import events as log
+from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import (
     close_attempt,
-    create_project,
     create_run,
     create_steps,
     get_run,
@@ -139,14 +139,14 @@ def test_steps_keep_their_order_and_their_names_are_their_own(ledger: Ledger) ->
 
 def test_a_project_name_is_taken_once(ledger: Ledger) -> None:
     with ledger.write() as tx:
-        create_project(tx, "work")
+        add_project(tx, "work")
     with pytest.raises(Conflict, match="there is a project 'work' already"), ledger.write() as tx:
-        create_project(tx, "work")
+        add_project(tx, "work")
 
 
 def test_runs_are_listed_newest_first_page_by_page_and_by_what_they_are(ledger: Ledger) -> None:
     with ledger.write() as tx:
-        project = create_project(tx, "work")
+        project = add_project(tx, "work")
         runs = [create_run(tx, kind, "r", project_id=project) for kind in ("demo", "research") * 5]
         change_run(tx, runs[4], RunStatus.RUNNING)
     with ledger.read() as tx:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
 from ratchet.ledger import Budgets, Filter, Ledger, Spender
 from ratchet.ledger import events as log
-from ratchet.ledger.runs import create_project, create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.projects import add_project
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from ratchet.ledger.tables import usage as usage_table
 from ratchet.ledger.usage import charge, check, set_budget, total
 from tests.ledger.actors import acting, charge_often, place_of
@@ -20,7 +21,7 @@ SMALL = Usage(input_tokens=60, cached_tokens=10, output_tokens=0, cost_microusd=
 @pytest.fixture
 def spender(ledger: Ledger) -> Spender:
     with ledger.write() as tx:
-        project = create_project(tx, "work")
+        project = add_project(tx, "work")
         run = create_run(tx, "demo", "one", project_id=project)
         [step] = create_steps(tx, run, [("a", {})])
         return Spender(open_attempt(tx, get_step(tx, step)), run, project)

@@ -31,10 +31,11 @@ from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, S
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.approvals import list_approvals
+from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import set_budget, total
-from ratchet.loop import Attempted, Plan, attempt
+from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
 from ratchet.workspaces import Kind, Repository
 from tests.loop.flow import REF
@@ -169,6 +170,8 @@ def test_a_change_that_passes_is_kept_and_everything_about_it_is_recorded(place:
     assert (row.outcome, row.verdict["score"], step.status) == (Outcome.PASSED, 2.5, StepStatus.COMPLETED)
     assert session.transcript is not None
     assert b"number.txt" in place.ledger.artifacts.read(session.transcript)
+    kept = _files(place, ended)
+    assert (kept[PROMPT_FILE], b"+1\n" in kept[CHANGE_FILE]) == (b"make it one", True)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ERROR])
@@ -238,6 +241,8 @@ def test_a_session_that_fails_is_charged_and_named(place: Place) -> None:
         [session] = list_sessions(tx, attempt_id=ended.attempt_id)
         assert total(tx, "run", row.run_id).output_tokens == 9
     assert (session.failure, row.outcome) == ("refused", Outcome.ERROR)
+    kept = _files(place, ended)
+    assert (kept[PROMPT_FILE], CHANGE_FILE in kept) == (b"make it one", False)
 
 
 def test_an_engine_that_breaks_down_is_a_crash_and_no_success(place: Place) -> None:
@@ -272,6 +277,21 @@ def test_a_recording_moves_a_ref_only_in_a_run_that_is_a_simulation(place: Place
     with place.ledger.read() as tx:
         row = get_attempt(tx, ended.attempt_id)
         assert (row.simulated, get_run(tx, row.run_id).used_recording) == (True, True)
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_recorded_verdict_moves_a_ref_only_in_a_run_that_is_a_simulation(
+    place: Place, simulated: bool
+) -> None:
+    class Recorded(Says):
+        async def judge(self, candidate: Candidate) -> Judged:
+            said = Session("replay:reviewer", text="pass", simulated=True)
+            return ruled(self, Outcome.PASSED, "it passed", sessions=(said,))
+
+    ended = place.attempt(place.plan(judge=Recorded(Outcome.PASSED)), simulated=simulated)
+    assert (ended.kept, place.best != place.first) == (simulated, simulated)
+    with place.ledger.read() as tx:
+        assert get_run(tx, get_attempt(tx, ended.attempt_id).run_id).used_recording
 
 
 def test_what_a_session_says_and_uses_is_in_the_ledger_while_it_runs(place: Place) -> None:
@@ -426,6 +446,12 @@ def test_a_person_is_waited_for_and_nobody_else_is_asked_again(place: Place, app
     eventually(lambda: bool(ends))
     assert (ends[0].kept, len(proposed), tests.asked) == (approved, 1, 1)
     assert (place.best == ends[0].commit) is approved
+
+
+def _files(place: Place, ended: Attempted) -> dict[str, bytes]:
+    with place.ledger.read() as tx:
+        found = of_attempt(tx, ended.attempt_id)
+    return {each.name: place.ledger.artifacts.read(each.sha256) for each in found}
 
 
 def _steps(place: Place, run_id: int) -> list[StepStatus]:

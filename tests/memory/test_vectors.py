@@ -46,3 +46,24 @@ def test_the_order_of_equals_does_not_depend_on_the_order_of_arrival() -> None:
         other.put(99 - number, row)
     assert one.nearest(row, 7) == other.nearest(row, 7)
     assert [each.number for each in one.nearest(row, 7)] == list(range(7))
+
+
+@given(_changes, st.sampled_from([None, "a", "b", "gone"]), st.sampled_from([None, "x", "gone"]))
+def test_only_those_of_a_kind_and_a_scope_are_near(
+    changes: list[tuple[int, int | None]], kind: str | None, scope: str | None
+) -> None:
+    vectors, plain = Vectors(DIMENSION), {}
+    row = np.ones(DIMENSION, dtype=np.float32)
+    for number, direction in changes:
+        if direction is None:
+            vectors.drop(number)
+            plain.pop(number, None)
+        else:
+            plain[number] = ("a" if direction % 2 else "b", "x" if direction > 2 else None)
+            vectors.put(number, row, *plain[number])
+    near = vectors.nearest(row, 100, kind=kind, scope=scope)
+    assert [each.number for each in near] == sorted(
+        number
+        for number, (its_kind, its_scope) in plain.items()
+        if kind in (None, its_kind) and scope in (None, its_scope)
+    )

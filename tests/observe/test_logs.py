@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +113,25 @@ def test_lines_of_libraries_take_the_same_form_once(stream: io.StringIO, name: s
     )
 
 
+def fail_twice() -> None:
+    try:
+        raise OSError("no socket\n\tIs the server running?")
+    except OSError as error:
+        raise ValueError("cannot connect\n(see the manual)") from error
+
+
+def test_a_trace_in_the_text_of_a_librarys_warning_is_cut_to_what_was_raised(stream: io.StringIO) -> None:
+    logs.configure("info", "json", stream)
+    try:
+        fail_twice()
+    except ValueError:
+        for say in (logging.getLogger("dbos").warning, logging.getLogger("dbos").error):
+            say(f"Exception polling schedules: {traceback.format_exc()}")
+    warning, error = lines(stream)
+    assert warning["event"] == "Exception polling schedules: ValueError: cannot connect"
+    assert "Traceback" in error["event"]
+
+
 def test_dbos_is_quiet_below_warning_and_adds_no_handler_of_its_own(stream: io.StringIO) -> None:
     from dbos._logger import init_logger
 
@@ -140,7 +160,7 @@ def test_secrets_in_urls_texts_and_tracebacks_are_masked(stream: io.StringIO, fo
     logs.configure("info", format, stream)
     url = "postgresql://u:hunter2@h/db"
     log.info(f"connecting to {url}", url=url, urls=[url])
-    logging.getLogger("uvicorn.access").info("GET /events/stream?since=3&token=%s", "hunter2")
+    logging.getLogger("access").info("GET /events/stream?since=3&token=%s", "hunter2")
     try:
         password = "hunter2"
         raise ValueError(f"no answer from postgresql://u:{password}@h/db")

@@ -70,6 +70,7 @@ def test_every_family_has_its_help_and_type() -> None:
         "ratchet_http_request_seconds": "histogram",
         "ratchet_events_appended": "counter",
         "ratchet_transitions": "counter",
+        "ratchet_webhooks": "counter",
     }
     assert all(each.documentation for each in families.values())
 

@@ -94,7 +94,7 @@ def fleet(tmp_path: Path, url: str, nursery: Nursery) -> Iterator[Fleet]:
     started.close()
 
 
-def eventually(check: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until `check` holds."""
     deadline = time.monotonic() + seconds
     while not check():
@@ -102,7 +102,7 @@ def eventually(check: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def ended(ledger: Ledger, job_id: int | None, seconds: float = 20.0) -> Job:
+def ended(ledger: Ledger, job_id: int | None, seconds: float = 60.0) -> Job:
     """The job once it has ended."""
     assert job_id is not None
     eventually(lambda: look(ledger, job_id).status.final, seconds)

@@ -9,7 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ratchet.projects.jobs import add_kinds as add_project_kinds
+from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
+from ratchet.workflows.jobs import add_kinds as add_workflow_kinds
 
 
 def mark(path: str, line: str) -> None:
@@ -90,11 +93,61 @@ async def climb(job: JobContext) -> Any:
     return await real(job)
 
 
-ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying, climb)
+async def research_run(job: JobContext) -> Any:
+    """The real one, loaded only where it is needed."""
+    from ratchet.research.supervisor import research_run as real
+
+    return await real(job)
+
+
+async def change_agent(job: JobContext) -> Any:
+    """The real one with an engine for tests; see `tests.agents.authors`."""
+    from tests.agents.authors import change as real
+
+    return await real(job)
+
+
+async def evolve_mortally(job: JobContext) -> Any:
+    """The real one, which may die at its stages; see `tests.workflows.evolution.mortal`."""
+    from tests.workflows.evolution.mortal import evolve_mortally as real
+
+    return await real(job)
+
+
+async def optimise_mortally(job: JobContext) -> Any:
+    from tests.workflows.evolution.mortal import optimise_mortally as real
+
+    return await real(job)
+
+
+async def plan_mortally(job: JobContext) -> Any:
+    """The real one, which may die at its stages; see `tests.workflows.overseer.mortal`."""
+    from tests.workflows.overseer.mortal import plan_mortally as real
+
+    return await real(job)
+
+
+async def plan_protocol_mortally(job: JobContext) -> Any:
+    """The real one, which may die at its stages; see `tests.protocols.planning.carrier`."""
+    from tests.protocols.planning.carrier import plan_mortally as real
+
+    return await real(job)
+
+
+# Function tools for tests, announced as an installed package announces its own.
+sys.path.append(str(Path(__file__).parents[1] / "workflows" / "announced"))
+
+MORTAL = (climb, evolve_mortally, optimise_mortally, plan_mortally, plan_protocol_mortally)
+ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying, *MORTAL)
 
 
 def make_kinds() -> Kinds:
     kinds = Kinds()
+    add_project_kinds(kinds)
+    add_protocol_kinds(kinds)
+    add_workflow_kinds(kinds)
     for handler in ALL:
         kinds.add(handler.__name__, handler)
+    kinds.add("research.run", research_run)
+    kinds.add("agents.change", change_agent)
     return kinds

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from ratchet.config import Loaded
 from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.ledger.runs import create_steps, get_run, get_step, list_attempts, list_steps, open_attempt
 from ratchet.runtime import (
     JobContext,
     JobStatus,
@@ -29,19 +31,21 @@ from ratchet.runtime import (
     run_step,
     start_run,
 )
+from ratchet.runtime.job_rows import lock_job
 from tests.runtime.conftest import eventually
 from tests.runtime.kinds import mark, marks
 
 
 async def walk(job: JobContext) -> Any:
-    """Do the run's steps one by one, each with a pause."""
+    """Do the run's steps one by one; those in `holds` go on only when the file `go` exists."""
     with job.write() as tx:
         run = enter_run(tx, job.run_id)
 
     def work(name: str) -> Any:
         async def done(_: object) -> str:
             mark(run.spec["file"], f"start:{name}")
-            await asyncio.sleep(run.spec["seconds"])
+            while name in run.spec["holds"] and not _exists(run.spec["go"]):  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.02)
             if name == run.spec.get("fails"):
                 raise ValueError(f"{name} cannot be done")
             mark(run.spec["file"], f"end:{name}")
@@ -64,16 +68,20 @@ def runtime(loaded: Loaded, ledger: Ledger) -> Iterator[Runtime]:
     opened.close()
 
 
-def start(ledger: Ledger, runtime: Runtime, file: Path, seconds: float, **more: object) -> int:
+def start(
+    ledger: Ledger, runtime: Runtime, file: Path, *holds: str, line: str | None = None, **more: object
+) -> int:
+    spec = {"file": str(file), "holds": holds, "go": str(_go(file)), **more}
     with ledger.write(actor="test") as tx:
-        return start_run(
-            tx,
-            runtime,
-            "walk",
-            kind="workflow",
-            name="walk",
-            spec={"file": str(file), "seconds": seconds, **more},
-        )
+        return start_run(tx, runtime, "walk", kind="workflow", name="walk", spec=spec, line=line)
+
+
+def _exists(file: str) -> bool:
+    return Path(file).exists()
+
+
+def _go(file: Path) -> Path:
+    return file.with_name(f"{file.name}-go")
 
 
 def status(ledger: Ledger, run_id: int) -> RunStatus:
@@ -84,7 +92,7 @@ def status(ledger: Ledger, run_id: int) -> RunStatus:
 def test_a_run_goes_through_its_steps_and_keeps_their_results(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
-    run_id = start(ledger, runtime, tmp_path / "marks", 0.01)
+    run_id = start(ledger, runtime, tmp_path / "marks")
     eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
     with ledger.read() as tx:
         run, steps = get_run(tx, run_id), list_steps(tx, run_id)
@@ -100,13 +108,14 @@ def test_pausing_reaches_the_running_step_and_resuming_repeats_no_finished_one(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
     file = tmp_path / "marks"
-    run_id = start(ledger, runtime, file, 0.5)
+    run_id = start(ledger, runtime, file, "two")
     eventually(lambda: "start:two" in marks(file))
     with ledger.write() as tx:
         pause_run(tx, runtime, run_id)
     eventually(lambda: _job_statuses(ledger, run_id) == [JobStatus.CANCELLED])
     assert status(ledger, run_id) is RunStatus.PAUSED
     assert "end:two" not in marks(file)
+    _go(file).touch()
     with ledger.write() as tx:
         resume_run(tx, runtime, run_id)
     eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
@@ -117,11 +126,34 @@ def test_pausing_reaches_the_running_step_and_resuming_repeats_no_finished_one(
     assert [attempt.outcome for attempt in tries] == [Outcome.ERROR, Outcome.PASSED]
 
 
+def test_runs_of_one_line_come_one_after_the_other_also_after_a_pause(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    runs = [start(ledger, runtime, file, "two", line="agent") for file in (first, second)]
+    eventually(lambda: "start:two" in marks(first))
+    with ledger.write() as tx:
+        pause_run(tx, runtime, runs[0])
+    eventually(lambda: "start:two" in marks(second))
+    with ledger.write() as tx:
+        resume_run(tx, runtime, runs[0])
+    _go(first).touch()
+    _go(second).touch()
+    eventually(lambda: status(ledger, runs[0]) is RunStatus.COMPLETED)
+    assert status(ledger, runs[1]) is RunStatus.COMPLETED
+    with ledger.read() as tx:
+        resumed = list_jobs(tx, run_id=runs[0], limit=1)[0]
+        [other] = list_jobs(tx, run_id=runs[1])
+    assert resumed.started_at is not None
+    assert other.ended_at is not None
+    assert resumed.started_at >= other.ended_at
+
+
 def test_cancelling_ends_everything_in_the_run_for_good(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
     file = tmp_path / "marks"
-    run_id = start(ledger, runtime, file, 0.5)
+    run_id = start(ledger, runtime, file, "two")
     eventually(lambda: "start:two" in marks(file))
     with ledger.write() as tx:
         cancel_run(tx, runtime, run_id)
@@ -146,7 +178,7 @@ def test_a_late_delivery_does_not_revive_a_cancelled_run(
 ) -> None:
     """Cancelled while its job still waits in the queue; the worker comes afterwards."""
     file = tmp_path / "marks"
-    run_id = start(ledger, runtime, file, 0.01)
+    run_id = start(ledger, runtime, file)
     with ledger.write() as tx:
         cancel_run(tx, runtime, run_id)
     late = Worker(runtime)
@@ -154,7 +186,7 @@ def test_a_late_delivery_does_not_revive_a_cancelled_run(
     try:
         with ledger.write() as tx:
             other = start_run(
-                tx, runtime, "walk", kind="workflow", name="walk", spec={"file": str(file), "seconds": 0.01}
+                tx, runtime, "walk", kind="workflow", name="walk", spec={"file": str(file), "holds": []}
             )
         eventually(lambda: status(ledger, other) is RunStatus.COMPLETED)
     finally:
@@ -166,7 +198,7 @@ def test_a_late_delivery_does_not_revive_a_cancelled_run(
 def test_a_step_that_raises_fails_and_after_the_last_try_the_run_has_failed(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
-    run_id = start(ledger, runtime, tmp_path / "marks", 0.01, fails="two")
+    run_id = start(ledger, runtime, tmp_path / "marks", fails="two")
     eventually(lambda: status(ledger, run_id) is RunStatus.FAILED)
     with ledger.read() as tx:
         run, steps = get_run(tx, run_id), list_steps(tx, run_id)
@@ -186,12 +218,75 @@ def test_a_run_whose_carrying_job_is_cancelled_is_blocked_and_can_be_resumed(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
     file = tmp_path / "marks"
-    run_id = start(ledger, runtime, file, 0.3)
+    run_id = start(ledger, runtime, file, "one")
     eventually(lambda: "start:one" in marks(file))
     with ledger.write() as tx:
         [job] = list_jobs(tx, run_id=run_id)
         runtime.jobs.request_stop(tx, job.id, "by mistake")
     eventually(lambda: status(ledger, run_id) is RunStatus.BLOCKED)
+    _go(file).touch()
     with ledger.write() as tx:
         resume_run(tx, runtime, run_id)
     eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+
+
+def test_a_run_that_is_resumed_before_its_worker_has_stopped_goes_on(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, "two")
+    eventually(lambda: "start:two" in marks(file))
+    with ledger.write() as tx:
+        pause_run(tx, runtime, run_id)
+        resume_run(tx, runtime, run_id)
+    # Let go earlier, the first job could finish its work before it hears that it should stop.
+    eventually(lambda: JobStatus.CANCELLED in _job_statuses(ledger, run_id))
+    _go(file).touch()
+    eventually(lambda: status(ledger, run_id).final or status(ledger, run_id) is RunStatus.BLOCKED)
+    assert status(ledger, run_id) is RunStatus.COMPLETED
+    eventually(lambda: _job_statuses(ledger, run_id) == [JobStatus.FINISHED, JobStatus.CANCELLED])
+    assert marks(file).count("start:one") == 1
+
+
+def test_a_worker_that_leaves_gives_no_job_back_whose_stop_was_asked_for(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run_id = start(ledger, runtime, file, "two")
+    eventually(lambda: "start:two" in marks(file))
+    with ledger.write() as tx:
+        pause_run(tx, runtime, run_id)
+        [job] = list_jobs(tx, run_id=run_id)
+        runtime.jobs.release(tx, job)
+    assert _job_statuses(ledger, run_id) == [JobStatus.CANCELLED]
+    assert status(ledger, run_id) is RunStatus.PAUSED
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("action", [pause_run, cancel_run])
+def test_stopping_a_run_waits_for_what_its_worker_is_writing(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path, action: Callable[..., None]
+) -> None:
+    """A worker that writes holds its job and then needs the run; who stops it must not hold these the other way."""
+    run_id = start(ledger, runtime, tmp_path / "marks")
+
+    def act() -> None:
+        with ledger.write() as tx:
+            action(tx, runtime, run_id)
+
+    with ThreadPoolExecutor(1) as other:
+        with ledger.write() as tx:
+            [job] = list_jobs(tx, run_id=run_id)
+            lock_job(tx, job.id)
+            acting = other.submit(act)
+            eventually(lambda: _somebody_waits(ledger))
+            [step_id] = create_steps(tx, run_id, [("one", {})])
+            open_attempt(tx, get_step(tx, step_id))
+        acting.result()
+    assert status(ledger, run_id) in (RunStatus.PAUSED, RunStatus.CANCELLED)
+
+
+def _somebody_waits(ledger: Ledger) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with ledger.read() as tx:
+        return bool(tx.connection.execute(sa.text(waiting)).scalar())

@@ -136,3 +136,11 @@ def test_input_and_output_of_any_size_pass_through(way: str) -> None:
 def test_a_bound_must_be_a_real_bound(value: float) -> None:
     with pytest.raises(Misuse, match="wall_seconds"):
         Bounds(wall_seconds=value)
+
+
+@pytest.mark.parametrize(("look_seconds", "stopped"), [(0.025, Stopped.PROCESSES), (50.0, None)])
+def test_a_tree_passes_a_bound_only_between_two_looks(look_seconds: float, stopped: Stopped | None) -> None:
+    # Looks are frequent during the first tenth of a second, whatever is asked for.
+    line = "sleep 0.5; for n in 1 2 3 4 5; do sleep 1 & done; wait"
+    bounds = Bounds(wall_seconds=30, processes=3, look_seconds=look_seconds)
+    assert asyncio.run(run(["sh", "-c", line], cwd=Path("/"), bounds=bounds)).stopped is stopped

@@ -192,3 +192,36 @@ def test_ending_a_wrapped_command_ends_its_tree(number: int) -> None:
     assert process.wait(5) == -number
     process.stdout.close()
     assert soon(lambda: not processes_with(mark))
+
+
+def test_what_is_heard_is_not_bounded_and_not_held() -> None:
+    heard = bytearray()
+
+    async def hear_all() -> Finished:
+        line = "head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2"
+        bounds = Bounds(wall_seconds=60, output_bytes=1000)
+        async with start(["sh", "-c", line], cwd=ROOT, bounds=bounds, hear=heard.extend) as running:
+            return await running.wait()
+
+    done = asyncio.run(hear_all())
+
+    assert done.ok
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert len(heard) == 4_000_000
+
+
+def test_what_is_heard_comes_before_the_end_of_the_run() -> None:
+    async def hear_first() -> bytes:
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        async with start(["sh", "-c", "echo up; sleep 60"], cwd=ROOT, hear=heard.put_nowait):
+            return await asyncio.wait_for(heard.get(), 30)
+
+    assert asyncio.run(hear_first()) == b"up\n"
+
+
+def test_only_the_stderr_of_a_command_is_overheard(tmp_path: Path) -> None:
+    heard = bytearray()
+    argv = ["sh", "-c", "echo out; echo err >&2"]
+    policy = Policy(readable=(tmp_path,), environment={"PATH": "/usr/bin:/bin"})
+    done = asyncio.run(run(argv, cwd=tmp_path, policy=policy, overhear=heard.extend))
+    assert (done.stdout, done.stderr, bytes(heard)) == (b"out\n", b"err\n", b"err\n")

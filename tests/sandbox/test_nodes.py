@@ -154,3 +154,32 @@ def test_a_name_that_is_no_name_is_misuse(name: str) -> None:
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="cannot be read"):
         asyncio.run(run(Node(tmp_path / "absent.py")))
+
+
+def test_what_a_node_says_is_overheard_while_it_runs() -> None:
+    source = "import sys, time\ndef run(_):\n    print('begun', flush=True)\n    time.sleep(60)"
+    heard: list[bytes] = []
+
+    async def until_heard() -> None:
+        begun = asyncio.Event()
+
+        def hear(piece: bytes) -> None:
+            heard.append(piece)
+            begun.set()
+
+        running = asyncio.create_task(run(Node(source), overhear=hear))
+        async with asyncio.timeout(30):
+            await begun.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(until_heard())
+    assert heard == [b"begun\n"]
+
+
+def test_what_is_overheard_is_held_and_bounded_all_the_same() -> None:
+    source = "import sys\ndef run(_):\n    while True: sys.stderr.write('x' * 1000)"
+    heard = bytearray()
+    done = asyncio.run(run(Node(source), bounds=Bounds(output_bytes=5000), overhear=heard.extend))
+    assert done.stopped == "output"
+    assert bytes(heard) == done.stderr == b"x" * 5000

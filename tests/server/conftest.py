@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 from ratchet.config import Loaded
@@ -19,6 +22,7 @@ from ratchet.server import create_app
 
 # The same prepared databases that the runtime's tests use.
 from tests.runtime.conftest import (  # noqa: F401
+    eventually,
     ledger,
     loaded,
     postgres_template,
@@ -50,6 +54,26 @@ def api(runtime: Runtime, loaded: Loaded) -> TestClient:  # noqa: F811
 def working_api(worker: Worker, loaded: Loaded) -> TestClient:  # noqa: F811
     """The API with a worker in the same process."""
     return client_of(worker.runtime, loaded, worker)
+
+
+@contextmanager
+def listening_to(client: TestClient) -> Iterator[httpx.Client]:
+    """The same API behind a real uvicorn, in a thread: streams never end in the test client."""
+    http = uvicorn.Server(uvicorn.Config(client.app, port=0, lifespan="off", log_config=None))
+    thread = threading.Thread(target=http.run)
+    thread.start()
+    eventually(lambda: http.started)
+    port = http.servers[0].sockets[0].getsockname()[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=client.headers, timeout=30) as opened:
+        yield opened
+    http.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def live(api: TestClient) -> Iterator[httpx.Client]:
+    with listening_to(api) as client:
+        yield client
 
 
 class Server:

@@ -19,7 +19,8 @@ def tell(serving: Serving) -> None:
 def main() -> int:
     home, url, *pairs = sys.argv[1:]
     logs.configure("info")
-    loaded = load(Path(home), url, **{"server.port": 0, **dict(pair.split("=", 1) for pair in pairs)})
+    free = {"server.port": 0, "agents.port": 0}
+    loaded = load(Path(home), url, **{**free, **dict(pair.split("=", 1) for pair in pairs)})
     try:
         return serve(loaded, ready=tell, kinds=make_kinds())
     except RatchetError as error:

@@ -14,6 +14,9 @@ PATHS = [
     "/steps/{}",
     "/attempts/{}/artifacts",
     "/queues/jobs/{}",
+    "/projects/{}",
+    "/protocols/{}/events",
+    "/attempts/{}/log",
 ]
 
 

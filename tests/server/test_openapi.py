@@ -7,7 +7,8 @@ from fastapi.testclient import TestClient
 
 # Nothing here depends on the database.
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-OPEN = {"/health", "/health/live", "/health/ready", "/metrics"}
+OF_PROTOCOLS = {"projects", "protocols", "steps", "attempts", "clarifications", "specs"}
+OPEN = {"/health", "/health/live", "/health/ready", "/metrics", "/webhooks/github", "/webhooks/gitlab"}
 
 
 def test_it_names_the_api_and_how_to_get_in(api: TestClient) -> None:
@@ -24,7 +25,27 @@ def test_every_operation_documents_its_problems_and_its_answer(api: TestClient) 
     for path, operations in api.get("/openapi.json").json()["paths"].items():
         for operation in operations.values():
             assert "application/problem+json" in operation["responses"]["default"]["content"], path
-            assert "422" not in operation["responses"], path
+            for status, response in operation["responses"].items():
+                if status >= "400" and not path.startswith("/health"):
+                    assert list(response["content"]) == ["application/problem+json"], (path, status)
+
+
+def test_what_is_done_with_protocols_documents_each_status(api: TestClient) -> None:
+    found = 0
+    for path, operations in api.get("/openapi.json").json()["paths"].items():
+        for operation in operations.values():
+            if not OF_PROTOCOLS & set(operation["tags"]):
+                continue
+            found += 1
+            told = operation["responses"].keys()
+            assert {"401", "403"} <= told, path
+            assert ("{" in path) <= ("404" in told), path
+            assert ("/actions/" in path) <= ("409" in told), path
+            needs_body = operation.get("requestBody", {}).get("required", False)
+            assert needs_body <= ({"400", "422"} <= told), path
+            assert any(name.get("name") == "X-Project-Token" for name in operation["parameters"]), path
+            assert operation["responses"].get("200") or operation["responses"].get("204"), path
+    assert found > 40
 
 
 def test_answers_have_schemas(api: TestClient) -> None:

@@ -48,6 +48,13 @@ def test_a_bad_value_is_422_and_names_the_field(api: TestClient) -> None:
 
 
 @on_sqlite
+@pytest.mark.parametrize("body", [b"{", b"nonsense", b'{"name": }', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_400(api: TestClient, body: bytes) -> None:
+    answer = api.post("/schedules", content=body, headers=JSON)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     "body",
     [

@@ -35,9 +35,8 @@ def test_it_serves_and_works_until_it_is_told_to_stop(
     assert process["role"] == "server"
     job_id = enqueue(loaded, ledger, tmp_path / "marks", 0)
     assert ended(ledger, job_id).process_id == process["id"]
-    code, seconds = server.stop()
+    code, _ = server.stop()
     assert (code, "Traceback" in server.words) == (0, False), server.words
-    assert seconds < 5
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
 
 

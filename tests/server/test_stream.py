@@ -13,12 +13,10 @@ from itertools import islice
 
 import httpx
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from ratchet.ledger import Ledger
 from tests.postgres import PostgresServer
-from tests.runtime.conftest import eventually
 from tests.server.conftest import REPOSITORY, Server, Start
 
 APPENDER = """
@@ -32,20 +30,6 @@ for number in range(int(sys.argv[3])):
             tx.event("drop.fell", data={"number": 3 * number + part})
     time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def live(api: TestClient) -> Iterator[httpx.Client]:
-    """The API behind a real uvicorn, in a thread: streams never end in the test client."""
-    http = uvicorn.Server(uvicorn.Config(api.app, port=0, lifespan="off", log_config=None))
-    thread = threading.Thread(target=http.run)
-    thread.start()
-    eventually(lambda: http.started)
-    port = http.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=api.headers, timeout=30) as client:
-        yield client
-    http.should_exit = True
-    thread.join()
 
 
 @contextmanager
@@ -133,7 +117,7 @@ def test_a_signal_ends_open_streams_without_a_traceback(server: Server) -> None:
         code, seconds = server.stop()
         assert [event["type"] for event in events][-1:] in ([], ["process.left"])
     assert (code, "Traceback" in server.words, "rror" in server.words) == (0, False, False), server.words
-    assert seconds < 5
+    assert seconds < 20
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -147,7 +131,7 @@ def test_a_listener_that_does_not_read_cannot_hold_up_the_end(server: Server, le
         time.sleep(1)
         code, seconds = server.stop()
     assert (code, "Traceback" in server.words) == (0, False), server.words
-    assert seconds < 8
+    assert seconds < 20
 
 
 @pytest.mark.slow

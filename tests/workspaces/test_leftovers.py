@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, cast
 
 import pytest
 
 from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces.removal import remove_tree
 from tests.workspaces.conftest import fsck, git
 
 _ROOT = Path(__file__).parents[2]
@@ -164,3 +166,15 @@ def test_a_killed_process_leaves_no_git_behind(repository: Repository) -> None:
         ):
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_what_several_remove_at_once_is_gone_and_nobody_complains(tmp_path: Path) -> None:
+    for number in range(20):
+        leftover = tmp_path / f"leftover-{number}"
+        for each in range(30):
+            (leftover / f"{each}" / "deep" / "deeper").mkdir(parents=True)
+            (leftover / f"{each}" / "deep" / "file").touch()
+        with ThreadPoolExecutor(4) as crowd:
+            for done in [crowd.submit(remove_tree, leftover) for _ in range(4)]:
+                done.result()
+        assert not leftover.exists()

@@ -96,6 +96,18 @@ def test_a_file_below_another_file_is_misuse(repository: Repository, base: str) 
         repository.commit_files({"a": b"x", "a/b": b"x"}, parent=base, message="both")
 
 
+def test_lines_that_came_and_went_are_counted_by_path(repository: Repository) -> None:
+    old = repository.commit_files({"a.txt": b"1\n2\n3\n", "gone.txt": b"1\n"}, parent=None, message="old")
+    new = {"a.txt": b"1\ntwo\n3\n4\n", "gone.txt": None, "\N{SNOWMAN} b.bin": b"\0\1"}
+    commit = repository.commit_files(new, parent=old, message="new")
+    assert repository.line_counts(old, commit) == {
+        "a.txt": (2, 1),
+        "gone.txt": (0, 1),
+        "\N{SNOWMAN} b.bin": None,
+    }
+    assert repository.line_counts(old, old) == {}
+
+
 def test_a_diff_is_what_git_shows(repository: Repository, base: str) -> None:
     made = repository.commit_files({"README.md": b"changed\n"}, parent=base, message="edit")
     assert "-hello\n+changed\n" in repository.diff(base, made)

@@ -17,16 +17,21 @@ class Leaf(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A command that holds further commands."""
+    """A command that holds further commands. `about` says what a reader should know before choosing one."""
 
     help: str
     parts: Mapping[str, Leaf]
+    about: str
 
 
 CATALOGUE: Mapping[str, Leaf | Branch] = {
     "init": Leaf("Make a home with its settings and ledger.", "init:init"),
-    "demo": Leaf("Watch a durable run, and see it survive a kill.", "demo:demo"),
-    "serve": Leaf("Serve the HTTP API, with a worker inside.", "serve:serve"),
+    "demo": Leaf("Watch Ratchet work, in less than a minute.", "demo:demo"),
+    "serve": Leaf("Serve the HTTP API and the console, with a worker inside.", "serve:serve"),
+    "console": Leaf(
+        "Print a link into the console of the server that works on this home.", "console:console"
+    ),
+    "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
     "worker": Leaf("Do jobs until told to stop.", "worker:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to mend them.", "doctor:doctor"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
@@ -39,6 +44,237 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Run one session and keep it as a cassette, to be replayed without a model.", "engine:record"
             ),
         },
+        "An engine is whatever proposes a change: a coding agent with a command line, a model, a search "
+        "without any model, or a recording. It is named as ENGINE or as ENGINE:OPTION, such as llm:deep.",
+    ),
+    "agent": Branch(
+        "Agents: MCP services that are made from a description and rewrite themselves from feedback.",
+        {
+            "create": Leaf("Make an agent from a description of what it should do.", "agent_make:create"),
+            "list": Leaf("List agents by name.", "agent_show:list_"),
+            "show": Leaf("Show one agent: its version, its address, its last runs.", "agent_show:show"),
+            "tools": Leaf("List the tools of an agent, as it tells them itself.", "agent_call:tools_"),
+            "call": Leaf("Call a tool of an agent and print its answer.", "agent_call:call"),
+            "feedback": Leaf(
+                "Tell an agent what was wrong; it learns, or is rewritten.", "agent_make:feedback"
+            ),
+            "versions": Leaf("List the versions of an agent, newest first.", "agent_show:versions_"),
+            "diff": Leaf("Show what differs between two versions of an agent.", "agent_show:diff"),
+            "rollback": Leaf("Take an agent back to an earlier version.", "agent_change:rollback"),
+            "promote": Leaf("Let an agent's address lead to this version.", "agent_change:promote"),
+            "pin": Leaf("Hold an agent's address at a version, or let it move again.", "agent_change:pin"),
+            "logs": Leaf("Show what an agent's servers have logged.", "agent_logs:logs"),
+            "state": Leaf(
+                "Show an agent's state, its history, or bring an earlier one back.", "agent_state:state"
+            ),
+            "delete": Leaf("Delete an agent; its name is free again.", "agent_change:delete"),
+        },
+        "Each agent is a pair of MCP servers at an address that stays the same: a Runner with its tools, "
+        "and a Tuner that takes feedback. `ratchet agent create` makes one, `ratchet agent call` uses it, "
+        "and `ratchet agent feedback` has it rewritten; only what passes its tests becomes the next "
+        "version.",
+    ),
+    "research": Branch(
+        "Research: improve a recipe under real measurement.",
+        {
+            "new": Leaf("Make a folder with a small task to begin with.", "research_task:new"),
+            "check": Leaf("Check a task before money is spent on it.", "research_task:check_"),
+            "tasks": Leaf("List the tasks that are installed.", "research_task:tasks_"),
+            "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research_run:run"),
+            "resume": Leaf(
+                "Go on with a run that was paused, blocked or cut off, here and now.", "research_run:resume"
+            ),
+            "pause": Leaf(
+                "Pause a run; trials in flight are made again when it goes on.", "research_run:pause"
+            ),
+            "stop": Leaf("End a run for good; what was kept stays.", "research_run:stop"),
+            "status": Leaf(
+                "Show where a run stands: the best, the specialists, what is in flight.",
+                "research_show:status_",
+            ),
+            "list": Leaf("List research runs, newest first.", "research_show:list_"),
+            "leaderboard": Leaf("Show what was kept, the best first.", "research_show:leaderboard_"),
+            "tree": Leaf(
+                "Show where a trial came from and what came of it; the best, if none is named.",
+                "research_show:tree_",
+            ),
+            "knowledge": Leaf(
+                "Show the lineage of the best, what happened last, and lessons.", "research_show:knowledge_"
+            ),
+            "activity": Leaf("Show the last trials.", "research_show:activity_"),
+            "misses": Leaf("Show what was nearly kept, and why it was not.", "research_show:misses_"),
+            "yield": Leaf("Show what each specialist has brought.", "research_show:yields_"),
+            "cost": Leaf("Show what a run has cost.", "research_show:cost_"),
+            "lessons": Leaf("Show what specialists have learned.", "research_show:lessons_"),
+            "trial": Leaf(
+                "Show one trial: its measurements, its certificate, its diff.", "research_show:trial"
+            ),
+            "report": Leaf(
+                "Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.",
+                "research_show:report_",
+            ),
+            "import": Leaf(
+                "Take over a run of the original system as a record of its trials.",
+                "research_exchange:import_",
+            ),
+            "export": Leaf("Write a run in the files of the original system.", "research_exchange:export"),
+        },
+        "A task is a recipe and an evaluator that measures it. `ratchet research new` makes one to begin "
+        "with, `ratchet research check` tries it, and `ratchet research run` improves its recipe trial by "
+        "trial. A RUN is named by its number or its name.",
+    ),
+    "workflow": Branch(
+        "Workflows: plans that run as DAGs, each step in a process of its own.",
+        {
+            "new": Leaf("Have an overseer plan a workflow from a sentence.", "workflow_make:new"),
+            "validate": Leaf("Check a workflow and tell everything that is wrong.", "workflow_look:validate"),
+            "plan": Leaf("Show what a workflow would do, and what can run at once.", "workflow_look:plan"),
+            "run": Leaf("Run a workflow and print its outputs.", "workflow_run:run"),
+            "show": Leaf("Show a saved workflow, or a run of one.", "workflow_look:show"),
+            "list": Leaf("List the saved workflows and the last runs.", "workflow_look:list_"),
+            "save": Leaf("Keep a workflow under its name, to be run by it.", "workflow_make:save"),
+            "delete": Leaf("Delete a saved workflow; what it has run stays.", "workflow_make:delete"),
+            "profile": Leaf(
+                "Show where the time of a workflow goes, and what to make better first.",
+                "workflow_evolve:profile_",
+            ),
+            "evolve": Leaf(
+                "Have a tool rewritten, and keep it only if it proves better.", "workflow_evolve:evolve"
+            ),
+            "export": Leaf(
+                "Write a workflow as a folder that runs without Ratchet.", "workflow_export:export"
+            ),
+            "schedule": Leaf("Run a workflow again by the clock.", "workflow_schedule:schedule"),
+        },
+        "A workflow is a file of YAML or JSON, or is saved under a name. `ratchet workflow new` has one "
+        "planned, `ratchet workflow validate` and `plan` look at one without running it, and `ratchet "
+        "workflow run` runs it.",
+    ),
+    "tool": Branch(
+        "Tools: what the steps of a workflow call.",
+        {
+            "list": Leaf("List tools by name.", "tool_look:list_"),
+            "show": Leaf("Show one tool: what it takes, what it answers, how it has done.", "tool_look:show"),
+            "search": Leaf("Find tools for a task, and say why each was chosen.", "tool_look:search"),
+            "run": Leaf("Call a tool and print its answer.", "tool_call:run"),
+            "test": Leaf("Run the examples of a tool as tests.", "tool_call:test"),
+            "add": Leaf("Add a tool from its definition, or a new version of it.", "tool_change:add"),
+            "versions": Leaf("List the versions of a tool, newest first.", "tool_look:versions_"),
+            "pin": Leaf("Hold a tool at a version.", "tool_change:pin"),
+            "unpin": Leaf("Let a tool follow its newest version again.", "tool_change:unpin"),
+            "rollback": Leaf("Take a tool back to the version before.", "tool_change:rollback"),
+            "feedback": Leaf("Say how well a tool has served.", "tool_change:feedback"),
+        },
+        "A tool is a definition in YAML or JSON with a version: code, a program, a model with a prompt, "
+        "an HTTP interface, a tool of an MCP server. `ratchet tool search` finds one, and `ratchet tool "
+        "run` calls it.",
+    ),
+    "project": Branch(
+        "Projects: the git repositories that protocols work on.",
+        {
+            "add": Leaf("Register a repository as a project, and set it up.", "project_make:add"),
+            "list": Leaf("List projects, newest first.", "project_look:list_"),
+            "show": Leaf(
+                "Show one project: where it is, its checks, and how its onboarding stands.",
+                "project_look:show",
+            ),
+            "onboard": Leaf(
+                "Set a project up: go on where that is blocked, or look at the repository anew.",
+                "project_make:onboard",
+            ),
+            "questions": Leaf(
+                "List what is asked about a project and its protocols.", "project_look:questions"
+            ),
+            "answer": Leaf(
+                "Answer a question about a project or its protocols; what waited for it goes on.",
+                "project_change:answer",
+            ),
+            "secrets": Leaf(
+                "Show which secrets a project has, set one, or remove one.", "project_change:secrets"
+            ),
+            "branches": Leaf(
+                "List the branches that the remote of a project has now.", "project_look:branches"
+            ),
+            "delete-branch": Leaf(
+                "Delete a branch of the remote of a project.", "project_change:delete_branch"
+            ),
+            "import-codemachine": Leaf(
+                "Make a protocol of a CodeMachine workspace.", "project_make:import_codemachine"
+            ),
+            "archive": Leaf(
+                "Put a project away: nothing of it is lost, and it takes no new protocols.",
+                "project_change:archive",
+            ),
+        },
+        "Begin with `ratchet project add` in a repository; it is set up then, and questions that only "
+        "people can answer are listed by `ratchet project questions`. A PROJECT is named by its number or "
+        "its name.",
+    ),
+    "protocol": Branch(
+        "Protocols: planned changes of a repository, each step judged before it is kept.",
+        {
+            "new": Leaf(
+                "Make a protocol: a change of a repository, to be planned and carried out step by step.",
+                "protocol_make:new",
+            ),
+            "list": Leaf("List protocols, newest first.", "protocol_look:list_"),
+            "show": Leaf(
+                "Show one protocol: its steps, why it stands, and the command to type next.",
+                "protocol_look:show",
+            ),
+            "start": Leaf("Plan a protocol, or carry out the plan that it has.", "protocol_act:start"),
+            "pause": Leaf("Have a protocol stand still; what is recorded stays.", "protocol_act:pause"),
+            "resume": Leaf(
+                "Go on with a protocol that was paused, blocked or cut off, here and now.",
+                "protocol_act:resume",
+            ),
+            "cancel": Leaf(
+                "End a protocol for good, with every step that has not ended.", "protocol_act:cancel"
+            ),
+            "run-next": Leaf(
+                "Run the first step that waits, is blocked or has failed.", "protocol_act:run_next"
+            ),
+            "retry": Leaf("Try the last step that failed or is blocked once more.", "protocol_act:retry"),
+            "open-pr": Leaf(
+                "Push the branch of a protocol and open its pull request.", "protocol_act:open_pr"
+            ),
+            "log": Leaf("Print what was said and done in the attempts of a protocol.", "protocol_look:log"),
+        },
+        '`ratchet protocol new "WHAT TO DO" --run` does everything; `ratchet protocol show` says how it '
+        "stands and which command to type next. A PROTOCOL is named by its number, or by its name such as "
+        "0007-add-login.",
+    ),
+    "step": Branch(
+        "Steps of protocols.",
+        {
+            "list": Leaf("List the steps of a protocol, in their order.", "step:list_"),
+            "show": Leaf("Show one step with its attempts.", "step:show"),
+            "run": Leaf(
+                "Run one step now: a pending one, or once more one that is blocked or has failed.", "step:run"
+            ),
+            "qa": Leaf(
+                "Have the newest commit of a step judged once more, without a new session of its author.",
+                "step:qa",
+            ),
+            "approve": Leaf(
+                "Complete a step in the place of its judges, with the newest commit that its author made.",
+                "step:approve",
+            ),
+        },
+        "A STEP is named by its number, or as PROTOCOL/NN. For steps that need a person: run one again, "
+        "have it judged again, or complete it in the place of its judges.",
+    ),
+    "spec": Branch(
+        "Specs: what protocols are to do, as data.",
+        {
+            "validate": Leaf("Check a spec and tell everything that is wrong.", "spec:validate"),
+            "audit": Leaf(
+                "Check the specs of protocols against what is in their repositories.", "spec:audit"
+            ),
+            "schema": Leaf("Print the JSON Schema of specs.", "spec:schema"),
+        },
+        "A spec has the steps of a protocol with their engines, their checks and their policies. It is "
+        "made when a protocol is planned, and never changed afterwards.",
     ),
     "memory": Branch(
         "Lessons, tools and past work, found by meaning.",
@@ -49,6 +285,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "delete": Leaf("Forget one entry, or all that fit.", "memory:delete"),
             "reembed": Leaf("Make every vector anew, after the embedder has changed.", "memory:reembed"),
         },
+        "What was learned is found again by its meaning. It is kept in the home, or on a Qdrant server if "
+        "the settings say so.",
     ),
     "runs": Branch(
         "Runs and their steps.",
@@ -59,6 +297,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "resume": Leaf("Go on with a paused or blocked run.", "runs:resume"),
             "cancel": Leaf("Cancel a run for good.", "runs:cancel"),
         },
+        "A run is one execution of anything, and a step is a part of it. Flows have commands of their own "
+        "that say more, such as `ratchet protocol show` and `ratchet research status`.",
     ),
     "approval": Branch(
         "Questions that wait for a person.",
@@ -68,6 +308,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "approve": Leaf("Say yes; a run that waited for it goes on.", "approval:approve"),
             "refuse": Leaf("Say no; a run that waited for it goes on without the change.", "approval:refuse"),
         },
+        "A run that needs a person is blocked until it is decided. `ratchet approval list` has what is open.",
     ),
     "queue": Branch(
         "Queues and the jobs in them.",
@@ -79,16 +320,22 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "pause": Leaf("Let a queue stand still; running jobs go on.", "queue:pause"),
             "resume": Leaf("Let a paused queue go on.", "queue:resume"),
         },
+        "Whatever is left to a worker is a job in a queue. `ratchet worker` and `ratchet serve` take "
+        "jobs; `ratchet processes` lists who does.",
     ),
     "schedule": Branch(
         "Jobs that come again by the clock.",
         {
             "list": Leaf("List schedules with their next time.", "schedule:list_"),
+            "show": Leaf("Show one schedule and its next times.", "schedule:show"),
             "add": Leaf("Make or replace a schedule.", "schedule:add"),
+            "next": Leaf("Show the next times of a schedule, or of a time as it is said.", "schedule:next_"),
             "pause": Leaf("Let a schedule rest.", "schedule:pause"),
             "resume": Leaf("Let a paused schedule go on.", "schedule:resume"),
             "remove": Leaf("Remove a schedule.", "schedule:remove"),
         },
+        "A schedule makes a job whenever its time comes, as long as a worker runs. `ratchet workflow "
+        "schedule` is the simple way for workflows.",
     ),
     "processes": Leaf("List the servers and workers on this ledger.", "processes:processes"),
     "ledger": Branch(
@@ -99,6 +346,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "check": Leaf("Check ledger and artifacts for damage.", "ledger:check"),
             "vacuum": Leaf("Remove what the rules no longer keep, and shrink the file.", "ledger:vacuum"),
         },
+        "The ledger is where everything is recorded: one SQLite file in the home, or a PostgreSQL "
+        "database. Artifacts are files beside it.",
     ),
     "config": Branch(
         "Settings and where they come from.",
@@ -106,14 +355,22 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "show": Leaf("Show every setting, its value and its source.", "config:show"),
             "path": Leaf("Print the path of ratchet.toml.", "config:path"),
         },
+        "Settings come from ratchet.toml in the home, from RATCHET_* variables and from the command line; "
+        "the later is the stronger.",
     ),
     "dev": Branch(
         "Tools for developing with Ratchet.",
         {
             "model-server": Leaf(
                 "Serve scripted models to real agents, without a network or a key.", "dev:model_server"
-            )
+            ),
+            "reference": Leaf(
+                "Write the reference of commands, API and settings anew from the code.",
+                "dev_reference:reference",
+            ),
         },
+        "For those who write engines, tools or agents, or who work on Ratchet itself.",
     ),
     "completion": Leaf("Print the completion script of a shell.", "completion:completion"),
+    "man": Leaf("Print the manual page of a command.", "man:man"),
 }

@@ -1,8 +1,9 @@
-"""How our commands differ from click's: they share options, and their help keeps those apart."""
+"""How our commands differ from click's: they share options, show how they are used, and name their neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,23 +12,71 @@ from ratchet.cli.options import shared_options
 
 
 class Command(click.Command):
-    """A command that also takes the shared options."""
+    """A command that also takes the shared options.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    `examples` are whole lines as they are typed, `see` the commands that a reader may want next, without the program's
+    name: `@command(examples=["ratchet runs show 3"], see=["runs list"])`.
+    """
+
+    def __init__(
+        self, *args: Any, examples: Sequence[str] = (), see: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.see = tuple(see)
         self.shared = shared_options()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with placed(ctx):
+            return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
         return [*own, *self.shared, help_option]
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(self.examples, formatter)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_rows(
+            "Arguments", [each for each in self.params if isinstance(each, click.Argument)], ctx, formatter
+        )
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_options(self, self.shared, ctx, formatter)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        if self.see:
+            formatter.write_paragraph()
+            program = ctx.find_root().command_path
+            formatter.write_text("See also: " + ", ".join(f"`{program} {each}`" for each in self.see))
 
-def command(*args: Any, **kwargs: Any) -> Callable[[Callable[..., int | None]], Command]:
+
+def command(
+    *args: Any, examples: Sequence[str] = (), see: Sequence[str] = (), **kwargs: Any
+) -> Callable[[Callable[..., int | None]], Command]:
     """Like `click.command`. What the function returns is the exit code; nothing is 0."""
-    return click.command(*args, cls=Command, **kwargs)
+    return click.command(*args, cls=Command, examples=examples, see=see, **kwargs)
+
+
+@contextlib.contextmanager
+def placed(ctx: click.Context) -> Iterator[None]:
+    """Has a mistake in a line know which command it was made in; click's parser does not always tell."""
+    try:
+        yield
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
+
+
+def write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    """Each on a line of its own, never wrapped, so that it can be copied."""
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
 def write_options(
@@ -37,10 +86,15 @@ def write_options(
     formatter: click.HelpFormatter,
 ) -> None:
     """The command's own options first, then those that every command has."""
-    everything = command.get_params(ctx)
-    own = [each for each in everything if each not in shared]
-    for title, options in (("Options", own), ("Options of every command", shared)):
-        rows = [row for each in options if (row := each.get_help_record(ctx)) is not None]
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
+    options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
+    _write_rows("Options", [each for each in options if each not in shared], ctx, formatter)
+    _write_rows("Options of every command", shared, ctx, formatter)
+
+
+def _write_rows(
+    title: str, parameters: Sequence[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    rows = [row for each in parameters if (row := each.get_help_record(ctx)) is not None]
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)

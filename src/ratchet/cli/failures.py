@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import click
 
+from ratchet.cli.next_steps import next_step
 from ratchet.cli.session import Session
 from ratchet.kernel import RatchetError
 
@@ -53,7 +54,7 @@ def _understood(error: BaseException) -> Failure:
     kind = type(error).__name__
     match error:
         case RatchetError():
-            return Failure(error.exit_code, kind, str(error), error.hint)
+            return Failure(error.exit_code, kind, str(error), next_step(error))
         case click.exceptions.NoArgsIsHelpError():
             return Failure(MISUSED, "Misuse", "a command is missing", _where_to_look(error))
         case click.UsageError():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
 import click
 
 from ratchet.cli.catalogue import Branch, Leaf
-from ratchet.cli.command import write_options
+from ratchet.cli.command import placed, write_examples, write_options
 from ratchet.cli.options import shared_options
 
 _COMMANDS = "ratchet.cli.commands"
@@ -18,9 +18,12 @@ _COMMANDS = "ratchet.cli.commands"
 class LazyGroup(click.Group):
     """A group made from a table of the catalogue."""
 
-    def __init__(self, parts: Mapping[str, Leaf | Branch], **kwargs: Any) -> None:
+    def __init__(
+        self, parts: Mapping[str, Leaf | Branch], *, examples: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(no_args_is_help=True, subcommand_metavar="COMMAND …", **kwargs)
         self.parts = parts
+        self.examples = tuple(examples)
         self.shared = shared_options()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -31,9 +34,13 @@ class LazyGroup(click.Group):
         if part is None:
             return None
         if isinstance(part, Branch):
-            return LazyGroup(part.parts, name=cmd_name, help=part.help)
+            return LazyGroup(part.parts, name=cmd_name, help=f"{part.help}\n\n{part.about}")
         module, _, name = part.target.partition(":")
         return cast("click.Command", getattr(import_module(f"{_COMMANDS}.{module}"), name))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with placed(ctx):
+            return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
@@ -46,10 +53,19 @@ class LazyGroup(click.Group):
             raise click.UsageError(_unknown(args[0], list(self.parts)), ctx)
         return super().resolve_command(ctx, args)
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(self.examples, formatter)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, part.help) for name, part in self.parts.items()])
         write_options(self, self.shared, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(f"`{ctx.command_path} COMMAND --help` tells more about a command.")
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -7,5 +7,25 @@ import click
 # The largest that both databases can hold.
 _LARGEST = 2**63 - 1
 
-ID = click.IntRange(1, _LARGEST)
-COUNT = click.IntRange(1, 1_000_000)
+
+class Number(click.ParamType[int]):
+    """A whole number from `min` to `max`. Help does not tell the range: nobody comes near its end."""
+
+    name = "n"
+
+    def __init__(self, min: int, max: int) -> None:
+        self.min = min
+        self.max = max
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not text.removeprefix("-").isdecimal():
+            self.fail(f"{text!r} is not a whole number.", param, ctx)
+        number = int(text) if len(text) <= 20 else self.max + 1
+        if not self.min <= number <= self.max:
+            self.fail(f"{text} is not a number from {self.min} to {self.max}.", param, ctx)
+        return number
+
+
+ID = Number(1, _LARGEST)
+COUNT = Number(1, 1_000_000)

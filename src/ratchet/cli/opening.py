@@ -20,8 +20,7 @@ def existing_ledger(session: Session) -> Iterator[Ledger]:
     """The ledger that is there. Raises `Misuse` when there is none: looking at one must not make one."""
     loaded = session.load()
     configure_logs(loaded)
-    if not has_ledger(loaded):
-        raise Misuse(f"no ledger here: {loaded.settings.database_url} has none", hint="run `ratchet init`")
+    require_ledger(loaded)
     with open_ledger(loaded) as ledger:
         yield ledger
 
@@ -35,6 +34,11 @@ def existing_runtime(session: Session, kinds: Kinds | None = None) -> Iterator[R
             yield runtime
         finally:
             runtime.close()
+
+
+def require_ledger(loaded: Loaded) -> None:
+    if not has_ledger(loaded):
+        raise Misuse(f"no ledger here: {loaded.settings.database_url} has none", hint="run `ratchet init`")
 
 
 def has_ledger(loaded: Loaded) -> bool:

@@ -18,11 +18,19 @@ _SETTINGS = {
 def shared_options() -> list[click.Parameter]:
     """Fresh options that write what they are given into the session."""
     return [
-        _text("--home", "DIRECTORY", "Where settings, ledger and artifacts are."),
-        _text("--database-url", "URL", "The ledger: sqlite:///FILE or postgresql://…"),
-        _text("--log-level", "LEVEL", "debug, info, warning or error."),
-        _text("--log-format", "FORMAT", "text or json."),
-        _switch("--json", "Print JSON."),
+        _text(
+            "--home",
+            "DIRECTORY",
+            "Where settings, ledger and artifacts are; $RATCHET_HOME, else the nearest .ratchet, if not given.",
+        ),
+        _text(
+            "--database-url",
+            "URL",
+            "The ledger, sqlite:///FILE or postgresql://…; ledger.db in the home if not given.",
+        ),
+        _text("--log-level", "LEVEL", "debug, info, warning or error; info if not given."),
+        _text("--log-format", "FORMAT", "How lines of the log look: text or json; text if not given."),
+        _switch("--json", "Print JSON, also for errors."),
         _switch("--verbose", "Log everything, and show where an error came from.", "-v"),
     ]
 

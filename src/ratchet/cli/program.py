@@ -21,7 +21,15 @@ COMPLETION_VARIABLE = "_RATCHET_COMPLETE"
 root = LazyGroup(
     CATALOGUE,
     name=NAME,
-    help="Ratchet runs coding agents in a loop that only moves forward.",
+    help="Ratchet runs coding agents in a loop that only moves forward.\n\n"
+    "They propose a change, it is run apart and judged by something that they cannot edit, and it is kept only if it "
+    "is better. Everything that happens is recorded in a ledger in the home, which `ratchet init` makes.",
+    examples=[
+        "ratchet init",
+        "ratchet doctor",
+        'ratchet protocol new "Add a login page with tests." --run',
+        "ratchet research run circle_packing --engine search --trials 200",
+    ],
     epilog="Exit codes: 0 done, 1 failed, 2 misuse, 3 something needed is missing.",
     params=[
         click.Option(
@@ -40,7 +48,9 @@ root = LazyGroup(
 def main() -> NoReturn:
     """The entry point of the installed command."""
     if COMPLETION_VARIABLE in os.environ:
-        root.main(prog_name=NAME, complete_var=COMPLETION_VARIABLE)
+        from ratchet.cli.completing import answer
+
+        sys.exit(answer(root, program=NAME, variable=COMPLETION_VARIABLE))
     sys.exit(run(sys.argv[1:]))
 
 

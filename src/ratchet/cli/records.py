@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ratchet.cli.times import iso
+from ratchet.kernel import iso
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -1,17 +1,11 @@
-"""Moments as programs and people read them. The ledger keeps whole milliseconds since 1970."""
+"""Moments as people read them. The ledger keeps whole milliseconds since 1970."""
 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def iso(milliseconds: int) -> str:
-    """`2026-07-31T20:11:44.123Z`"""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(milliseconds: int) -> str:
@@ -29,6 +23,11 @@ def age(milliseconds: int | None, now: float | None = None) -> str | None:
             count = f"{int(abs(seconds) // length)}{unit}"
             return f"{count} ago" if seconds > 0 else f"in {count}"
     return "now"
+
+
+def age_of(moment: str | None) -> str | None:
+    """The same for a moment in ISO 8601."""
+    return None if moment is None else age(int(datetime.fromisoformat(moment).timestamp() * 1000))
 
 
 def span(start: int | None, end: int | None) -> str | None:

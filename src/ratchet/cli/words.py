@@ -24,6 +24,11 @@ def compact(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
+def as_json(value: Any) -> str | None:
+    """A JSON value on one line, an empty one too; nothing for none."""
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def pairs(value: Any) -> str | None:
     """A JSON object as `name=value` pairs, anything else as `compact` has it."""
     if not isinstance(value, dict):

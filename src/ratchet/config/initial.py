@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import PydanticUndefined
-
 from ratchet.config.load import FILE_NAME
-from ratchet.config.schema import ANY, Key, Leaf, Table, dotted, entries
+from ratchet.config.schema import ANY, Key, Leaf, Table, default_of, dotted, entries
 from ratchet.kernel import ConfigError
 
 _HEAD = """\
@@ -26,12 +24,16 @@ _HEAD = """\
 
 
 def write_initial(home: Path) -> Path:
-    """Create `ratchet.toml` in `home`, whole or not at all. A file that is already there stays as it is."""
+    """Create `ratchet.toml` in `home`, whole or not at all. A file that is already there stays as it is.
+
+    Git is told to leave the home alone: it may lie in a repository, and has secrets in it.
+    """
     path = home / FILE_NAME
     try:
         home.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            _create(path, initial_text(home))
+        for file, text in ((home / ".gitignore", "*\n"), (path, initial_text(home))):
+            if not file.exists():
+                _create(file, text)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}", hint="mend its permissions"
@@ -78,20 +80,13 @@ def _named(key: Key, chosen: dict[Key, str]) -> Key:
 
 
 def _unset(leaf: Leaf, home: Path) -> str:
-    return " (not set by default)" if _default(leaf, home) is None else ""
+    return " (not set by default)" if default_of(leaf, home) is None else ""
 
 
 def _shown(leaf: Leaf, home: Path) -> Any:
-    value = _default(leaf, home)
+    value = default_of(leaf, home)
     unset = value is None or leaf.key[-1] == ANY
     return leaf.field.examples[0] if unset and leaf.field.examples else value
-
-
-def _default(leaf: Leaf, home: Path) -> Any:
-    if leaf.key == ("database_url",):
-        return f"sqlite:///{home.absolute()}/ledger.db"
-    value = leaf.field.get_default(call_default_factory=True, validated_data={})
-    return None if value is PydanticUndefined else value
 
 
 def _create(path: Path, text: str) -> None:

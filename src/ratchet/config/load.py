@@ -1,4 +1,7 @@
-"""Putting the sources together: defaults, then `ratchet.toml`, then the environment, then flags."""
+"""Putting the sources together: defaults, then `ratchet.toml`, then the environment, then flags.
+
+A setting may have an older name in the environment; its own name is stronger.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from ratchet.config.aliases import from_aliases, ignored_aliases
 from ratchet.config.complaints import check_keys, explain_invalid
 from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.home import Home, Source, find_home
 from ratchet.config.masking import MASK, mask_text
-from ratchet.config.schema import ANY, Key, dotted, leaves
+from ratchet.config.schema import ANY, Key, Leaf, default_of, dotted, leaves
 from ratchet.config.settings import Settings
 from ratchet.config.sources import HOME_VARIABLE, Given, from_environment, from_file, from_flags, nest
 
@@ -34,6 +38,16 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Described:
+    """A setting with all there is to know about it, fit to be shown. `table` is the part of the key before its name."""
+
+    origin: Origin
+    table: str
+    description: str
+    default: str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """The settings in force, the home they belong to, and the story of each value."""
 
@@ -41,14 +55,29 @@ class Loaded:
     home: Path
     _home: Home = field(repr=False)
     _given: Mapping[Key, Given] = field(repr=False)
+    ignored: tuple[str, ...] = ()
+    """Variables that are set and do nothing here, each with the reason."""
 
     def explain(self) -> list[Origin]:
         """Every key with its origin, secrets masked."""
         origins = [Origin("home", str(self.home), self._home.source, self._home.where)]
-        for key in _keys(self.settings):
-            given = self._given.get(key) or Given(None, "default", "built in")
-            origins.append(Origin(dotted(key), _shown(_value(self.settings, key)), given.source, given.where))
-        return origins
+        return [*origins, *(self._origin(key) for _, key in _keys(self.settings))]
+
+    def describe(self) -> list[Described]:
+        """Every key with what it is for and what it would be if nobody had set it."""
+        return [
+            Described(
+                self._origin(key),
+                dotted(key[:-1]),
+                leaf.field.description or "",
+                None if leaf.is_secret else _shown(default_of(leaf, self.home)),
+            )
+            for leaf, key in _keys(self.settings)
+        ]
+
+    def _origin(self, key: Key) -> Origin:
+        given = self._given.get(key) or Given(None, "default", "built in")
+        return Origin(dotted(key), _shown(_value(self.settings, key)), given.source, given.where)
 
 
 def load_settings(
@@ -64,11 +93,13 @@ def load_settings(
     """
     flags = flags or {}
     env = os.environ if env is None else env
-    home = find_home(flags.get("home"), env.get(HOME_VARIABLE), (cwd or Path.cwd()).absolute())
-    sources = (from_file(home.path / FILE_NAME), from_environment(env), from_flags(flags))
+    cwd = (cwd or Path.cwd()).absolute()
+    home = find_home(flags.get("home"), env.get(HOME_VARIABLE), cwd)
+    named = from_environment(env)
+    sources = (from_file(home.path / FILE_NAME), from_aliases(env, named, cwd), named, from_flags(flags))
     check_keys(sources)
     given = {key: value for source in sources for key, value in source.items()}
-    return Loaded(_validated(given, home.path), home.path, home, given)
+    return Loaded(_validated(given, home.path), home.path, home, given, ignored_aliases(env))
 
 
 def _validated(given: Mapping[Key, Given], home: Path) -> Settings:
@@ -82,15 +113,14 @@ def _validated(given: Mapping[Key, Given], home: Path) -> Settings:
     return settings.model_copy(update={"database_url": settings.database_url.relative_to(home)})
 
 
-def _keys(settings: Settings) -> Iterator[Key]:
-    """Every leaf key, those below a chosen name once for each name that exists."""
-    patterns = [leaf.key for leaf in leaves()]
-    for _, group in groupby(patterns, key=lambda key: key[:-1]):
-        keys = list(group)
-        for table in _tables(settings, keys[0][:-1]):
-            for key in keys:
-                last = _names(_value(settings, table)) if key[-1] == ANY else [key[-1]]
-                yield from ((*table, name) for name in last)
+def _keys(settings: Settings) -> Iterator[tuple[Leaf, Key]]:
+    """Every leaf with its key, those below a chosen name once for each name that exists."""
+    for _, group in groupby(leaves(), key=lambda leaf: leaf.key[:-1]):
+        together = list(group)
+        for table in _tables(settings, together[0].key[:-1]):
+            for leaf in together:
+                last = _names(_value(settings, table)) if leaf.key[-1] == ANY else [leaf.key[-1]]
+                yield from ((leaf, (*table, name)) for name in last)
 
 
 def _tables(settings: Settings, pattern: Key) -> Iterator[Key]:

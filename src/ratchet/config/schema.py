@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from ratchet.config.settings import Settings
 
@@ -59,6 +61,14 @@ def leaves() -> list[Leaf]:
     return [entry for entry in entries() if isinstance(entry, Leaf)]
 
 
+def default_of(leaf: Leaf, home: Path) -> Any:
+    """What a setting is when nobody sets it; nothing for one that is not set by default."""
+    if leaf.key == ("database_url",):
+        return f"sqlite:///{home.absolute()}/ledger.db"
+    value = leaf.field.get_default(call_default_factory=True, validated_data={})
+    return None if value is PydanticUndefined else value
+
+
 def match(key: Key) -> Leaf | Table | None:
     """The entry that `key` names; the names a person chose match `ANY`."""
     for entry in entries():
@@ -76,6 +86,11 @@ def parts_of(table: Table) -> list[str]:
 
 def nearest(key: Key) -> Key:
     """The valid leaf that is spelled most like `key`."""
+    return most_like(key, (_named_like(leaf.key, key) for leaf in leaves()))
+
+
+def most_like(key: Key, candidates: Iterable[Key]) -> Key:
+    """The one of the candidates that is spelled most like `key`."""
     # Only an error needs it, and it is slow to import.
     from difflib import SequenceMatcher
 
@@ -84,7 +99,7 @@ def nearest(key: Key) -> Key:
         last = SequenceMatcher(None, key[-1], candidate[-1]).ratio()
         return whole + last
 
-    return max((_named_like(leaf.key, key) for leaf in leaves()), key=likeness)
+    return max(candidates, key=likeness)
 
 
 def dotted(key: Key) -> str:

@@ -16,12 +16,16 @@ from pydantic import (
     model_validator,
 )
 
+from ratchet.config.agent_settings import Agents
 from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.engine_settings import Engines
 from ratchet.config.llm_settings import Llm
 from ratchet.config.memory_settings import Memory
+from ratchet.config.protocol_settings import Projects, Protocols
 from ratchet.config.quantities import Count, Dollars, Port, Real, Seconds
+from ratchet.config.research_settings import Research
 from ratchet.config.section import Section
+from ratchet.config.workflow_settings import Tools, Workflows
 from ratchet.kernel import BudgetPolicy, Limits, is_name
 
 DEFAULT_QUEUE = "default"
@@ -187,6 +191,12 @@ class Settings(Section):
     engines: Engines = Field(default_factory=Engines, description="what proposes changes")
     llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
     memory: Memory = Field(default_factory=Memory, description="lessons, tools and past work")
+    agents: Agents = Field(default_factory=Agents, description="services that are rewritten while they serve")
+    research: Research = Field(default_factory=Research, description="runs that improve a recipe")
+    workflows: Workflows = Field(default_factory=Workflows, description="plans that run as DAGs")
+    tools: Tools = Field(default_factory=Tools, description="what steps of a workflow may call")
+    projects: Projects = Field(default_factory=Projects, description="repositories that are worked on")
+    protocols: Protocols = Field(default_factory=Protocols, description="planned work on a project")
     log: Log = Field(default_factory=Log, description="what the processes say about themselves")
     tracing: Tracing = Field(default_factory=Tracing, description="OpenTelemetry spans")
 

@@ -14,7 +14,9 @@ from ratchet.kernel import ConfigError
 PREFIX = "RATCHET_"
 DELIMITER = "__"
 HOME_VARIABLE = "RATCHET_HOME"
-_RESERVED = "RATCHET_TEST_"  # the test-suite's own
+# Those of the test-suite, and those of the CI scripts that are given to projects.
+_RESERVED = ("RATCHET_TEST_", "RATCHET_CI_")
+_OF_REPORTS = ("RATCHET_URL", "RATCHET_WEBHOOK_SECRET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def nest(flat: Mapping[Key, Any]) -> dict[str, Any]:
 
 
 def _is_setting(name: str) -> bool:
-    return name.startswith(PREFIX) and name != HOME_VARIABLE and not name.startswith(_RESERVED)
+    ours = name.startswith(PREFIX) and not name.startswith(_RESERVED)
+    return ours and name not in (HOME_VARIABLE, *_OF_REPORTS)
 
 
 def _key(name: str) -> Key:

@@ -1,6 +1,5 @@
-"""What a person sees first: durable work that survives `kill -9`."""
+"""What a person sees first: durable work that survives `kill -9`, and the four flows, each in a minute's work."""
 
-from ratchet.demo.primes import add_kinds
-from ratchet.demo.show import run_demo
+from ratchet.demo.acts.primes import add_kinds
 
-__all__ = ["add_kinds", "run_demo"]
+__all__ = ["add_kinds"]

@@ -3,6 +3,7 @@
 A probe returns checks and never raises for a thing that is absent.
 """
 
+from ratchet.doctor.agents import agents
 from ratchet.doctor.check import Check, Probe, Status
 from ratchet.doctor.disk import disk
 from ratchet.doctor.engines import engines
@@ -15,6 +16,7 @@ __all__ = [
     "Check",
     "Probe",
     "Status",
+    "agents",
     "disk",
     "engines",
     "git",

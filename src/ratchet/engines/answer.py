@@ -21,21 +21,28 @@ def parse_answer(text: str, schema: Mapping[str, Any]) -> Any:
 
 def validate_answer(value: Any, schema: Mapping[str, Any]) -> Any:
     """`value` itself, if it is as `schema` wants it. Raises `NotAnAnswer`."""
+    if told := misfits(value, schema):
+        raise NotAnAnswer(f"the answer does not fit its schema: {told}")
+    return value
+
+
+def misfits(value: Any, schema: Mapping[str, Any], *, judge: Any = None) -> str | None:
+    """What of `value` is not as `schema` wants it, with the path of each part; nothing if it fits.
+
+    `judge` is the class of the validator, if not the usual one.
+    """
     # Slow to import, and most sessions answer nothing structured.
     from jsonschema import Draft202012Validator
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     # An empty registry: the usual one would fetch what a `$ref` points at.
-    judge = Draft202012Validator(schema, registry=Registry())
+    validator = (judge or Draft202012Validator)(schema, registry=Registry())
     try:
-        problems = sorted(judge.iter_errors(value), key=lambda each: list(map(str, each.path)))
+        problems = sorted(validator.iter_errors(value), key=lambda each: list(map(str, each.path)))
     except (Unresolvable, RecursionError) as error:
-        raise NotAnAnswer(f"the schema cannot be applied: {type(error).__name__}: {error}") from None
-    if problems:
-        told = "; ".join(f"{each.json_path}: {each.message[:200]}" for each in problems[:5])
-        raise NotAnAnswer(f"the answer does not fit its schema: {told}")
-    return value
+        return f"the schema cannot be applied: {type(error).__name__}: {error}"
+    return "; ".join(f"{each.json_path}: {each.message[:200]}" for each in problems[:5]) or None
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:

@@ -17,8 +17,7 @@ def check_fit(request: Request, engine: str, can: Capabilities) -> None:
         "answer to a schema": request.output_schema is not None and not can.structured_output,
         "be given MCP servers": bool(request.mcp_servers) and not can.mcp_tools,
         "resume a session": request.resume is not None and not can.resumable,
-        # It runs in a process of its own, out of reach of functions in this one.
-        "be given tools of this process": bool(request.tools),
+        "be given tools of this process": bool(request.tools) and not can.own_tools,
         "be guarded tool by tool": request.guard is not None,
         "be held to a budget of tokens or money, since it does not tell what it uses": (
             (request.limits.tokens is not None or request.limits.cost_usd is not None)

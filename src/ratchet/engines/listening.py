@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 from ratchet.engines.session import EventKind, SessionEvent
 from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.usage import charge
 from ratchet.observe.logs import logger
-from ratchet.runtime import JobContext
+from ratchet.runtime import JobContext, configured_budgets
 
 _log = logger(__name__)
 
@@ -36,6 +38,12 @@ class Account:
     model: str | None = None
 
 
+class Book(Protocol):
+    """Where the end of a session is written: the job that held it, or a ledger."""
+
+    def write(self) -> AbstractContextManager[Transaction]: ...
+
+
 class Listener:
     """Takes a session's events, and knows how much of its usage is charged already."""
 
@@ -45,9 +53,14 @@ class Listener:
         self._reported = Usage()
         self._charged = Usage()
 
+    @property
+    def used(self) -> Usage:
+        """What the session has used, as far as that was told."""
+        return self._reported
+
     def hear(self, event: SessionEvent) -> None:
         if event.kind is EventKind.USAGE:
-            self._reported = _larger(_usage(event), self._reported)
+            self._reported = _usage(event).largest(self._reported)
         if self._waiting and _continues(self._waiting[-1], event):
             event = SessionEvent(event.kind, self._waiting.pop().text + event.text, event.data)
         self._waiting.append(event)
@@ -65,15 +78,15 @@ class Listener:
             self._timer.cancel()
 
     @contextlib.contextmanager
-    def settled(self, job: JobContext, used: Usage) -> Iterator[Transaction]:
-        """A transaction of the job that also writes the rest and charges what the whole session used.
+    def settled(self, book: Book, used: Usage) -> Iterator[Transaction]:
+        """A transaction of `book` that also writes the rest and charges what the whole session used.
 
         When the transaction fails, because the job belongs to somebody else by now or for any other reason, that is
         still written: what was used was used.
         """
-        self._reported = _larger(used, self._reported)
+        self._reported = used.largest(self._reported)
         try:
-            with job.write() as tx:
+            with book.write() as tx:
                 self._write(tx)
                 yield tx
         except BaseException:
@@ -106,7 +119,7 @@ class Listener:
                 message=event.text[:_LONGEST] or None,
                 data=dict(event.data) or None,
             )
-        owed = _less(reported, self._charged)
+        owed = reported.less(self._charged)
         if owed != Usage():
             charge(tx, account.spender, owed, account.budgets, engine=account.engine, model=account.model)
         tx.after_commit(lambda: self._written(count, reported))
@@ -114,6 +127,12 @@ class Listener:
     def _written(self, count: int, reported: Usage) -> None:
         del self._waiting[:count]
         self._charged = reported
+
+
+def listener_for(job: JobContext, spender: Spender, engine: str, model: str | None = None) -> Listener:
+    """A listener to a session that a job holds on the account of `spender`."""
+    budgets = configured_budgets(job.runtime.settings)
+    return Listener(Account(job.ledger, job.process_id, spender, budgets, engine, model))
 
 
 def _continues(last: SessionEvent, event: SessionEvent) -> bool:
@@ -125,11 +144,3 @@ def _usage(event: SessionEvent) -> Usage:
     """What a session says it has used so far, all of it."""
     names = {each.name for each in fields(Usage)}
     return Usage(**{name: value for name, value in event.data.items() if name in names})
-
-
-def _larger(one: Usage, other: Usage) -> Usage:
-    return Usage(**{f.name: max(getattr(one, f.name), getattr(other, f.name)) for f in fields(Usage)})
-
-
-def _less(whole: Usage, part: Usage) -> Usage:
-    return Usage(**{f.name: max(0, getattr(whole, f.name) - getattr(part, f.name)) for f in fields(Usage)})

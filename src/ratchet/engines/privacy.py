@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ratchet.kernel import Misuse
+
 _SECRETS = (
     *(
         ".ssh",
@@ -28,12 +30,22 @@ _SECRETS = (
 _MOST = 64
 
 
-def private_places(home: Path, environment: Mapping[str, str], shown: Sequence[Path]) -> tuple[Path, ...]:
-    """Paths to hide from a session that needs only `shown` of Ratchet's `home`."""
+def private_places(
+    home: Path, environment: Mapping[str, str], shown: Sequence[Path], hidden: Sequence[Path] = ()
+) -> tuple[Path, ...]:
+    """Paths to hide from a session that needs only `shown` of Ratchet's `home`: those `hidden` by whom it is for first.
+
+    Raises `Misuse` when something would be both.
+    """
+    needed = [path.resolve() for path in shown]
+    asked = [path.resolve() for path in hidden if path.exists()]
+    for place in asked:
+        if any(path.is_relative_to(place) for path in needed):
+            raise Misuse(f"{place} cannot be hidden from a session that needs something in it")
     user = environment.get("HOME")
     secrets = [Path(user, name) for name in _SECRETS] if user and Path(user).is_absolute() else []
     there = [path for path in secrets if path.exists() and not _leads_through_link(path, Path(user or "/"))]
-    return (*there, *_beside(home.resolve(), [path.resolve() for path in shown]))[:_MOST]
+    return (*asked, *(*there, *_beside(home.resolve(), needed))[:_MOST])
 
 
 def _beside(directory: Path, shown: Sequence[Path]) -> Iterator[Path]:

@@ -98,6 +98,8 @@ READY: Mapping[str, Command] = {
     "codemachine": Command(
         argv=("codemachine", "start", "--spec={prompt_file}"),
         environment=_KEYS,
+        variables=("CODEMACHINE_PLAIN_LOGS=1",),
+        error_pattern="Workflow failed",
         patterns=_REFUSALS,
         version=("--version",),
         install="npm install -g codemachine",

@@ -16,8 +16,22 @@ def record_session(
     role: str,
     spender: Spender,
     failed: SessionFailed | None = None,
+    *,
+    prompt: str | None = None,
 ) -> int:
-    """The number of the session. Its usage is charged by whoever listened to it."""
+    """The number of the session. Its usage is charged by whoever listened to it.
+
+    What it was asked is kept beside its transcript, where it is given.
+    """
+    if prompt is not None:
+        artifacts.put(
+            tx,
+            prompt.encode("utf-8", "replace"),
+            name=f"{role}-prompt.md",
+            media_type="text/markdown",
+            run_id=spender.run_id,
+            attempt_id=spender.attempt_id,
+        )
     transcript = None
     if session.transcript:
         transcript = artifacts.put(

@@ -2,6 +2,7 @@
 
 The same events come in the same order, tools and the guard are asked the same, and the workspace is changed in the
 same way, byte for byte. Nothing is replayed for a request that is not the recorded one.
+A session that was written by hand says which prompts it answers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from ratchet.engines.cassette import (
     CassetteError,
     Placeholder,
     Recorded,
+    answers,
     describe,
     difference,
+    is_excerpt,
     look,
     read,
     read_header,
@@ -35,7 +38,7 @@ _NAME = "replay"
 _NO_CASSETTE = "no cassette is named"
 _HOW = "name it as replay:FILE; `ratchet engine record` makes one"
 _AGAIN = "record the session again"
-_EVERYTHING = Capabilities(True, True, True, True, True)
+_EVERYTHING = Capabilities(True, True, True, True, True, own_tools=True)
 
 
 class CassetteMismatch(Misuse):
@@ -55,7 +58,8 @@ class Replay:
     """Replays the cassette at `path`.
 
     Each session is used once. A request gets the first one that is left with the same request, so that a process which
-    is started again finds its place. Without `strict` it gets the first one that is left, whatever was asked.
+    is started again finds its place. One that was written by hand answers whatever prompt fits it, as often as it is
+    asked. Without `strict` a request gets the first session that is left, whatever was asked.
     """
 
     def __init__(self, path: Path | None, *, strict: bool = True) -> None:
@@ -121,15 +125,19 @@ class Replay:
             left = [number for number in range(len(sessions)) if number not in self._used]
             if not left:
                 raise CassetteMismatch(f"the cassette {self._path} is used up after {len(sessions)} sessions")
-            fitting = [number for number in left if not self._strict or sessions[number].request == asked]
+            fitting = [
+                number for number in left if not self._strict or answers(sessions[number].request, asked)
+            ]
             if not fitting:
                 told = difference(sessions[left[0]].request, asked)
                 raise CassetteMismatch(
                     f"session {left[0] + 1} of the cassette {self._path} was recorded for another request:\n{told}",
                     told,
                 )
-            self._used.add(fitting[0])
-            return sessions[fitting[0]]
+            chosen = sessions[fitting[0]]
+            if not is_excerpt(chosen.request):
+                self._used.add(fitting[0])
+            return chosen
 
     def _read(self) -> Cassette:
         if self._path is None:
@@ -204,6 +212,8 @@ def _ending(engine: str, ending: str, result: Mapping[str, Any]) -> tuple[Sessio
         transcript=result["transcript"].encode("utf-8", "surrogateescape"),
         simulated=True,
         data=result["data"],
+        # Older cassettes have none.
+        ended_at=int(result.get("ended_at", 0)),
     )
     if ending != "failed":
         return session, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,13 +14,19 @@ from ratchet.kernel import Limits, Usage
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do, so that a flow can refuse one that does not fit before it costs anything."""
+    """What an engine can do, so that a flow can refuse one that does not fit before it costs anything.
+
+    One that takes `own_tools` can be given functions of this process in `Request.tools`, and one that `learns_scores`
+    says in its session's data what it proposed, and wants to be told the score of it.
+    """
 
     edits_files: bool = False
     structured_output: bool = False
     mcp_tools: bool = False
     resumable: bool = False
     reports_usage: bool = False
+    own_tools: bool = False
+    learns_scores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,9 @@ class Request:
     """One use of an engine. Everything but `listen` decides what comes back.
 
     `environment` is for what the session runs, and `readable` are places that it must see besides its workspace, such
-    as the repository behind it.
+    as the repository behind it. What is `hidden` it must not see although it sees the machine, such as a judge's data.
+    What lies below an `incidental` path of the workspace, such as logs, is no part of the question: a recording answers
+    without it. `temperature` and `output_tokens`, the most of one answer, are for plain models; agents have their own.
     """
 
     prompt: str
@@ -99,11 +108,15 @@ class Request:
     system: str | None = None
     model: str | None = None
     output_schema: Mapping[str, Any] | None = None
+    temperature: float | None = None
+    output_tokens: int | None = None
     mcp_servers: tuple[McpServer, ...] = ()
     tools: tuple[Tool, ...] = ()
     guard: Guard | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     readable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    incidental: tuple[str, ...] = ()
     resume: str | None = None
     deadline_seconds: float = 1800.0
     limits: Limits = field(default_factory=Limits)
@@ -117,6 +130,8 @@ class Session:
 
     `text` is the last thing it said, `output` what it answered to an `output_schema`, already validated against it.
     `transcript` is everything that was said, one JSON document per line, without secrets. `resume` goes on with it.
+    `ended_at` is in milliseconds since 1970; that of a recording is the one that was recorded, so that whoever writes
+    it down writes the same again.
     """
 
     engine: str
@@ -128,3 +143,4 @@ class Session:
     transcript: bytes = b""
     simulated: bool = False
     data: Mapping[str, Any] = field(default_factory=dict)
+    ended_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)

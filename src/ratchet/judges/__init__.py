@@ -3,8 +3,9 @@
 from ratchet.judges.approval import decide
 from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
 from ratchet.judges.command import CommandJudge
-from ratchet.judges.comparison import Direction, Incumbent, Rule
+from ratchet.judges.comparison import Incumbent, Rule
 from ratchet.judges.evaluator import Evaluator
+from ratchet.judges.function import Function
 from ratchet.judges.hearing import hear
 from ratchet.judges.judge import Candidate, Judge, Judged, Report
 from ratchet.judges.person import PersonJudge
@@ -20,9 +21,9 @@ __all__ = [
     "AwaitingApproval",
     "Candidate",
     "CommandJudge",
-    "Direction",
     "Evaluator",
     "FirstFailure",
+    "Function",
     "Incumbent",
     "JsonReport",
     "Judge",

@@ -88,7 +88,7 @@ class CommandJudge:
     async def _run(self, directory: Path, reports: Path, deadline: Deadline) -> Finished:
         return await run_confined(
             self.argv,
-            places={"candidate": directory, "reports": reports},
+            words={"candidate": directory, "reports": reports},
             cwd=directory,
             bounds=self.bounds,
             policy=self.policy,

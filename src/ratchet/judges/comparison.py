@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ratchet.judges.reports import finite
-from ratchet.kernel import Misuse
-
-
-class Direction(StrEnum):
-    MIN = "min"
-    MAX = "max"
+from ratchet.kernel import Direction, Misuse
 
 
 class Decision(StrEnum):
@@ -98,14 +93,14 @@ class Comparison:
 
 def compare(samples: tuple[float, ...], incumbent: Incumbent | None, rule: Rule) -> Comparison:
     """Look at the scores so far, which are numbers as `finite` lets through."""
-    mean, sd = _spread(samples)
+    mean, sd = spread(samples)
     n = len(samples)
     if incumbent is None:
         # Nothing to beat. All that come after are held against these scores, so they had better be many.
         enough = n >= rule.last or (n >= rule.first and sd == 0.0)
         return Comparison(Decision.BETTER if enough else Decision.UNCLEAR, mean, sd, n)
-    other, other_sd = _spread(incumbent.samples)
-    effect = other - mean if rule.direction is Direction.MIN else mean - other
+    other, other_sd = spread(incumbent.samples)
+    effect = rule.direction.gain(mean, other)
     if n < rule.first:
         return Comparison(Decision.UNCLEAR, mean, sd, n, effect, None, other)
     gain = effect - rule.min_effect
@@ -150,9 +145,13 @@ def _chance(gain: float, sd: float, n: int, other_sd: float, other_n: int) -> fl
     return float(tested.pvalue)
 
 
-def _spread(samples: tuple[float, ...]) -> tuple[float, float]:
-    if len(set(samples)) == 1:
-        # Exactly: the mean of equal numbers, worked out, may differ from them in the last digit.
-        return samples[0], 0.0
-    mean = statistics.fmean(samples)
-    return mean, statistics.stdev(samples, mean)
+def average(samples: tuple[float, ...]) -> float:
+    """The mean of one or more scores."""
+    # Exactly: the mean of equal numbers, worked out, may differ from them in the last digit.
+    return samples[0] if len(set(samples)) == 1 else statistics.fmean(samples)
+
+
+def spread(samples: tuple[float, ...]) -> tuple[float, float]:
+    """The mean of one or more scores and their standard deviation, which is 0 for a single one."""
+    mean = average(samples)
+    return mean, 0.0 if len(set(samples)) == 1 else statistics.stdev(samples, mean)

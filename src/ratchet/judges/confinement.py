@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.sandbox import Bounds, Finished, Policy, Stopped, run
+from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -21,26 +21,28 @@ _ENVIRONMENT = {
 
 
 async def run_confined(
-    argv: Sequence[str],
+    work: Sequence[str] | Node,
     *,
-    cwd: Path,
+    cwd: Path | None = None,
     bounds: Bounds,
     policy: Policy,
     deadline: Deadline,
-    places: Mapping[str, object] | None = None,
+    words: Mapping[str, object] | None = None,
+    places: Mapping[Path, Path] | None = None,
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
     stdin: bytes = b"",
 ) -> Finished:
-    """Run `argv` in the sandbox, with these directories and variables on top of `policy`.
+    """Run a command or a node in the sandbox, with these directories and variables on top of `policy`.
 
-    `{python}` and the names in `places` are filled in; other braces stay, since they may be meant. Raises `OutOfTime`
-    when the deadline did not leave the time that `bounds` promise, and what the sandbox raises.
+    In a command, `{python}` and the names in `words` are filled in; other braces stay, since they may be meant. Raises
+    `OutOfTime` when the deadline did not leave the time that `bounds` promise, and what the sandbox raises.
     """
     allowed = deadline.cut(bounds)
+    texts = {"python": sys.executable, **(words or {})}
     finished = await run(
-        [_filled(word, {"python": sys.executable, **(places or {})}) for word in argv],
+        work if isinstance(work, Node) else [_filled(word, texts) for word in work],
         cwd=cwd,
         stdin=stdin,
         bounds=allowed,
@@ -48,6 +50,7 @@ async def run_confined(
             policy,
             readable=tuple(dict.fromkeys((*policy.readable, *readable))),
             writable=tuple(dict.fromkeys((*policy.writable, *writable))),
+            places={**policy.places, **(places or {})},
             environment={**_ENVIRONMENT, **policy.environment, **(environment or {})},
         ),
     )

@@ -10,7 +10,7 @@ from ratchet.sandbox import Finished, Stopped
 
 _SHOWN = 64 * 1024
 # What a shell and the sandbox exit with when there is no such program, or it may not be run.
-_NOT_RUN = (126, 127)
+NOT_RUN = (126, 127)
 _STOPPED = {
     Stopped.WALL: "it did not end in time",
     Stopped.CPU: "it used more CPU time than it may",
@@ -23,16 +23,32 @@ _STOPPED = {
 
 def told(finished: Finished) -> str:
     """How it ended, in words, with the last thing it said."""
-    if finished.stopped is not None:
-        how = _STOPPED[finished.stopped]
-    elif finished.signal is not None:
-        how = f"it was ended by {_signal_name(finished.signal)}"
-    elif finished.exit_code is not None:
-        how = f"it exited with {finished.exit_code}"
-    else:
-        how = "it could not be run"
-    last = _last_line(finished.stderr) or _last_line(finished.stdout)
+    how = ended(finished)
+    last = last_words(finished)
     return f"{how}: {last}" if last and not finished.ok else how
+
+
+def ended(finished: Finished) -> str:
+    """How it ended, in words."""
+    if finished.stopped is not None:
+        return _STOPPED[finished.stopped]
+    if finished.signal is not None:
+        return f"it was ended by {_signal_name(finished.signal)}"
+    if finished.exit_code == 0 and finished.problem is not None:
+        return f"it {finished.problem}"
+    if finished.exit_code is not None:
+        return f"it exited with {finished.exit_code}"
+    return "it could not be run"
+
+
+def last_words(finished: Finished) -> str:
+    """The last line that it wrote."""
+    return _last_line(finished.stderr) or _last_line(finished.stdout)
+
+
+def over_time(finished: Finished) -> bool:
+    """Whether it was stopped because it took too long."""
+    return finished.stopped in (Stopped.WALL, Stopped.CPU)
 
 
 def blame(finished: Finished) -> Outcome:
@@ -42,7 +58,7 @@ def blame(finished: Finished) -> Outcome:
     never ran, or that we ended ourselves, says nothing of it: that is an error.
     """
     ran = finished.stopped is not None or finished.signal is not None or finished.exit_code is not None
-    ours = finished.stopped is Stopped.CANCELLED or finished.exit_code in _NOT_RUN
+    ours = finished.stopped is Stopped.CANCELLED or finished.exit_code in NOT_RUN
     return Outcome.FAILED if ran and not ours else Outcome.ERROR
 
 

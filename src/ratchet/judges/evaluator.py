@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,39 +11,66 @@ from typing import Any
 from ratchet.judges.confinement import run_confined
 from ratchet.judges.deadline import Deadline
 from ratchet.judges.endings import told
+from ratchet.judges.function import Function, check_one_way
 from ratchet.judges.pinned import Pinned
 from ratchet.judges.reports import BadReport, finite, strict_json
-from ratchet.judges.trial import Ran
-from ratchet.kernel import Misuse
-from ratchet.sandbox import Bounds, Finished, Policy
+from ratchet.judges.trial import INPUTS, Ran
+from ratchet.sandbox import Bounds, Finished, Node, Policy
+
+Answer = Mapping[str, Any]
 
 
 class Disqualified(Exception):
-    """The evaluator says that what the candidate made does not count."""
+    """The evaluator says that what the candidate made does not count.
+
+    It may say by a `status` in which way, and then also tell the score that it would have had.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        finished: Finished,
+        *,
+        status: str | None = None,
+        score: float | None = None,
+        measurements: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.finished = finished
+        self.status = status
+        self.score = score
+        self.measurements = measurements or {}
 
 
 class EvaluatorFailed(Exception):
     """There is no score that can be trusted."""
 
+    def __init__(self, reason: str, finished: Finished) -> None:
+        super().__init__(reason)
+        self.finished = finished
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluator:
-    """How a score is made.
+    """How a score is made: by a command, or by a function in a node.
 
     `argv` runs in `pinned.directory` and may name `{python}`. It is given one JSON object on stdin, must write one on
-    stdout, `{"score": 1.5, "measurements": {…}}` or `{"invalid": "why"}`, and exit with 0. It can read the candidate's
-    directory and what the trial left, and write nowhere but to a /tmp of its own.
+    stdout, `{"score": 1.5, "measurements": {…}}` or `{"invalid": "why"}`, and exit with 0. A `function`, in a file of
+    `pinned.directory`, is given that object and returns the other. It can read what the trial left, the `inputs`, and
+    the candidate's directory if it `reads_candidate`, and write nowhere but to a /tmp of its own.
     """
 
     pinned: Pinned
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = ()
+    function: Function | None = None
+    inputs: Pinned | None = None
+    reads_candidate: bool = True
     score_field: str = "score"
     bounds: Bounds = field(default_factory=Bounds)
     policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
-        if not self.argv:
-            raise Misuse("the evaluator has no command to run")
+        check_one_way("evaluator", self.argv, self.function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,64 +83,140 @@ class Scored:
 
 
 async def run_evaluator(
-    evaluator: Evaluator, candidate: Path, ran: Ran | None, place: Path, *, seed: int, deadline: Deadline
+    evaluator: Evaluator,
+    candidate: Path | None,
+    rans: Sequence[Ran],
+    place: Path | None,
+    *,
+    seed: int,
+    deadline: Deadline,
+    known: Answer | None = None,
+    classify: Callable[[Answer], Answer] = lambda answer: answer,
 ) -> Scored:
-    """Ask for one score. Raises `Disqualified`, `EvaluatorFailed`, `OutOfTime` and `CannotStart`."""
-    question: dict[str, Any] = {"candidate": str(candidate), "seed": seed, "trial": None}
-    readable = [evaluator.pinned.directory, candidate]
-    if ran is not None:
-        said = place / "said"
-        said.mkdir()
-        (said / "stdout").write_bytes(ran.finished.stdout)
-        (said / "stderr").write_bytes(ran.finished.stderr)
-        readable += [ran.out, said]
-        question["trial"] = {
-            "out": str(ran.out),
-            "stdout": str(said / "stdout"),
-            "stderr": str(said / "stderr"),
-            "wall_ms": ran.finished.wall_ms,
-            "cpu_ms": ran.finished.cpu_ms,
-            "peak_bytes": ran.finished.peak_bytes,
-        }
-    finished = await run_confined(
-        evaluator.argv,
-        cwd=evaluator.pinned.directory,
+    """Ask for one score of all that was run. Raises `Disqualified`, `EvaluatorFailed`, `OutOfTime` and `CannotStart`.
+
+    `known` is told to it too. What commands have printed is put into `place`. `classify` reads its answer first.
+    """
+    told_of = [_told(ran, number, place) for number, ran in enumerate(rans)]
+    shown = candidate if evaluator.reads_candidate else None
+    question = {
+        "seed": seed,
+        **(known or {}),
+        "candidate": None if shown is None else str(shown),
+        "trial": told_of[0] if told_of else None,
+        "trials": told_of,
+    }
+    left = [path for ran, each in zip(rans, told_of, strict=True) for path in _left(ran, each)]
+    finished = await ask_evaluator(
+        evaluator,
+        evaluator.function,
+        question,
+        readable=(*(() if shown is None else (shown,)), *left),
+        seed=seed,
+        deadline=deadline,
+    )
+    return read_answer(finished, evaluator.score_field, classify)
+
+
+async def ask_evaluator(
+    evaluator: Evaluator,
+    function: Function | None,
+    question: Answer,
+    *,
+    seed: int,
+    deadline: Deadline,
+    readable: Sequence[Path] = (),
+) -> Finished:
+    """Call a function of the evaluator's directory, or without one run its command, with `question`."""
+    directory, inputs = evaluator.pinned.directory, evaluator.inputs
+    work: Sequence[str] | Node = evaluator.argv
+    shown: tuple[Path, ...] = (directory,)
+    if function is not None:
+        work = function.node((directory / function.file).read_text(encoding="utf-8"), directory)
+        # A node that is shown nothing starts quicker, and an only file was just read.
+        shown = (directory,) if evaluator.pinned.entries > 1 else ()
+    return await run_confined(
+        work,
+        cwd=directory,
         stdin=json.dumps(question).encode(),
         bounds=evaluator.bounds,
         policy=evaluator.policy,
         deadline=deadline,
-        readable=readable,
-        environment={"RATCHET_SEED": str(seed)},
+        readable=(*shown, *readable),
+        places={} if inputs is None else {INPUTS: inputs.directory},
+        environment={
+            "RATCHET_SEED": str(seed),
+            **({} if inputs is None else {"RATCHET_INPUTS": str(INPUTS)}),
+        },
     )
-    return read_answer(finished, evaluator.score_field)
 
 
-def read_answer(finished: Finished, name: str) -> Scored:
+def read_answer(
+    finished: Finished, name: str, classify: Callable[[Answer], Answer] = lambda answer: answer
+) -> Scored:
     """The score in what the evaluator wrote. A score that was printed before something went wrong is no score."""
     if not finished.ok:
-        raise EvaluatorFailed(f"the evaluator: {told(finished)}")
+        raise EvaluatorFailed(f"the evaluator: {told(finished)}", finished)
     try:
-        answer = strict_json(finished.stdout, "the evaluator's answer")
+        found = strict_json(finished.stdout, "the evaluator's answer")
+        if not isinstance(found, dict):
+            raise BadReport(f"the evaluator's answer is {type(found).__name__}, not an object")
+        answer = classify(found)
+        measurements = _measurements(answer.get("measurements", {}))
+        return _read(answer, name, measurements, finished)
     except BadReport as error:
-        raise EvaluatorFailed(str(error)) from None
-    if not isinstance(answer, dict):
-        raise EvaluatorFailed(f"the evaluator's answer is {type(answer).__name__}, not an object")
-    invalid = answer.get("invalid")
-    if isinstance(invalid, str) and answer.get(name) is None:
-        raise Disqualified(invalid[:1000] or "no reason given")
-    score = finite(answer.get(name))
-    if score is None or invalid is not None:
-        raise EvaluatorFailed(
-            f"the evaluator's answer has no finite number as {name!r}, or contradicts itself"
+        raise EvaluatorFailed(str(error), finished) from None
+
+
+def _read(answer: Answer, name: str, measurements: dict[str, float], finished: Finished) -> Scored:
+    score, invalid, status = finite(answer.get(name)), answer.get("invalid"), answer.get("status")
+    if isinstance(invalid, str) and (answer.get(name) is None or (score is not None and status)):
+        if not (status is None or isinstance(status, str)):
+            raise BadReport(f"the evaluator's status is {type(status).__name__}, not a text")
+        raise Disqualified(
+            invalid[:1000] or "no reason given",
+            finished,
+            status=status,
+            score=score,
+            measurements=measurements,
         )
-    return Scored(score, _measurements(answer.get("measurements", {})), finished)
+    if score is None or invalid is not None:
+        raise BadReport(f"the evaluator's answer has no finite number as {name!r}, or contradicts itself")
+    return Scored(score, measurements, finished)
 
 
 def _measurements(found: object) -> dict[str, float]:
     if not isinstance(found, dict):
-        raise EvaluatorFailed("the evaluator's measurements are not an object")
+        raise BadReport("the evaluator's measurements are not an object")
     numbers = {str(name): finite(value) for name, value in found.items()}
     for name, number in numbers.items():
         if number is None:
-            raise EvaluatorFailed(f"the evaluator's measurement {name!r} is not a finite number")
+            raise BadReport(f"the evaluator's measurement {name!r} is not a finite number")
     return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _left(ran: Ran, told_of: Mapping[str, Any]) -> tuple[Path, ...]:
+    return () if ran.out is None else (ran.out, Path(told_of["stdout"]).parent)
+
+
+def _told(ran: Ran, number: int, place: Path | None) -> dict[str, Any]:
+    """What the evaluator is told of a trial. Output of a command is put into files, being of any size."""
+    usage = {
+        "seed": ran.seed,
+        "wall_ms": ran.finished.wall_ms,
+        "cpu_ms": ran.finished.cpu_ms,
+        "peak_bytes": ran.finished.peak_bytes,
+    }
+    if ran.out is None:
+        return {"answer": ran.answer, **usage}
+    assert place is not None
+    said = place / f"said-{number}"
+    said.mkdir()
+    (said / "stdout").write_bytes(ran.finished.stdout)
+    (said / "stderr").write_bytes(ran.finished.stderr)
+    return {
+        "out": str(ran.out),
+        "stdout": str(said / "stdout"),
+        "stderr": str(said / "stderr"),
+        **usage,
+    }

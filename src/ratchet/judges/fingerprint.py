@@ -32,24 +32,27 @@ def fingerprint(kind: str, **parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def tree_hash(directory: Path) -> str:
+def tree_hash(directory: Path, *, without: Set[str] = frozenset()) -> str:
     """A SHA-256 over the names, the contents and the executable bits of all files below `directory`.
 
-    Raises `Unpinnable` for a symbolic link and for anything else that is not a file or a directory.
+    Files and directories that are called like one of `without` are passed over. Raises `Unpinnable` for a symbolic link
+    and for anything else that is not a file or a directory.
     """
     whole = hashlib.sha256()
-    for path, entry in _files(directory):
+    for path, entry in _files(directory, without):
         runs = bool(entry.st_mode & stat.S_IXUSR)
         name = os.fsencode(path.relative_to(directory))
         whole.update(b"%d %d " % (len(name), runs) + name + _file_hash(path))
     return whole.hexdigest()
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _files(directory: Path, without: Set[str]) -> Iterator[tuple[Path, os.stat_result]]:
     for path in sorted(directory.iterdir()):
+        if path.name in without:
+            continue
         entry = path.lstat()
         if stat.S_ISDIR(entry.st_mode):
-            yield from _files(path)
+            yield from _files(path, without)
         elif stat.S_ISREG(entry.st_mode):
             yield path, entry
         else:

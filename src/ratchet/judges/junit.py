@@ -15,7 +15,8 @@ _LONGEST = 1e9
 
 @dataclass(slots=True)
 class TestCounts:
-    """How many tests there were and what became of them. `broken` names the first that failed."""
+    """How many tests there were and what became of them. `names` are all of them, without parameters; `broken` the
+    first that failed."""
 
     # pytest takes every class called Test… for a test.
     __test__ = False
@@ -26,6 +27,7 @@ class TestCounts:
     skipped: int = 0
     seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
 
     def measurements(self) -> dict[str, float]:
         return {
@@ -89,6 +91,7 @@ class _Reader:
         self._depth -= 1
         if tag == "testcase" and self._test is not None:
             self.counts.tests += 1
+            self.counts.names.add(self._test.partition("[")[0])
             self._count(self._test)
             self._test = None
 

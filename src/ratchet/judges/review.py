@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ratchet.engines.answer import NotAnAnswer, parse_answer, validate_answer
 from ratchet.judges.judge import Candidate
@@ -40,11 +40,19 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-# A line that is a verdict and nothing else, in whatever Markdown.
-_VERDICT_LINE = re.compile(
-    r"^[ \t#*_`-]*verdict(?:[ \t]+(?P<mark>[0-9a-f]{16}))?[ \t*_`]*[:=][ \t*_`]*"
-    r"(?P<word>pass|fail)(?:ed|ure)?[ \t*_`.!\r]*$",
+# A line that gives a verdict, in whatever Markdown: behind a colon, or as a heading with the word on the next line.
+# What it says is read by `_SAID`; a verdict that says anything else is none, and takes back what was said before.
+_VERDICT = re.compile(
+    r"^[ \t#*_`-]*verdict(?:[ \t]+(?P<mark>[0-9a-f]{16}))?[ \t*_`]*"
+    r"(?:[:=](?P<behind>.*[^ \t*_`\r\n].*)$|[:=]?[ \t*_`\r]*$(?=\s*^(?P<below>.*)$)?)",
     re.IGNORECASE | re.MULTILINE,
+)
+# The word and nothing else. Behind a pass there may be what was not found, in brackets: "PASS (0 failures)".
+_NONE = r"(?:0|no) (?:failure|error|blocker|major|finding|issue|problem|warning)s?"
+_SAID = re.compile(
+    rf"[ \t*_`]*(?:(?P<pass>pass(?:ed)?)(?:[ \t*_`]*\({_NONE}(?:, {_NONE})*\))?"
+    r"|(?P<fail>fail(?:ed|ure)?)(?:[ \t*_`]*\([^()]*\))?)[ \t*_`.!\r]*",
+    re.IGNORECASE,
 )
 # Blocks of code, quotations, and lines that are set in.
 _QUOTED = re.compile(
@@ -72,7 +80,7 @@ class Review:
 
 def mark_of(candidate: Candidate) -> str:
     """The mark for this candidate's text; the same for the same text, so that a recorded review can be replayed."""
-    text = "\0".join((candidate.commit, candidate.prompt, candidate.diff))
+    text = f"{candidate.prompt}\0{candidate.diff}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -114,30 +122,33 @@ def read_review(output: Any, text: str, candidate: Candidate) -> Review:
 
 
 def _word_in(text: str, candidate: Candidate) -> Word:
-    """The one verdict that stands in prose.
+    """The last verdict that stands in prose.
 
-    A line with the mark is the reviewer's. One without it counts only if the change has no such line: the reviewer may
-    have quoted it. What stands in a quotation or a block of code never counts.
+    A line with the mark is the reviewer's, who may change its mind: the last one counts. One without it counts only if
+    the change has no such line, since the reviewer may have quoted it, and only if no other contradicts it, since it
+    may have been quoted from elsewhere. What stands in a quotation or a block of code never counts.
     """
     said = list(_verdicts(_QUOTED.sub("", text)))
     mark = mark_of(candidate)
-    words = {word for found, word in said if found == mark}
+    words = [word for found, word in said if found == mark]
     if not words:
-        if any(_verdicts(_plain(candidate))):
+        if any(word is not None for _, word in _verdicts(_plain(candidate))):
             raise NoReview(
                 "the change has a line that looks like a verdict, so the reviewer's words cannot be trusted"
             )
-        words = {word for found, word in said if found is None}
-    if len(words) != 1:
-        raise NoReview(
-            "the reviewer gave no verdict" if not words else "the reviewer's verdicts contradict each other"
-        )
-    return words.pop()
+        words = [word for found, word in said if found is None]
+        if {"pass", "fail"} <= {*words}:
+            raise NoReview("the reviewer's verdicts contradict each other")
+    if not words or words[-1] is None:
+        raise NoReview("the reviewer gave no verdict")
+    return words[-1]
 
 
-def _verdicts(text: str) -> Iterator[tuple[str | None, Word]]:
-    for found in _VERDICT_LINE.finditer(text):
-        yield found["mark"], cast("Word", found["word"].lower())
+def _verdicts(text: str) -> Iterator[tuple[str | None, Word | None]]:
+    """Each verdict in `text` with its mark; `None` for one that is neither a pass nor a fail."""
+    for found in _VERDICT.finditer(text):
+        said = _SAID.fullmatch(found["behind"] or found["below"] or "")
+        yield found["mark"], None if said is None else "pass" if said["pass"] else "fail"
 
 
 def _plain(candidate: Candidate) -> str:

@@ -51,6 +51,8 @@ class ScoreJudge:
     name: str = "score"
 
     def __post_init__(self) -> None:
+        if self.trial is not None and self.trial.function is not None:
+            raise Misuse("this judge runs a trial as a command", hint="give the trial an argv")
         if self.trial is not None:
             shown = [*self.trial.policy.readable, *self.trial.policy.writable]
             if self.trial.inputs is not None:
@@ -82,7 +84,8 @@ class ScoreJudge:
             ran = None
             if self.trial is not None:
                 ran = await run_trial(self.trial, directory, place, seed=seed, deadline=deadline)
-            scored = await run_evaluator(self.evaluator, directory, ran, place, seed=seed, deadline=deadline)
+            rans = () if ran is None else (ran,)
+            scored = await run_evaluator(self.evaluator, directory, rans, place, seed=seed, deadline=deadline)
         return Measurement(seed, scored, ran)
 
     async def _compared(self, candidate: Candidate, taken: list[Measurement]) -> Comparison:

@@ -76,7 +76,14 @@ class VerdictJudge:
         except SessionFailed as failed:
             # It said something that does not fit the form: it may still be a plain word.
             if failed.failure is not Failure.BAD_OUTPUT or not failed.session.text:
-                return ruled(self, Outcome.ERROR, f"no review: {failed}", sessions=(failed.session,))
+                measured = {f"session_{failed.failure}": 1.0}
+                return ruled(
+                    self,
+                    Outcome.ERROR,
+                    f"no review: {failed}",
+                    sessions=(failed.session,),
+                    measurements=measured,
+                )
             session = failed.session
         try:
             review = read_review(session.output, session.text, candidate)
@@ -126,7 +133,7 @@ class VerdictJudge:
 
 def _counts(review: Review | None) -> dict[str, float]:
     if review is None:
-        return {}
+        return {"unclear": 1.0}
     severities = [each["severity"] for each in review.findings]
     counted = {f"{each}s": float(severities.count(each)) for each in ("blocker", "major", "minor", "note")}
     return {"findings": float(len(severities)), **counted}

@@ -19,16 +19,20 @@ from ratchet.kernel.errors import (
 )
 from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, new_id
 from ratchet.kernel.status import (
+    REOPENED,
     RUN_TRANSITIONS,
     STEP_TRANSITIONS,
     RunStatus,
     StepStatus,
     check_transition,
 )
+from ratchet.kernel.times import iso
+from ratchet.kernel.trials import Direction, TrialStatus, exp_id
 from ratchet.kernel.usage import BudgetPolicy, Limits, Usage
 from ratchet.kernel.verdict import Outcome, Verdict
 
 __all__ = [
+    "REOPENED",
     "RUN_TRANSITIONS",
     "STEP_TRANSITIONS",
     "AttemptId",
@@ -36,6 +40,7 @@ __all__ = [
     "BudgetPolicy",
     "ConfigError",
     "Conflict",
+    "Direction",
     "EventId",
     "IllegalTransition",
     "JobId",
@@ -56,10 +61,13 @@ __all__ = [
     "StepId",
     "StepStatus",
     "Superseded",
+    "TrialStatus",
     "Usage",
     "Verdict",
     "Waiting",
     "check_transition",
+    "exp_id",
     "is_name",
+    "iso",
     "new_id",
 ]

@@ -29,6 +29,11 @@ class RunStatus(StrEnum):
     def final(self) -> bool:
         return not RUN_TRANSITIONS[self]
 
+    @property
+    def stands(self) -> bool:
+        """Whether nothing happens any more by itself: it has ended, or waits for somebody."""
+        return self.final or self in (RunStatus.PAUSED, RunStatus.BLOCKED)
+
 
 class StepStatus(StrEnum):
     PENDING = "pending"
@@ -75,6 +80,10 @@ STEP_TRANSITIONS: Mapping[StepStatus, frozenset[StepStatus]] = MappingProxyType(
         _S.CANCELLED: frozenset(),
     }
 )
+
+# A loop of a live run may have steps done once more, those included that were completed. Nothing else leaves a final
+# status, and what was cancelled stays so.
+REOPENED = frozenset({_S.NEEDS_QA, _S.COMPLETED, _S.FAILED, _S.BLOCKED})
 
 Status = TypeVar("Status", RunStatus, StepStatus)
 

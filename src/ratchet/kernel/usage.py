@@ -32,6 +32,14 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
+    def largest(self, other: Usage) -> Usage:
+        """The larger of both, measure by measure."""
+        return Usage(**{f.name: max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
+
+    def less(self, part: Usage) -> Usage:
+        """What is left without `part`; never below zero."""
+        return Usage(**{f.name: max(0, getattr(self, f.name) - getattr(part, f.name)) for f in fields(self)})
+
     @property
     def tokens(self) -> int:
         """All tokens in and out. Cached input is part of the input and not counted twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Self
 
 
 class Outcome(StrEnum):
@@ -33,3 +34,8 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return self.outcome is Outcome.PASSED
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """A verdict from the JSON that was made of it."""
+        return cls(**{**data, "outcome": Outcome(data["outcome"]), "samples": tuple(data["samples"])})

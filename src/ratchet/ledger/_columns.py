@@ -1,4 +1,4 @@
-"""Column types that store hostile text on both databases without loss of safety."""
+"""Columns: types that store hostile text on both databases without loss of safety, and the kinds that recur."""
 
 from __future__ import annotations
 
@@ -64,3 +64,28 @@ def _culprit(value: Any, path: str = "the value", depth: int = 8) -> str:
             return _culprit(part, name, depth - 1)
     shown = repr(value) if isinstance(value, float) else f"of type {type(value).__name__}"
     return f"{path} ({shown})"
+
+
+Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# Compared by code points on both databases, so that "every type that starts with run." is a range of the index.
+Type = Words().with_variant(Words(collation="C"), "postgresql")
+
+
+def numbered() -> sa.Column[int]:
+    return sa.Column("id", Number, primary_key=True, autoincrement=True)
+
+
+def to(table: str, *, required: bool = False) -> sa.Column[int]:
+    column = {
+        "projects": "project_id",
+        "runs": "run_id",
+        "steps": "step_id",
+        "attempts": "attempt_id",
+        "tools": "tool_id",
+    }[table]
+    return sa.Column(column, Number, sa.ForeignKey(f"{table}.id"), nullable=not required)
+
+
+def partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
+    condition = sa.text(where)
+    return sa.Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)

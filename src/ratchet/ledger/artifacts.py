@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -195,6 +195,11 @@ def of_attempt(tx: Transaction, attempt_id: int) -> list[Artifact]:
     return _listed(tx, artifacts.c.attempt_id == attempt_id)
 
 
+def of_attempts(tx: Transaction, attempt_ids: Sequence[int]) -> list[Artifact]:
+    """Those of several attempts, oldest first."""
+    return _listed(tx, artifacts.c.attempt_id.in_(attempt_ids)) if attempt_ids else []
+
+
 def of_run(tx: Transaction, run_id: int) -> list[Artifact]:
     return _listed(tx, artifacts.c.run_id == run_id)
 
@@ -216,15 +221,6 @@ def latest(
         query = query.where(artifacts.c.id < before)
     query = query.order_by(artifacts.c.id.desc()).limit(limit)
     return [Artifact(**row) for row in tx.connection.execute(query).mappings()]
-
-
-def find(tx: Transaction, sha256: str) -> Artifact:
-    """The newest artifact with this content. Raises `NotFound`."""
-    query = sa.select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id.desc()).limit(1)
-    row = tx.connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound("artifact", sha256)
-    return Artifact(**row)
 
 
 def _listed(tx: Transaction, condition: sa.ColumnElement[bool]) -> list[Artifact]:

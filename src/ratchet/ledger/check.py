@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -15,8 +16,9 @@ import sqlalchemy as sa
 from ratchet.kernel import LedgerCorrupt, NotFound, RunStatus, StepStatus, Usage
 from ratchet.ledger.counters import NUMBERED, counters
 from ratchet.ledger.ledger import Ledger
-from ratchet.ledger.tables import artifacts, attempts, events, metadata, runs, steps, usage, usage_totals
-from ratchet.ledger.usage import SCOPES
+from ratchet.ledger.protocol_tables import metadata
+from ratchet.ledger.tables import artifacts, attempts, events, runs, steps, usage, usage_days, usage_totals
+from ratchet.ledger.usage import DAY_MS, SCOPES
 
 Severity = Literal["error", "warning", "info"]
 # Enough to see what is wrong; a ledger that is wrong everywhere is not listed row by row.
@@ -54,6 +56,7 @@ def check(ledger: Ledger) -> CheckReport:
                 findings += _statuses(tx.connection)
                 findings += _open_attempts(tx.connection)
                 findings += _totals(tx.connection)
+                findings += _days(tx.connection)
                 findings += _numbers(tx.connection)
                 findings += _files(ledger)
     except LedgerCorrupt as error:
@@ -151,6 +154,28 @@ def _totals(connection: sa.Connection) -> Iterator[Finding]:
             yield Finding(
                 "error", f"the usage total of {scope} {number} is not the sum of its usage", _RESTORE
             )
+
+
+def _days(connection: sa.Connection) -> Iterator[Finding]:
+    names = [field.name for field in fields(Usage)]
+    # Whole days: the division that SQLAlchemy writes itself keeps the rest.
+    day = usage.c.at.op("/")(DAY_MS).label("day")
+    sums = (
+        sa.select(day, *(sa.func.sum(usage.c[name]).label(name) for name in names)).group_by(day).subquery()
+    )
+    kept = (
+        sa.select(usage_days.c.day, *(sa.func.sum(usage_days.c[name]).label(name) for name in names))
+        .group_by(usage_days.c.day)
+        .subquery()
+    )
+    differs = sa.or_(
+        *(sa.func.coalesce(sums.c[name], 0) != sa.func.coalesce(kept.c[name], 0) for name in names)
+    )
+    both = sums.join(kept, kept.c.day == sums.c.day, full=True)
+    query = sa.select(sa.func.coalesce(sums.c.day, kept.c.day)).select_from(both).where(differs)
+    for found in connection.execute(query.limit(_EXAMPLES)).scalars():
+        told = datetime.fromtimestamp(found * DAY_MS / 1000, UTC).date().isoformat()
+        yield Finding("error", f"the usage of {told} is not the sum of what was used that day", _RESTORE)
 
 
 def _numbers(connection: sa.Connection) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable, Misuse
+from ratchet.ledger.wal import turn_on_wal
 
 BUSY_MS = 30_000
 _CORRUPT = (
@@ -135,7 +136,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         # The driver itself begins before the first write; our own transactions begin explicitly.
         connection.isolation_level = "IMMEDIATE"
         connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-        connection.execute("PRAGMA journal_mode=WAL")
+        turn_on_wal(connection, BUSY_MS / 1000)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA journal_size_limit=67108864")

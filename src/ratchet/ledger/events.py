@@ -14,10 +14,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import EventId
-from ratchet.ledger.tables import events
+from ratchet.ledger.tables import events, runs
 
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
+# An event of a run is one of the run's project, whoever wrote it: what a project may see is one range of an index.
+_APPEND = sa.insert(events).values(
+    project_id=sa.func.coalesce(
+        sa.bindparam("named_project", type_=events.c.project_id.type),
+        sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +49,20 @@ class Event:
 class Filter:
     """Which events to read; a field that is `None` does not restrict.
 
-    `type` ending in `.` or `.*` means every type that starts so: `run.*`.
+    `type` ending in `.`, `.*` or `_*` means every type that starts so: `run.*`, `setup_*`.
     """
 
     project_id: int | None = None
     run_id: int | None = None
     step_id: int | None = None
+    attempt_id: int | None = None
     job_id: int | None = None
     type: str | None = None
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         of_one: list[sa.ColumnElement[bool]] = [
             events.c[name] == value
-            for name in ("project_id", "run_id", "step_id", "job_id")
+            for name in ("project_id", "run_id", "step_id", "attempt_id", "job_id")
             if (value := getattr(self, name)) is not None
         ]
         if self.type is None:
@@ -68,8 +76,8 @@ class Filter:
     @property
     def family(self) -> str | None:
         """What every wanted type starts with, when `type` names a family."""
-        prefix = (self.type or "").removesuffix("*")
-        return prefix if prefix.endswith(".") else None
+        wanted = self.type or ""
+        return wanted.removesuffix("*") if wanted.endswith((".", ".*", "_*")) else None
 
     @property
     def only_family(self) -> bool:
@@ -82,7 +90,15 @@ def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
         return
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
-    connection.execute(sa.insert(events), list(rows))
+    named = [
+        {
+            **{name: value for name, value in row.items() if name != "project_id"},
+            "named_project": row.get("project_id"),
+            "of_run": row.get("run_id"),
+        }
+        for row in rows
+    ]
+    connection.execute(_APPEND, named)
 
 
 def since(
@@ -142,8 +158,8 @@ def _types(connection: sa.Connection, family: str) -> list[str]:
 
 
 def _end(family: str) -> str:
-    """The first text after every one that starts with `family`, which ends in a dot: '/' follows '.'."""
-    return family[:-1] + "/"
+    """The first text after every one that starts with `family`."""
+    return family[:-1] + chr(ord(family[-1]) + 1)
 
 
 def _read(connection: sa.Connection, query: sa.Select[Any]) -> list[Event]:

@@ -21,7 +21,7 @@ from ratchet.kernel import (
     StepStatus,
     Verdict,
 )
-from ratchet.ledger.tables import attempts, holds, projects, runs, steps
+from ratchet.ledger.tables import attempts, holds, runs, steps
 from ratchet.ledger.transaction import Transaction
 
 # Built once: they run for every step, and building a statement takes longer than running it.
@@ -35,6 +35,8 @@ _LAST_POSITION = (
     .limit(1)
 )
 _RUN_BY_ID = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
+_LOCK_RUN = _RUN_BY_ID.with_for_update(key_share=True)
+_STATUS_BY_ID = sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted"))
 _STEP_BY_ID = sa.select(steps).where(steps.c.id == sa.bindparam("wanted"))
 _INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
 _LAST_ATTEMPT = (
@@ -100,17 +102,6 @@ class Attempt:
     ended_at: int | None
 
 
-def create_project(tx: Transaction, name: str) -> ProjectId:
-    """A new project. Raises `Conflict` when its name is taken."""
-    insert = sa.insert(projects).values(name=name, created_at=tx.now).returning(projects.c.id)
-    try:
-        number = tx.connection.execute(insert).scalar_one()
-    except exc.IntegrityError as error:
-        raise Conflict(f"there is a project {name!r} already") from error
-    tx.event("project.created", project_id=number, message=name)
-    return ProjectId(number)
-
-
 def create_run(
     tx: Transaction,
     kind: str,
@@ -145,10 +136,13 @@ def create_steps(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[StepId]:
     """Add pending steps, given as (name, spec), after those the run has. Raises `Conflict` when a name is taken."""
-    return [step.id for step in _create_steps(tx, run_id, named)]
+    return [step.id for step in create_step_rows(tx, run_id, named)]
 
 
-def _create_steps(tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Step]:
+def create_step_rows(
+    tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[Step]:
+    """The steps that `create_steps` makes."""
     last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
     first = 0 if last is None else last + 1
     rows: list[dict[str, Any]] = [
@@ -185,7 +179,7 @@ def find_or_create_step(
     step = find_step(tx, run_id, name)
     if step is not None:
         return step, False
-    [made] = _create_steps(tx, run_id, [(name, spec)])
+    [made] = create_step_rows(tx, run_id, [(name, spec)])
     return made, True
 
 
@@ -221,7 +215,7 @@ def open_attempt(
     }
     attempt_id = tx.connection.execute(_INSERT_ATTEMPT, attempt).scalar_one()
     if simulated:
-        _mark_run(tx, step.run_id)
+        mark_run_simulated(tx, step.run_id)
     tx.event(
         "attempt.started",
         run_id=step.run_id,
@@ -241,10 +235,11 @@ def unended_attempt(tx: Transaction, step_id: int) -> AttemptId | None:
 def mark_simulated(tx: Transaction, attempt_id: int) -> None:
     """Say that an attempt rests on a recording, and so does its run."""
     mark = sa.update(attempts).where(attempts.c.id == attempt_id).values(simulated=True)
-    _mark_run(tx, tx.connection.execute(mark.returning(attempts.c.run_id)).scalar_one())
+    mark_run_simulated(tx, tx.connection.execute(mark.returning(attempts.c.run_id)).scalar_one())
 
 
-def _mark_run(tx: Transaction, run_id: int) -> None:
+def mark_run_simulated(tx: Transaction, run_id: int) -> None:
+    """Say that a run rests on a recording."""
     tx.connection.execute(sa.update(runs).where(runs.c.id == run_id).values(used_recording=True))
 
 
@@ -280,6 +275,22 @@ def get_run(tx: Transaction, run_id: int) -> Run:
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
+
+
+def lock_run(tx: Transaction, run_id: int) -> Run:
+    """The run, which nobody else changes until the transaction ends."""
+    row = tx.connection.execute(_LOCK_RUN, {"wanted": run_id}).mappings().first()
+    if row is None:
+        raise NotFound("run", run_id)
+    return _run(row)
+
+
+def status_of_run(tx: Transaction, run_id: int) -> RunStatus:
+    """Its status alone: what a run was asked to do may be long."""
+    status = tx.connection.execute(_STATUS_BY_ID, {"wanted": run_id}).scalar()
+    if status is None:
+        raise NotFound("run", run_id)
+    return RunStatus(status)
 
 
 def list_runs(
@@ -352,6 +363,22 @@ def latest_attempts(
     if before is not None:
         query = query.where(attempts.c.number < before)
     query = query.order_by(attempts.c.number.desc()).limit(limit)
+    return [_attempt(row) for row in tx.connection.execute(query).mappings()]
+
+
+def newest_attempts(tx: Transaction, run_id: int) -> list[Attempt]:
+    """The last attempt at each step of a run that was tried, in the order of the steps.
+
+    Its number is how often the step was tried.
+    """
+    others = attempts.alias()
+    newest = sa.select(sa.func.max(others.c.number)).where(others.c.step_id == steps.c.id)
+    query = (
+        sa.select(attempts)
+        .join_from(steps, attempts, attempts.c.step_id == steps.c.id)
+        .where(steps.c.run_id == run_id, attempts.c.number == newest.correlate(steps).scalar_subquery())
+        .order_by(steps.c.position, steps.c.id)
+    )
     return [_attempt(row) for row in tx.connection.execute(query).mappings()]
 
 

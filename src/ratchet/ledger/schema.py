@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerTooNew
 from ratchet.ledger.database import shown
-from ratchet.ledger.tables import metadata
+from ratchet.ledger.protocol_tables import metadata
 
 # Every revision in order; the last is the one this code works with.
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 _MIGRATE_LOCK = 7_246_338_000
 
 
@@ -24,6 +24,8 @@ def ensure_schema(engine: sa.Engine) -> None:
     """
     with engine.connect() as connection:
         version = current_revision(connection)
+        if version is not None and version != REVISIONS[-1]:
+            _refuse_unlike(connection)
         _refuse_newer(version, engine)
     if version == REVISIONS[-1]:
         return
@@ -64,6 +66,12 @@ def _refuse_foreign(connection: sa.Connection) -> None:
             f"{_place(connection.engine)} has tables of something else in it: {', '.join(taken)}",
             hint="give Ratchet a database of its own",
         )
+
+
+def _refuse_unlike(connection: sa.Connection) -> None:
+    """Other programs number their schemas too, but every ledger has runs."""
+    if not sa.inspect(connection).has_table("runs"):
+        _refuse_foreign(connection)
 
 
 def _place(engine: sa.Engine) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -85,16 +86,27 @@ def list_sessions(
     *,
     run_id: int | None = None,
     attempt_id: int | None = None,
+    engine: str | None = None,
+    failed: bool = False,
     before: int | None = None,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Sessions, newest first, a page at a time."""
+    """Sessions, newest first, a page at a time; with `failed` only those that came to nothing."""
     query = sa.select(sessions).order_by(sessions.c.id.desc()).limit(limit)
-    for column, wanted in ((sessions.c.run_id, run_id), (sessions.c.attempt_id, attempt_id)):
-        if wanted is not None:
-            query = query.where(column == wanted)
+    wanted = {"run_id": run_id, "attempt_id": attempt_id, "engine": engine}
+    query = query.where(*(sessions.c[name] == value for name, value in wanted.items() if value is not None))
+    if failed:
+        query = query.where(sessions.c.failure.is_not(None))
     if before is not None:
         query = query.where(sessions.c.id < before)
+    return [_session(row) for row in tx.connection.execute(query).mappings()]
+
+
+def of_attempts(tx: Transaction, attempt_ids: Sequence[int]) -> list[SessionRow]:
+    """Those of several attempts, oldest first."""
+    if not attempt_ids:
+        return []
+    query = sa.select(sessions).where(sessions.c.attempt_id.in_(attempt_ids)).order_by(sessions.c.id)
     return [_session(row) for row in tx.connection.execute(query).mappings()]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 def follow(
@@ -38,7 +38,7 @@ def follow(
                 after = event.id
                 yield event
             if batch is None:
-                rung.wait(_RETRY_SECONDS)
+                rung.wait(RETRY_SECONDS)
             elif len(batch) < _BATCH:
                 rung.wait(SAFETY_SECONDS if stop is None else min(1.0, SAFETY_SECONDS))
 
@@ -47,15 +47,7 @@ async def follow_async(
     ledger: Ledger, after: int, *, where: Filter | None = None, stop: asyncio.Event | None = None
 ) -> AsyncGenerator[Event, None]:
     """Like `follow`, without a thread of its own; ring the bell after setting `stop`, or cancel the task."""
-    loop = asyncio.get_running_loop()
-    rung = asyncio.Event()
-
-    def ring() -> None:
-        # The loop may have closed between the ring and this call; then nobody is left to wake.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(rung.set)
-
-    with ledger.bell.listening(ring):
+    with rings(ledger) as rung:
         while stop is None or not stop.is_set():
             rung.clear()
             batch = await asyncio.to_thread(_new, ledger, after, where)
@@ -65,8 +57,30 @@ async def follow_async(
                 if stop is not None and stop.is_set():
                     return
             if batch is None or len(batch) < _BATCH:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), _RETRY_SECONDS if batch is None else SAFETY_SECONDS)
+                await wait_for_ring(rung, RETRY_SECONDS if batch is None else SAFETY_SECONDS)
+
+
+@contextlib.contextmanager
+def rings(ledger: Ledger) -> Iterator[asyncio.Event]:
+    """An event of this loop that is set whenever something was written."""
+    loop = asyncio.get_running_loop()
+    rung = asyncio.Event()
+
+    def ring() -> None:
+        # The loop may have closed between the ring and this call; then nobody is left to wake.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(rung.set)
+
+    with ledger.bell.listening(ring):
+        yield rung
+
+
+async def wait_for_ring(rung: asyncio.Event, seconds: float) -> None:
+    """Until the next ring, or so long: one may be lost with a connection."""
+    # Not `wait_for`: that forgets a cancellation which comes together with a ring.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await rung.wait()
 
 
 def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event] | None:

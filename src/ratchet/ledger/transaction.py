@@ -44,8 +44,12 @@ class Transaction:
         self.topics: set[Topic] = set()
 
     @property
+    def dialect(self) -> str:
+        return self.connection.dialect.name
+
+    @property
     def on_postgresql(self) -> bool:
-        return self.connection.dialect.name == "postgresql"
+        return self.dialect == "postgresql"
 
     def event(
         self,

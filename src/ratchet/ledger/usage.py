@@ -6,24 +6,39 @@ Usage is real and therefore always recorded, even when it breaks a budget; the b
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
-from ratchet.ledger.tables import budgets, usage, usage_totals
+from ratchet.ledger.tables import budgets, usage, usage_days, usage_totals
 from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.upsert import upserts
 
 _log = logging.getLogger(__name__)
-Scope = Literal["attempt", "run", "project"]
+Scope = Literal["attempt", "run", "project", "version"]
+"""What has a total of its own. A `version` is one of an agent, for what it uses while it serves."""
+DAY_MS = 86_400_000
 SCOPES: tuple[Scope, ...] = ("attempt", "run", "project")
+"""Those that a `Spender` belongs to: each of their totals is a sum of rows."""
 
 # Built once: they run for every attempt, and building a statement takes longer than running it.
 _TOTAL = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
     usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
+)
+_CHARGE = sa.insert(usage)
+_ADD = upserts(
+    usage_totals,
+    ("scope", "scope_id"),
+    lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
+    returning=[usage_totals.c[f.name] for f in fields(Usage)],
+)
+_ADD_TO_DAY = upserts(
+    usage_days,
+    ("day", "run_id", "engine", "model"),
+    lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
 )
 _BUDGET = sa.select(budgets).where(
     budgets.c.scope == sa.bindparam("of"), budgets.c.scope_id == sa.bindparam("number")
@@ -56,7 +71,7 @@ def set_budget(
     """Give one attempt, run or project limits of its own, in place of the configured ones."""
     values = {**asdict(limits), "policy": policy and str(policy)}
     tx.connection.execute(
-        _insert(tx, budgets)
+        tx.insert(budgets)
         .values(scope=scope, scope_id=scope_id, **values)
         .on_conflict_do_update(index_elements=["scope", "scope_id"], set_=values)
     )
@@ -83,71 +98,87 @@ def charge(
     The first time a total passes its limit an event says so.
     """
     tx.connection.execute(
-        sa.insert(usage).values(at=tx.now, engine=engine, model=model, **asdict(spender), **asdict(used))
+        _CHARGE, {"at": tx.now, "engine": engine, "model": model, **asdict(spender), **asdict(used)}
     )
     for scope, scope_id in spender.scopes():
-        before, after = _add(tx, scope, scope_id, used)
-        limits, policy = budget_in_force(tx, scope, scope_id, defaults)
-        over = limits.exceeded_by(after)
-        if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
-            measure, amount, limit = over
-            tx.event(
-                "budget.exceeded",
-                message=f"{measure} of {scope} {scope_id}: {amount:g} of {limit:g}",
-                data={
-                    "scope": scope,
-                    "scope_id": scope_id,
-                    "measure": measure,
-                    "used": amount,
-                    "limit": limit,
-                    "policy": policy,
-                },
-                **asdict(spender),
-            )
+        add_total(tx, scope, scope_id, used, defaults, spender)
+    # After the total of the run, which is held from then on: nobody else writes to its days meanwhile.
+    of_day = {
+        "day": tx.now // DAY_MS,
+        "run_id": spender.run_id or 0,
+        "engine": engine,
+        "model": model or "",
+        "project_id": spender.project_id,
+    }
+    tx.connection.execute(_ADD_TO_DAY[tx.dialect], {**of_day, **asdict(used)})
+
+
+def add_total(
+    tx: Transaction, scope: Scope, scope_id: int, used: Usage, defaults: Budgets, spender: Spender
+) -> None:
+    """Add to one total what `spender` used. The first time it passes its limit an event says so."""
+    before, after = _add(tx, scope, scope_id, used)
+    limits, policy = budget_in_force(tx, scope, scope_id, defaults)
+    over = limits.exceeded_by(after)
+    if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
+        measure, amount, limit = over
+        tx.event(
+            "budget.exceeded",
+            message=f"{measure} of {scope} {scope_id}: {amount:g} of {limit:g}",
+            data={
+                "scope": scope,
+                "scope_id": scope_id,
+                "measure": measure,
+                "used": amount,
+                "limit": limit,
+                "policy": policy,
+            },
+            **asdict(spender),
+        )
 
 
 def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left; others bound nothing."""
     left = Limits()
     for scope, scope_id in spender.scopes():
-        limits, policy = budget_in_force(tx, scope, scope_id, defaults)
-        if policy is BudgetPolicy.OFF or limits == Limits():
-            continue
-        spent = total(tx, scope, scope_id)
-        out = limits.reached_by(spent)
-        if out and policy is BudgetPolicy.STRICT:
-            raise BudgetExceeded(scope, scope_id, *out)
-        if out:
-            _log.warning(
-                "the %s budget of %s %s is used up: %g of %g", out[0], scope, scope_id, out[1], out[2]
-            )
-        elif policy is BudgetPolicy.STRICT:
-            left = left.tightest(limits.less(spent))
+        left = left.tightest(check_total(tx, scope, scope_id, defaults))
     return left
 
 
+def check_total(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> Limits:
+    """What one total still allows. Raises `BudgetExceeded` as `check` does."""
+    limits, policy = budget_in_force(tx, scope, scope_id, defaults)
+    if policy is BudgetPolicy.OFF or limits == Limits():
+        return Limits()
+    spent = total(tx, scope, scope_id)
+    out = limits.reached_by(spent)
+    if out and policy is BudgetPolicy.STRICT:
+        raise BudgetExceeded(scope, scope_id, *out)
+    if out:
+        _log.warning("the %s budget of %s %s is used up: %g of %g", out[0], scope, scope_id, out[1], out[2])
+    return limits.less(spent) if policy is BudgetPolicy.STRICT else Limits()
+
+
 def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
-    """Everything used so far by one attempt, run or project."""
+    """Everything used so far by one attempt, run, project or version."""
     row = tx.connection.execute(_TOTAL, {"of": scope, "number": scope_id}).mappings().first()
     return Usage(**row) if row else Usage()
+
+
+def totals(tx: Transaction, scope: Scope, scope_ids: Sequence[int]) -> dict[int, Usage]:
+    """The totals of several attempts, runs, projects or versions at once."""
+    found = {number: Usage() for number in scope_ids}
+    wanted = sa.select(usage_totals).where(usage_totals.c.scope == scope, usage_totals.c.scope_id.in_(found))
+    for row in tx.connection.execute(wanted).mappings() if found else ():
+        found[row["scope_id"]] = Usage(**{f.name: row[f.name] for f in fields(Usage)})
+    return found
 
 
 def _add(tx: Transaction, scope: Scope, scope_id: int, used: Usage) -> tuple[Usage, Usage]:
     """Add to a total; what it was and what it is. The row stays locked, so the next writer starts from there."""
     added = asdict(used)
-    row = (
-        tx.connection.execute(
-            _insert(tx, usage_totals)
-            .values(scope=scope, scope_id=scope_id, **added)
-            .on_conflict_do_update(
-                index_elements=["scope", "scope_id"],
-                set_={name: usage_totals.c[name] + value for name, value in added.items()},
-            )
-            .returning(*(usage_totals.c[name] for name in added))
-        )
-        .mappings()
-        .one()
-    )
+    new = {"scope": scope, "scope_id": scope_id, **added}
+    row = tx.connection.execute(_ADD[tx.dialect], new).mappings().one()
     return Usage(**{name: row[name] - value for name, value in added.items()}), Usage(**row)
 
 
@@ -160,7 +191,3 @@ def budget_in_force(
         return defaults.limits.get(scope, Limits()), defaults.policy
     limits = Limits(**{f.name: row[f.name] for f in fields(Limits)})
     return limits, BudgetPolicy(row["policy"]) if row["policy"] else defaults.policy
-
-
-def _insert(tx: Transaction, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if tx.on_postgresql else sqlite.insert(table)

@@ -32,7 +32,9 @@ def read_script(path: Path) -> ScriptFile:
         text = path.read_text(encoding="utf-8")
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise ConfigError(f"the script {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"the script {path} cannot be read: {error.strerror}", hint="name a script that is there"
+        ) from None
     except (ValueError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise ConfigError(f"the script {path} is not {kind}: {error}", hint=_HINT) from None

@@ -21,15 +21,19 @@ Format = Literal["text", "json"]
 
 # They install handlers of their own, which would write a second format next to ours.
 _LIBRARIES = ("uvicorn", "uvicorn.access", "uvicorn.error", "dbos", "sqlalchemy", "alembic")
-# At INFO, DBOS advertises and lists its migrations, and the HTTP client writes a line for each request.
-_QUIET = ("dbos", "sqlalchemy", "alembic", "httpx", "httpcore")
+# At INFO, DBOS advertises and lists its migrations, and the HTTP clients write a line for each request.
+_QUIET = ("dbos", "sqlalchemy", "alembic", "httpx", "httpcore", "httpx2", "httpcore2", "mcp")
+
+_TRACE = "Traceback (most recent call last):"
 
 
 def configure(level: str = "info", format: Format = "text", stream: TextIO | None = None) -> None:
     """Send every line of this process to `stream` (stderr) in one format. May be called again."""
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_ENRICH, processors=_rendering(format, handler))
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*_ENRICH, _shorten_warning], processors=_rendering(format, handler)
+        )
     )
     root = logging.getLogger()
     root.handlers = [each for each in root.handlers if not isinstance(each, _Handler)] + [handler]
@@ -101,6 +105,19 @@ def _rendering(format: Format, handler: _Handler) -> list[Processor]:
     if format == "json":
         return [*shared, structlog.processors.JSONRenderer()]
     return [*shared, structlog.dev.ConsoleRenderer(colors=handler.stream.isatty(), pad_event_to=0)]
+
+
+def _shorten_warning(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A library's warning without the trace that it wrote into its text: what failed, and how it ended.
+
+    DBOS does this for each look at its tables while the database is away, which it survives.
+    """
+    before, found, trace = str(line["event"]).partition(_TRACE)
+    if not found or line.get("level") != "warning":
+        return line
+    last = trace.rpartition(_TRACE)[2]
+    raised = next((each for each in last.splitlines() if each and not each.startswith(" ")), "")
+    return {**line, "event": before + raised}
 
 
 def _redact(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -40,6 +40,7 @@ http_request_seconds = _histogram(
 )
 events_appended = _counter("events_appended", "Events appended to the ledger.")
 transitions = _counter("transitions", "Status changes, by entity and new status.", "entity", "to")
+webhooks = _counter("webhooks", "Deliveries of webhooks, by what became of them.", "provider", "status")
 
 Snapshot = dict[str, float]
 

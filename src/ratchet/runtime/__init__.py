@@ -1,36 +1,50 @@
 """Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS waits."""
 
-from ratchet.runtime.context import JobContext
+from ratchet.runtime.context import GaveWay, JobContext
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
-from ratchet.runtime.processes import Process, list_processes
+from ratchet.runtime.processes import Process, anybody_works, list_processes
 from ratchet.runtime.queues import QueueState, list_queues
 from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
 from ratchet.runtime.runtime import Runtime
-from ratchet.runtime.schedules import Schedule, list_schedules, put_schedule, remove_schedule
+from ratchet.runtime.schedules import (
+    Missed,
+    Schedule,
+    get_schedule,
+    list_schedules,
+    put_schedule,
+    remove_schedule,
+)
 from ratchet.runtime.steps import run_step
+from ratchet.runtime.timetable import Timetable, When, read_when
 from ratchet.runtime.worker import Worker
 
 __all__ = [
+    "GaveWay",
     "Job",
     "JobContext",
     "JobStatus",
     "Jobs",
     "Kinds",
+    "Missed",
     "Process",
     "QueueState",
     "Runtime",
     "Schedule",
+    "Timetable",
+    "When",
     "Worker",
+    "anybody_works",
     "cancel_run",
     "complete_run",
     "configured_budgets",
     "count_jobs",
     "enter_run",
     "get_job",
+    "get_schedule",
     "list_jobs",
     "list_processes",
     "list_queues",
@@ -39,6 +53,7 @@ __all__ = [
     "open_runtime",
     "pause_run",
     "put_schedule",
+    "read_when",
     "remove_schedule",
     "resume_run",
     "run_step",

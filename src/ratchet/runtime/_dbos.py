@@ -25,7 +25,7 @@ from dbos import Serializer as DbosSerializer
 
 from ratchet.kernel import JobId
 from ratchet.ledger.tables import components
-from ratchet.runtime.delivery import Cron, QueueRule, Ticket
+from ratchet.runtime.delivery import QueueRule, Ticket
 
 _APPLICATION = "ratchet"
 _COMPONENT = "dbos"
@@ -34,7 +34,6 @@ _PREPARE_LOCK = 7_246_338_002
 # Fixed: deliveries carry no code, so every release can take them.
 _VERSION = "1"
 _DELIVER = "ratchet.deliver"
-_TICK = "ratchet.tick"
 # Within one priority jobs start in the order of their numbers. DBOS orders by whole seconds on SQLite, so the number
 # is part of the priority it gets: 10 levels times 2**27 numbers fill its range.
 _NUMBERS = 2**27
@@ -81,9 +80,7 @@ class DbosDelivery:
             options["delay_seconds"] = delay_seconds
         self.client.enqueue_in_transaction(connection, options, ticket.job_id, ticket.delivery)  # type: ignore[arg-type]
 
-    def open(
-        self, process_id: str, on_ticket: Callable[[Ticket], None], on_tick: Callable[[str, float], None]
-    ) -> None:
+    def open(self, process_id: str, on_ticket: Callable[[Ticket], None]) -> None:
         self.prepare()
         config: DBOSConfig = {
             "name": _APPLICATION,
@@ -93,17 +90,16 @@ class DbosDelivery:
             "serializer": JsonSerializer(),
             "log_level": "WARNING",
             "use_listen_notify": False,
-            "scheduler_polling_interval_sec": 1.0,
+            # It is to have no schedules: the clock is ours.
+            "scheduler_polling_interval_sec": 3600.0,
         }
+        for schedule in self.client.list_schedules():
+            self.client.delete_schedule(schedule["schedule_name"])
         DBOS(config=config)
 
         @DBOS.workflow(name=_DELIVER)
         def deliver(job_id: int, delivery: int) -> None:
             on_ticket(Ticket(JobId(job_id), delivery))
-
-        @DBOS.workflow(name=_TICK)
-        def tick(scheduled: datetime, name: str) -> None:
-            on_tick(name, scheduled.timestamp())
 
         DBOS.launch()
         self._launched = True
@@ -124,30 +120,6 @@ class DbosDelivery:
                 on_conflict="always_update",
             )
 
-    def set_schedules(self, crons: list[Cron]) -> None:
-        wanted = {cron.name: cron for cron in crons}
-        known = {each["schedule_name"]: each for each in self.client.list_schedules()}
-        for name in known.keys() - wanted.keys():
-            self.client.delete_schedule(name)
-        for name, cron in wanted.items():
-            there = known.get(name)
-            same = there and (there["schedule"], there["cron_timezone"]) == (cron.expression, cron.timezone)
-            if not same:
-                self.client.apply_schedules(
-                    [
-                        {
-                            "schedule_name": name,
-                            "workflow_name": _TICK,
-                            "schedule": cron.expression,
-                            "context": name,
-                            "cron_timezone": cron.timezone,
-                        }
-                    ]
-                )
-            active = not same or (there is not None and there["status"] == "ACTIVE")
-            if cron.paused == active:
-                (self.client.pause_schedule if cron.paused else self.client.resume_schedule)(name)
-
     def lost(self, tickets: list[Ticket]) -> list[Ticket]:
         if not tickets:
             return []
@@ -163,12 +135,8 @@ class DbosDelivery:
 
     def forget(self, process_id: str) -> None:
         pending = self.client.list_workflows(status="PENDING", executor_id=process_id, **_LIGHT)
-        ticks = [each.workflow_id for each in pending if each.name == _TICK]
-        deliveries = [each.workflow_id for each in pending if each.name != _TICK]
-        if ticks:
-            self.client.resume_workflows(ticks)
-        if deliveries:
-            self.client.cancel_workflows(deliveries)
+        if pending:
+            self.client.cancel_workflows([each.workflow_id for each in pending])
 
     def prune(self, older_than_hours: float) -> None:
         before = (datetime.now(UTC) - timedelta(hours=older_than_hours)).isoformat()

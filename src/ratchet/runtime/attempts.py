@@ -64,7 +64,8 @@ class OpenAttempt:
         """Close the attempt and say what became of its step, in one transaction with the result to remember."""
         finish_stage(tx, self.id, ENDED, dict(result))
         close_attempt(tx, self.id, outcome, reason, verdict)
-        self.move_step(tx, step, reason, result=dict(result))
+        if step is not self.step_status:
+            self.move_step(tx, step, reason, result=dict(result))
 
     def block(self, tx: Transaction, reason: str) -> None:
         """Block step and run until the run is resumed; the attempt stays open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,15 @@ from ratchet.runtime.job_rows import check_owned
 
 if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime
+
+
+# How long an answer about the others counts: it costs a look at the ledger.
+_GLANCE_SECONDS = 1.0
+
+
+class GaveWay(Exception):
+    """Raised by a handler that stops here so that others go first: its job goes back in line, and this try does not
+    count. What it has recorded is there when it begins again."""
 
 
 class JobContext:
@@ -28,6 +38,8 @@ class JobContext:
         self.job = job
         self.process_id = process_id
         self._over = threading.Event()
+        self._yield = False
+        self._next_glance = 0.0
 
     @property
     def ledger(self) -> Ledger:
@@ -51,6 +63,21 @@ class JobContext:
     def wait(self, seconds: float) -> bool:
         """Sleep, but not past a stop; whether the handler should end now. For plain handlers."""
         return self._over.wait(seconds)
+
+    def should_yield(self) -> bool:
+        """Whether this is background work and other work waits for its place. Looked up once a second at most."""
+        if not self.job.background:
+            return False
+        if time.monotonic() >= self._next_glance:
+            with self.ledger.read() as tx:
+                self._yield = self.runtime.jobs.foreground_waits(tx)
+            self._next_glance = time.monotonic() + _GLANCE_SECONDS
+        return self._yield
+
+    def give_way(self) -> None:
+        """Raise `GaveWay` if other work waits for the place of this background job. For the moments between steps."""
+        if self.should_yield():
+            raise GaveWay(f"job {self.job.id} gave way to other work")
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Transaction]:

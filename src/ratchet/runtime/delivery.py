@@ -33,34 +33,19 @@ class QueueRule:
         return self.concurrency is not None or self.rate_limit is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
-    """A schedule as the durable queue needs it."""
-
-    name: str
-    expression: str
-    timezone: str
-    paused: bool
-
-
 class Delivery(Protocol):
-    """Brings tickets to workers: by priority, after a delay, within a queue's limits, and on a schedule."""
+    """Brings tickets to workers: by priority, after a delay, and within a queue's limits."""
 
     def post(
         self, connection: sa.Connection, ticket: Ticket, *, queue: str, priority: int, delay_seconds: float
     ) -> None:
         """Have the ticket delivered once `connection` commits; not at all if it rolls back."""
 
-    def open(
-        self, process_id: str, on_ticket: Callable[[Ticket], None], on_tick: Callable[[str, float], None]
-    ) -> None:
-        """Begin to receive here. `on_tick(schedule, time)` is called once per time over the whole fleet."""
+    def open(self, process_id: str, on_ticket: Callable[[Ticket], None]) -> None:
+        """Begin to receive here."""
 
     def set_queues(self, rules: list[QueueRule], slots: int, paused: frozenset[str]) -> None:
         """Apply queue limits, the slots of one worker, and which queues stand still."""
-
-    def set_schedules(self, crons: list[Cron]) -> None:
-        """Make the schedules exactly these."""
 
     def lost(self, tickets: list[Ticket]) -> list[Ticket]:
         """Those of `tickets` that are not under way to any worker."""
@@ -69,7 +54,7 @@ class Delivery(Protocol):
         """What a process has received and not answered."""
 
     def forget(self, process_id: str) -> None:
-        """Drop what a gone process has received; its jobs have new tickets. Ticks of schedules go to another."""
+        """Drop what a gone process has received; its jobs have new tickets."""
 
     def prune(self, older_than_hours: float) -> None:
         """Drop the records of old deliveries."""

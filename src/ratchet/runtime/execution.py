@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting
 from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
-from ratchet.runtime.context import JobContext
+from ratchet.runtime.context import GaveWay, JobContext
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
 from ratchet.runtime.running import Ended, Running, TimedOut, Why
@@ -99,13 +99,15 @@ class Execution:
             return Returned(result)
         except Ended as ended:
             return ended
+        except GaveWay:
+            return Ended(Why.GAVE_WAY)
         except TimedOut as error:
             return Raised(str(error))
         except Waiting as waiting:
             return Returned({"waiting": str(waiting)})
         except (Misuse, BudgetExceeded) as error:
-            # Trying again would say the same.
-            return Raised(_told(error), final=True)
+            # Trying again would say the same, and where it was noticed tells a person nothing.
+            return Raised(f"{error} ({error.hint})" if error.hint else str(error), final=True)
         except CancelledError:
             return Raised("the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
@@ -130,6 +132,9 @@ class Execution:
             case Ended(why=Why.STOPPED):
                 jobs.stopped(tx, job)
                 return "cancelled"
+            case Ended(why=Why.GAVE_WAY):
+                jobs.release(tx, job, "it gave way to work that comes first")
+                return "released"
             case Ended():
                 jobs.release(tx, job)
                 return "released"

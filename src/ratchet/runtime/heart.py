@@ -136,5 +136,4 @@ class Heart:
                 _log.warning("posted %d jobs anew that had lost their way", mended)
         if now >= self._next_housekeeping:
             self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
-            self._runtime.apply_schedules()
             self._runtime.delivery.prune(self._runtime.settings.runtime.delivery_history_hours)

@@ -11,6 +11,8 @@ from ratchet.kernel import JobId
 DEFAULT_QUEUE = "default"
 # 0 is the most urgent, 9 the least.
 DEFAULT_PRIORITY = 5
+# Jobs of the last priority are background work: they start only where nothing else waits.
+BACKGROUND = 9
 
 
 class JobStatus(StrEnum):
@@ -35,9 +37,12 @@ READY = (JobStatus.QUEUED, JobStatus.SCHEDULED)
 IDLE = (*READY, JobStatus.WAITING)
 
 
-def run_key(run_id: int) -> str:
-    """The key of the job that carries a run: at most one process works on it."""
-    return f"run:{run_id}"
+_LINE = "line:"
+
+
+def run_key(run_id: int, line: str | None = None) -> str:
+    """The key of the job that carries a run: at most one process works on it, or on any run of the same line."""
+    return f"run:{run_id}" if line is None else f"{_LINE}{line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +72,11 @@ class Job:
     error: str | None
 
     @property
+    def background(self) -> bool:
+        return self.priority >= BACKGROUND
+
+    @property
     def carries_run(self) -> bool:
-        return self.run_id is not None and self.key == run_key(self.run_id)
+        if self.run_id is None or self.key is None:
+            return False
+        return self.key == run_key(self.run_id) or self.key.startswith(_LINE)

@@ -66,6 +66,24 @@ def list_jobs(
     return read_jobs(tx, query.order_by(jobs.c.id.desc()).limit(limit))
 
 
+def unfinished_jobs(tx: Transaction, run_id: int) -> list[Job]:
+    """The jobs of a run that have not ended, oldest first: its carrier, and what it has given to others."""
+    unfinished = [str(status) for status in JobStatus if not status.final]
+    query = sa.select(jobs).where(jobs.c.run_id == run_id, jobs.c.status.in_(unfinished))
+    return read_jobs(tx, query.order_by(jobs.c.id))
+
+
+def last_carrier(tx: Transaction, run_id: int) -> Job | None:
+    """The newest job that carried the run, ended or not. Only carriers have a key."""
+    query = sa.select(jobs).where(jobs.c.run_id == run_id, jobs.c.key.is_not(None))
+    return next(iter(read_jobs(tx, query.order_by(jobs.c.id.desc()).limit(1))), None)
+
+
+def find_once(tx: Transaction, once: str) -> Job | None:
+    """The job that was enqueued as `once`."""
+    return next(iter(read_jobs(tx, sa.select(jobs).where(jobs.c.once == once))), None)
+
+
 def count_jobs(tx: Transaction) -> dict[str, dict[str, int]]:
     """How many jobs each queue has in each status. Ended ones come from tallies: history is not counted over."""
     open_ones = (

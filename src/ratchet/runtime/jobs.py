@@ -23,9 +23,10 @@ from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
 from ratchet.ledger import Topic, Transaction, change_run, to_json
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs, processes, queues
+from ratchet.runtime.background import foreground_waits, has_room_behind
 from ratchet.runtime.delivery import Delivery, QueueRule, Ticket
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
-from ratchet.runtime.job_rows import get_job, lock_job, read_jobs, superseded
+from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
+from ratchet.runtime.job_rows import get_job, last_carrier, lock_job, read_jobs, superseded
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
 from ratchet.runtime.processes import ALIVE, is_alive
@@ -140,10 +141,12 @@ class Jobs:
             )
 
     def claim(self, tx: Transaction, process_id: str, most: int) -> list[Job]:
-        """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait."""
+        """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait, and
+        background ones are left when they would take the last place."""
         started: list[Job] = []
         passed_over: set[int] = set()
-        while len(started) < most:
+        crowded = False
+        while len(started) < most and not crowded:
             wanted = most - len(started)
             values = {"process": process_id, "most": wanted + len(passed_over)}
             found = [
@@ -151,6 +154,10 @@ class Jobs:
             ]
             found = sorted(found, key=lambda job: (job.priority, job.id))
             for job in [job for job in found if job.id not in passed_over][:wanted]:
+                if job.background and not has_room_behind(tx, process_id):
+                    # Only background jobs come after this one.
+                    crowded = True
+                    break
                 if job.key is not None and not tx.try_lock_key(f"job:{job.key}"):
                     passed_over.add(job.id)
                 elif (running := self._start(tx, job, process_id)) is not None:
@@ -173,7 +180,8 @@ class Jobs:
         if not is_alive(tx, process_id):
             self._place(tx, job)
             return None
-        if job.queue in paused_queues(tx) or not self._has_room(tx, job.queue):
+        crowded = job.background and (self.foreground_waits(tx) or not has_room_behind(tx, process_id))
+        if crowded or job.queue in paused_queues(tx) or not self._has_room(tx, job.queue):
             self._place(tx, job, delay_seconds=_ASK_AGAIN_SECONDS if job.queue in self._limited else 0)
             return None
         if job.key is not None:
@@ -204,10 +212,14 @@ class Jobs:
         tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=error, data=data)
         return JobStatus.SCHEDULED
 
-    def release(self, tx: Transaction, job: Job) -> None:
-        """Give a started job back unfinished; this try does not count."""
+    def release(self, tx: Transaction, job: Job, reason: str = "its worker could not go on") -> None:
+        """Give a started job back unfinished; this try does not count. One whose stop was asked for has ended."""
+        held = lock_job(tx, job.id)
+        if held is not None and held.stop is not None:
+            self.stopped(tx, job)
+            return
         self._place(tx, job, attempt=job.attempt - 1)
-        tx.event("job.released", job_id=job.id, run_id=job.run_id, message="its worker could not go on")
+        tx.event("job.released", job_id=job.id, run_id=job.run_id, message=reason)
 
     def stopped(self, tx: Transaction, job: Job) -> None:
         """Record that a started job was stopped on request."""
@@ -270,6 +282,10 @@ class Jobs:
         for job in stranded:
             self._place(tx, job)
         return len(lost) + len(stranded)
+
+    def foreground_waits(self, tx: Transaction) -> bool:
+        """Whether work that comes before the background has found no place for a while."""
+        return any(foreground_waits(tx, queue) for queue in self._plain)
 
     def _opened(self, tx: Transaction, ticket: Ticket) -> Job | None:
         job = lock_job(tx, ticket.job_id)
@@ -344,7 +360,8 @@ class Jobs:
     def _cancel(self, tx: Transaction, job: Job, reason: str) -> None:
         self._end(tx, job, JobStatus.CANCELLED, error=reason)
         tx.event("job.cancelled", job_id=job.id, run_id=job.run_id, message=reason)
-        _strand_run(tx, job, RunStatus.BLOCKED, f"its job was cancelled: {reason}")
+        if not _has_successor(tx, job):
+            _strand_run(tx, job, RunStatus.BLOCKED, f"its job was cancelled: {reason}")
 
     def _leave(self, tx: Transaction, job: Job, **values: Any) -> None:
         """Change the job and let the next of its key go on. Raises `Superseded` when a started job is not ours."""
@@ -380,6 +397,14 @@ def _set(tx: Transaction, job: Job, **values: Any) -> None:
     tx.connection.execute(_UPDATE, {"which": job.id, **values})
 
 
+def _has_successor(tx: Transaction, job: Job) -> bool:
+    """Whether its run was resumed before the job had stopped, so that another one is there to carry it."""
+    if job.run_id is None or not job.carries_run:
+        return False
+    newest = last_carrier(tx, job.run_id)
+    return newest is not None and newest.id != job.id and not newest.status.final
+
+
 def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
     """A run whose carrier has ended before it stands still: say so, unless it was paused or has ended itself."""
     if job.run_id is None or not job.carries_run:
@@ -389,9 +414,13 @@ def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
         change_run(tx, job.run_id, to, reason=reason)
 
 
-def _check(priority: int, delay_seconds: float, max_attempts: int | None) -> None:
-    if not 0 <= priority <= 9:
+def check_priority(priority: int) -> None:
+    if not 0 <= priority <= BACKGROUND:
         raise Misuse(f"priority {priority} is out of range", hint="0 is the most urgent, 9 the least")
+
+
+def _check(priority: int, delay_seconds: float, max_attempts: int | None) -> None:
+    check_priority(priority)
     if not math.isfinite(delay_seconds):
         raise Misuse(f"a delay of {delay_seconds} seconds cannot be kept")
     if max_attempts is not None and max_attempts < 1:

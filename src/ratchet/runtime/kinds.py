@@ -11,6 +11,7 @@ from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
     from ratchet.runtime.context import JobContext
+    from ratchet.runtime.runtime import Runtime
 
 Handler = Callable[["JobContext"], Awaitable[Any]] | Callable[["JobContext"], Any]
 ENTRY_POINTS = "ratchet.jobs"
@@ -31,6 +32,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self._kinds: dict[str, Kind] = {}
+        self._starts: list[Callable[[Runtime], None]] = []
 
     @classmethod
     def installed(cls) -> Kinds:
@@ -46,6 +48,14 @@ class Kinds:
         if name in self._kinds:
             raise Misuse(f"job kind {name!r} is defined twice")
         self._kinds[name] = Kind(name, handler, timeout_seconds)
+
+    def at_start(self, call: Callable[[Runtime], None]) -> None:
+        """Have `call` called before a worker begins, to bring the ledger in line with the settings."""
+        self._starts.append(call)
+
+    def start(self, runtime: Runtime) -> None:
+        for call in self._starts:
+            call(runtime)
 
     def get(self, name: str) -> Kind:
         """The kind called `name`, or `Misuse` naming the nearest."""

@@ -131,6 +131,11 @@ def list_processes(tx: Transaction) -> list[Process]:
     return [Process(**row) for row in tx.connection.execute(query).mappings()]
 
 
+def anybody_works(tx: Transaction) -> bool:
+    """Whether there is a process that takes jobs: without one, what is in line waits."""
+    return any(each.state == "alive" and each.slots > 0 for each in list_processes(tx))
+
+
 def all_snapshots(tx: Transaction, *, but: str | None = None) -> list[dict[str, float]]:
     """The metrics of every process `but` one, gone ones included."""
     query = sa.select(processes.c.metrics).where(processes.c.metrics.is_not(None))

@@ -26,6 +26,7 @@ class Why(Enum):
     STOPPED = "stopped"
     DRAINED = "drained"
     SUPERSEDED = "superseded"
+    GAVE_WAY = "gave way"
 
 
 class Ended(Exception):

@@ -14,8 +14,8 @@ from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus
 from ratchet.ledger import Run, Transaction, change_run, change_step
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
-from ratchet.runtime.job import DEFAULT_QUEUE, FINAL, run_key
-from ratchet.runtime.job_rows import list_jobs
+from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, run_key
+from ratchet.runtime.job_rows import find_once, last_carrier, lock_job, unfinished_jobs
 from ratchet.runtime.runtime import Runtime
 
 
@@ -30,10 +30,18 @@ def start_run(
     project_id: int | None = None,
     simulated: bool = False,
     queue: str = DEFAULT_QUEUE,
+    line: str | None = None,
+    priority: int = DEFAULT_PRIORITY,
+    once: str | None = None,
 ) -> RunId:
-    """Create a run and the job that carries it, in one transaction."""
+    """Create a run and the job that carries it, in one transaction. Runs of one `line` come one after the other, and of
+    one `once` there is a single one: asked for again, it is the run that there is."""
+    there = None if once is None else find_once(tx, once)
+    if there is not None and there.run_id is not None:
+        return RunId(there.run_id)
     run_id = create_run(tx, kind, name, spec=spec, project_id=project_id, simulated=simulated)
-    runtime.enqueue(tx, job_kind, run_id=run_id, key=run_key(run_id), queue=queue)
+    key = run_key(run_id, line)
+    runtime.enqueue(tx, job_kind, run_id=run_id, key=key, queue=queue, priority=priority, once=once)
     return run_id
 
 
@@ -54,28 +62,38 @@ def complete_run(tx: Transaction, run_id: int, result: Any) -> None:
 
 def pause_run(tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "paused on request") -> None:
     """Pause a run: its worker is asked to stop, what it has recorded stays."""
-    if get_run(tx, run_id).status is RunStatus.PAUSED:
+    halt_run(tx, runtime, run_id, RunStatus.PAUSED, reason=reason)
+
+
+def halt_run(tx: Transaction, runtime: Runtime, run_id: int, to: RunStatus, *, reason: str) -> None:
+    """Have a run stand still, paused or blocked. One that does already is left as it is."""
+    carriers = lock_jobs(tx, run_id)
+    if get_run(tx, run_id).status is to:
         return
-    change_run(tx, run_id, RunStatus.PAUSED, reason=reason)
-    _stop_jobs(tx, runtime, run_id, reason)
+    change_run(tx, run_id, to, reason=reason)
+    for job in carriers:
+        runtime.jobs.request_stop(tx, job.id, reason)
 
 
-def resume_run(tx: Transaction, runtime: Runtime, run_id: int) -> None:
-    """Go on with a paused or blocked run."""
-    change_run(
-        tx, run_id, RunStatus.RUNNING, expected=(RunStatus.PAUSED, RunStatus.BLOCKED), reason="resumed"
-    )
-    last = list_jobs(tx, run_id=run_id, limit=1)
-    if not last:
+def resume_run(tx: Transaction, runtime: Runtime, run_id: int, *, to: RunStatus = RunStatus.RUNNING) -> None:
+    """Go on with a paused or blocked run; `to` planning for one that was stopped while it was planned."""
+    change_run(tx, run_id, to, expected=(RunStatus.PAUSED, RunStatus.BLOCKED), reason="resumed")
+    carry_again(tx, runtime, run_id)
+
+
+def carry_again(tx: Transaction, runtime: Runtime, run_id: int) -> None:
+    """Put a job that carries the run in line once more, for what has changed. Raises `Conflict` if none ever did."""
+    last = last_carrier(tx, run_id)
+    if last is None:
         raise Conflict(f"run {run_id} was never started as work, so there is nothing to resume")
     runtime.enqueue(
         tx,
-        last[0].kind,
-        last[0].payload,
+        last.kind,
+        last.payload,
         run_id=run_id,
-        key=run_key(run_id),
-        queue=last[0].queue,
-        priority=last[0].priority,
+        key=last.key,
+        queue=last.queue,
+        priority=last.priority,
     )
 
 
@@ -83,10 +101,18 @@ def cancel_run(
     tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "cancelled on request"
 ) -> None:
     """Cancel a run for good, with everything in it that has not ended."""
-    if get_run(tx, run_id).status is RunStatus.CANCELLED:
-        return
-    change_run(tx, run_id, RunStatus.CANCELLED, reason=reason)
-    _stop_jobs(tx, runtime, run_id, reason)
+    lock_jobs(tx, run_id)
+    if get_run(tx, run_id).status is not RunStatus.CANCELLED:
+        end_run(tx, runtime, run_id, RunStatus.CANCELLED, reason=reason)
+
+
+def end_run(tx: Transaction, runtime: Runtime, run_id: int, *through: RunStatus, reason: str) -> None:
+    """End a run from outside, through these statuses; what is in it and has not ended is cancelled."""
+    carriers = lock_jobs(tx, run_id)
+    for status in through:
+        change_run(tx, run_id, status, reason=reason)
+    for job in carriers:
+        runtime.jobs.request_stop(tx, job.id, reason)
     open_attempts = sa.select(attempts.c.id).where(attempts.c.run_id == run_id, attempts.c.ended_at.is_(None))
     for attempt_id in tx.connection.execute(open_attempts).scalars().all():
         close_attempt(tx, attempt_id, Outcome.ERROR, reason)
@@ -95,7 +121,7 @@ def cancel_run(
             change_step(tx, step.id, StepStatus.CANCELLED, reason=reason)
 
 
-def _stop_jobs(tx: Transaction, runtime: Runtime, run_id: int, reason: str) -> None:
-    for job in list_jobs(tx, run_id=run_id, limit=100):
-        if job.status not in FINAL:
-            runtime.jobs.request_stop(tx, job.id, reason)
+def lock_jobs(tx: Transaction, run_id: int) -> list[Job]:
+    """The unfinished jobs of a run. They are locked before the run: who works on one holds it, and may want the run."""
+    locked = [lock_job(tx, job.id) for job in unfinished_jobs(tx, run_id)]
+    return [job for job in locked if job is not None and not job.status.final]

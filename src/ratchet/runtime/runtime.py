@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from ratchet.config import Settings
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime import queues, schedules
-from ratchet.runtime.delivery import Cron
-from ratchet.runtime.job import DEFAULT_QUEUE
+from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
+from ratchet.runtime.schedules import Missed
 
 
 class Runtime:
@@ -47,22 +48,39 @@ class Runtime:
         # Before any transaction of ours is open: making tables needs the write lock that a transaction would hold.
         self.delivery.prepare()
 
+    @property
+    def home(self) -> Path:
+        """Ratchet's home, in which the artifacts lie."""
+        return self.ledger.artifacts.root.parent
+
     def put_schedule(
         self,
         tx: Transaction,
         name: str,
-        cron: str,
+        when: str,
         kind: str,
         payload: Any = None,
         *,
         timezone: str = "UTC",
         queue: str = DEFAULT_QUEUE,
         key: str | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        missed: Missed | str = Missed.ONCE,
     ) -> datetime:
-        """Make or replace a schedule of jobs that can be enqueued; returns its first time."""
+        """Make or replace a schedule of jobs that can be enqueued; returns its first time. See `schedules`."""
         self.jobs.check_enqueuable(kind, queue, payload)
-        tx.after_commit(self.apply_schedules)
-        return schedules.put_schedule(tx, name, cron, kind, payload, timezone=timezone, queue=queue, key=key)
+        return schedules.put_schedule(
+            tx,
+            name,
+            when,
+            kind,
+            payload,
+            timezone=timezone,
+            queue=queue,
+            key=key,
+            priority=priority,
+            missed=missed,
+        )
 
     def pause_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
         self._set_paused(name, paused=True, actor=actor, request_id=request_id)
@@ -77,14 +95,6 @@ class Runtime:
         if self._applied != (slots, paused):
             self.delivery.set_queues(list(self.rules.values()), slots, paused)
             self._applied = (slots, paused)
-
-    def apply_schedules(self) -> None:
-        """Bring the durable queue's schedules in line with the ledger's."""
-        with self.ledger.read() as tx:
-            wanted = schedules.list_schedules(tx)
-        self.delivery.set_schedules(
-            [Cron(each.name, each.cron, each.timezone, each.paused) for each in wanted]
-        )
 
     def close(self) -> None:
         self.delivery.close()

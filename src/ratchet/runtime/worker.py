@@ -10,8 +10,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from ratchet.kernel import LedgerUnavailable
-from ratchet.ledger import Topic, Transaction
-from ratchet.runtime import schedules
+from ratchet.ledger import Topic
+from ratchet.runtime.clock import Clock
 from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.execution import Execution
 from ratchet.runtime.heart import Heart
@@ -50,6 +50,7 @@ class Worker:
             lost=lambda: self._execution.end_all(Why.SUPERSEDED),
         )
         self._execution = Execution(runtime, self._heart.process_id, self._loop, self._plain)
+        self._clock = Clock(runtime, self._heart.process_id)
         self._taking = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
         self._others = [
             threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
@@ -62,12 +63,13 @@ class Worker:
 
     def start(self) -> None:
         """Enter the fleet and begin to take jobs."""
+        self.runtime.kinds.start(self.runtime)
         self._heart.start()
         self.runtime.apply_queues(self.slots)
-        self.runtime.apply_schedules()
-        self.runtime.delivery.open(self.process_id, self._on_ticket, self._on_tick)
+        self.runtime.delivery.open(self.process_id, self._on_ticket)
         for thread in (*self._others, self._taking):
             thread.start()
+        self._clock.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
 
     def stop(self, drain_seconds: float | None = None) -> None:
@@ -76,6 +78,7 @@ class Worker:
         _log.info("%s %s drains", self.role, self.process_id)
         self._draining.set()
         self._jobs_rung.set()
+        self._clock.stop()
         self._heart.drain()
         closing = threading.Thread(
             target=self.runtime.delivery.stop_receiving,
@@ -168,21 +171,6 @@ class Worker:
                 self._vacate()
             else:
                 running.when_gone(self._vacate)
-
-    def _on_tick(self, name: str, moment: float) -> None:
-        def fire(tx: Transaction) -> None:
-            schedule = schedules.due(tx, name, moment, time.time())
-            if schedule is not None:
-                self.runtime.enqueue(
-                    tx,
-                    schedule.kind,
-                    schedule.payload,
-                    queue=schedule.queue,
-                    key=schedule.key,
-                    once=f"schedule:{name}:{int(moment)}",
-                )
-
-        self._execution.patiently(fire)
 
     def _run_loop(self) -> None:
         """The event loop of the async handlers. One that outlived its grace is cut off with it."""

@@ -14,7 +14,9 @@ class Bounds:
     """How much one run may use; `None` is no limit.
 
     `wall_seconds`, `cpu_seconds`, `memory_bytes` and `processes` hold for the whole tree, `output_bytes` for stdout and
-    for stderr each, and `file_bytes` for each file that is written.
+    for stderr each, and `file_bytes` for each file that is written. `cpus` are the numbers of those it runs on; without
+    any it runs on all. A command's tree is looked at every `look_seconds`: more seldom costs less, which counts
+    for what runs long, and lets it pass a bound by more.
     """
 
     wall_seconds: float = 60.0
@@ -23,6 +25,8 @@ class Bounds:
     processes: int = 64
     output_bytes: int = _MIB
     file_bytes: int | None = 1024 * _MIB
+    cpus: tuple[int, ...] = ()
+    look_seconds: float = 0.025
 
     def __post_init__(self) -> None:
         for name in (
@@ -32,6 +36,7 @@ class Bounds:
             "processes",
             "output_bytes",
             "file_bytes",
+            "look_seconds",
         ):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ratchet.sandbox.errors import Broken
 from ratchet.sandbox.finished import Stopped
-from ratchet.sandbox.pipes import Input, Output
+from ratchet.sandbox.pipes import Drain, Input, Output
 from ratchet.sandbox.wiring import Wiring
 
 _MOST_REPORT_BYTES = 64 * 1024
@@ -24,15 +24,28 @@ class Exchange:
     Its value is the report of the sandbox, or `None` if the sandbox died without one.
     """
 
-    def __init__(self, wiring: Wiring, stdin: bytes, *, most_bytes: int) -> None:
+    def __init__(
+        self,
+        wiring: Wiring,
+        stdin: bytes,
+        *,
+        most_bytes: int,
+        hear: Callable[[bytes], None] | None = None,
+        overhear: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._line = wiring.line
         self._report = b""
         self.stopped: Stopped | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.ended: asyncio.Future[dict[str, Any] | None] = self._loop.create_future()
-        self.stdout = Output(wiring.stdout, most_bytes, self._changed)
-        self.stderr = Output(wiring.stderr, most_bytes, self._changed)
+        self.stdout: Output | Drain
+        self.stderr: Output | Drain
+        if hear is None:
+            self.stdout = Output(wiring.stdout, most_bytes, self._changed)
+            self.stderr = Output(wiring.stderr, most_bytes, self._changed, overhear)
+        else:
+            self.stdout, self.stderr = Drain(wiring.stdout, hear), Drain(wiring.stderr, hear)
         self._input = None if wiring.stdin is None else Input(wiring.stdin, stdin)
         self._line.setblocking(False)
         self._loop.add_reader(self._line.fileno(), self._hear)

@@ -15,7 +15,8 @@ class Node:
 
     The input is the JSON on stdin: an object becomes keyword arguments unless `spread` is false, anything else the one
     argument. `modules` are imported in the warm parent, before any node starts. `scratch` gives it a private, writable
-    directory, in which it starts.
+    directory, in which it starts. `file` is what tracebacks call a source that is a text; if it is an absolute path,
+    modules that lie beside it can be imported, as far as the policy shows them.
     """
 
     source: str | Path
@@ -23,6 +24,7 @@ class Node:
     modules: tuple[str, ...] = ()
     scratch: bool = False
     spread: bool = False
+    file: str = ""
 
     def __post_init__(self) -> None:
         for name in (self.function, *self.modules):
@@ -32,7 +34,7 @@ class Node:
     @property
     def name(self) -> str:
         """What tracebacks call it."""
-        return str(self.source) if isinstance(self.source, Path) else "<node>"
+        return str(self.source) if isinstance(self.source, Path) else self.file or "<node>"
 
     def code(self) -> bytes:
         """The source in UTF-8. Raises `Misuse` if it cannot be had."""

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ratchet.sandbox.errors import Broken
 from ratchet.sandbox.inside.warm import COMMAND, NODES
@@ -64,25 +65,31 @@ class Parent:
             self._process.wait()
 
 
+class NodeKind(NamedTuple):
+    """What the nodes of one parent have in common."""
+
+    layers: tuple[str, ...]
+    modules: tuple[str, ...]
+    hidden: tuple[tuple[str, str], ...] = ()
+
+
 class Nursery:
-    """All parents: one for commands, and for each set of preloaded modules one per core for nodes."""
+    """All parents: one for commands, and for each kind of nodes one per core."""
 
     def __init__(self) -> None:
         # Protects what follows: a parent that died is replaced once, not by everyone who noticed.
         self._lock = threading.RLock()
         self._commands: Parent | None = None
-        self._nodes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Parent]] = {}
+        self._nodes: dict[NodeKind, list[Parent]] = {}
         self._turns = itertools.count()
 
     async def start_command(self, descriptors: Sequence[int]) -> None:
         """The descriptors are its description, stdin, stdout, stderr and line."""
         await self._send(self._command_parent, COMMAND, descriptors)
 
-    async def start_node(
-        self, order: bytes, descriptors: Sequence[int], layers: tuple[str, ...], modules: tuple[str, ...]
-    ) -> Parent:
+    async def start_node(self, order: bytes, descriptors: Sequence[int], kind: NodeKind) -> Parent:
         """The descriptors are its work, stdout, stderr and line. Returns the parent that was given the order."""
-        return await self._send(lambda dead: self._node_parent(layers, modules, dead), order, descriptors)
+        return await self._send(lambda dead: self._node_parent(kind, dead), order, descriptors)
 
     def close(self) -> None:
         """End every parent, and all that they run. The next order starts new ones."""
@@ -120,24 +127,19 @@ class Nursery:
                 self._commands = _start()
             return self._commands
 
-    def _node_parent(self, layers: tuple[str, ...], modules: tuple[str, ...], dead: Parent | None) -> Parent:
+    def _node_parent(self, kind: NodeKind, dead: Parent | None) -> Parent:
         with self._lock:
-            parents = self._nodes.setdefault((layers, modules), [])
+            parents = self._nodes.setdefault(kind, [])
             if dead in parents:
                 dead.close()
                 parents.remove(dead)
             if len(parents) < len(os.sched_getaffinity(0)):
-                parents.append(self._start_nodes(layers, modules))
+                parents.append(self._start_nodes(kind))
                 return parents[-1]
             return parents[next(self._turns) % len(parents)]
 
-    def _start_nodes(self, layers: tuple[str, ...], modules: tuple[str, ...]) -> Parent:
-        settings = {
-            "layers": layers,
-            "python": python_directories(),
-            "path": package_directories(),
-            "modules": modules,
-        }
+    def _start_nodes(self, kind: NodeKind) -> Parent:
+        settings = {"python": python_directories(), "path": package_directories(), **kind._asdict()}
         ours, theirs = socket_pair(socket.SOCK_SEQPACKET)
         with theirs, held_file(json.dumps(settings).encode()) as description:
             parent = self._command_parent(None)

@@ -8,17 +8,29 @@ import os
 from collections.abc import Callable
 
 _CHUNK = 256 * 1024
+# A pipe holds 64 KiB, so nobody writes faster than about 6 MiB a second to one that is drained.
+_DRAIN_PAUSE_SECONDS = 0.01
 
 
 class Output:
-    """What a run writes, read as it comes and no further than its bound. `changed` is called after each piece."""
+    """What a run writes, read as it comes and no further than its bound.
 
-    def __init__(self, descriptor: int, most_bytes: int, changed: Callable[[], None]) -> None:
+    Each piece is handed to `overhear`, if somebody wants it before the end; after that `changed` is called.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        most_bytes: int,
+        changed: Callable[[], None],
+        overhear: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor: int | None = descriptor
         self._most_bytes = most_bytes
         self._total = 0
         self._changed = changed
+        self._overhear = overhear
         self.held = bytearray()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read)
@@ -47,12 +59,70 @@ class Output:
             piece = os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
             return False
-        self.held += piece[: max(0, self._most_bytes - self._total)]
+        kept = piece[: max(0, self._most_bytes - self._total)]
+        self.held += kept
         self._total += len(piece)
+        if kept and self._overhear is not None:
+            self._overhear(kept)
         if not piece or self.over:
             self.close()
         self._changed()
         return bool(piece)
+
+
+class Drain:
+    """What a run writes, handed to `hear` as it comes and held by nobody here, however much it is.
+
+    It is read with a pause after each piece: a flood makes the run wait, not this process.
+    """
+
+    def __init__(self, descriptor: int, hear: Callable[[bytes], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor: int | None = descriptor
+        self._hear = hear
+        self._pause: asyncio.TimerHandle | None = None
+        self.held = bytearray()
+        self.over = False
+        os.set_blocking(descriptor, False)
+        self._listen()
+
+    def finish(self) -> None:
+        """Hand on what is still in the pipe, once nobody is left who writes to it."""
+        while self._take():
+            pass
+        self.close()
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _listen(self) -> None:
+        assert self._descriptor is not None
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def _read(self) -> None:
+        assert self._descriptor is not None
+        self._loop.remove_reader(self._descriptor)
+        if self._take() == b"":
+            self.close()
+        else:
+            self._pause = self._loop.call_later(_DRAIN_PAUSE_SECONDS, self._listen)
+
+    def _take(self) -> bytes | None:
+        """Hand on one piece; empty at the end of the pipe, `None` if nothing is there now."""
+        if self._descriptor is None:
+            return None
+        try:
+            piece = os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return None
+        if piece:
+            self._hear(piece)
+        return piece
 
 
 class Input:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ratchet.kernel import Misuse
 from ratchet.sandbox.bounds import Bounds
 from ratchet.sandbox.errors import Refused
 from ratchet.sandbox.inside.spec import Spec
-from ratchet.sandbox.inside.view import View
+from ratchet.sandbox.inside.view import PROGRAMS, View
 from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, granted
 from ratchet.sandbox.policy import Policy
 
@@ -24,13 +25,15 @@ def command_layers(policy: Policy) -> list[Layer]:
 
 def node_layers(policy: Policy, *, scratch: bool) -> list[Layer]:
     """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `Refused`."""
-    if policy.network or policy.writable or policy.see_everything or policy.read_only or policy.hidden:
+    if policy.network or policy.writable or policy.see_everything or policy.read_only:
         raise Misuse(
             "a node has no network and writes only to its scratch",
             hint="give it readable directories only, or run a command instead",
         )
     floor = NODE_FLOOR if policy.floor is None else policy.floor
-    return _layers(set(), floor | {Layer.MOUNT} if scratch else floor)
+    # Landlock can show a directory and its parts, but not the one without the other.
+    needs_mounts = scratch or policy.hidden or policy.places
+    return _layers(set(), floor | {Layer.MOUNT} if needs_mounts else floor)
 
 
 def _layers(left_out: set[Layer], floor: frozenset[Layer]) -> list[Layer]:
@@ -62,6 +65,8 @@ def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> S
         memory_bytes=bounds.memory_bytes,
         processes=bounds.processes,
         file_bytes=bounds.file_bytes,
+        cpus=list(bounds.cpus),
+        look_seconds=bounds.look_seconds,
     )
 
 
@@ -74,7 +79,8 @@ def _view(policy: Policy, bounds: Bounds) -> View:
         readable=existing(policy.readable),
         writable=existing(policy.writable),
         read_only=tuple(_below(path, roots, policy.see_everything) for path in policy.read_only),
-        hidden=tuple(_below(path, roots, policy.see_everything) for path in policy.hidden),
+        hidden=hidden(policy, (*policy.readable, *policy.writable)),
+        places=placed(policy.places),
         scratch_bytes=bounds.memory_bytes,
     )
 
@@ -85,6 +91,46 @@ def existing(paths: Sequence[Path]) -> tuple[str, ...]:
         if not path.exists():
             raise Misuse(f"the sandbox cannot show {path}: it does not exist")
     return tuple(str(path.resolve()) for path in paths)
+
+
+def placed(places: Mapping[Path, Path]) -> tuple[tuple[str, str], ...]:
+    """Where something is to be seen, and its real path."""
+    return tuple(zip(map(str, places), existing(tuple(places.values())), strict=True))
+
+
+def is_shown(path: Path) -> bool:
+    """Whether every run sees what is at `path`, because it lies among the programs and libraries."""
+    return bool(_aliases(path))
+
+
+def hidden(policy: Policy, shown: Sequence[Path | str]) -> tuple[tuple[str, str], ...]:
+    """Every path by which the run would see what the policy hides, split as `_below` does it."""
+    if not policy.hidden:
+        return ()
+    roots = {str(path): Path(path).resolve() for path in shown}
+    found: list[tuple[str, str]] = []
+    for path in policy.hidden:
+        by_others = () if policy.see_everything else _aliases(path)
+        found += by_others
+        if not by_others or any(path.is_relative_to(each) for each in roots):
+            found.append(_below(path, roots, policy.see_everything))
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=64)
+def _aliases(path: Path) -> tuple[tuple[str, str], ...]:
+    """What `path` is called below each directory that every run sees; two of those may be the same one."""
+    real = path.resolve()
+    wholes = [
+        (each, Path(each).resolve())
+        for each in (*PROGRAMS, *python_directories())
+        if not Path(each).is_symlink()
+    ]
+    return tuple(
+        (each, str(real.relative_to(whole)))
+        for each, whole in wholes
+        if real != whole and real.is_relative_to(whole)
+    )
 
 
 def _below(path: Path, roots: dict[str, Path], everything: bool) -> tuple[str, str]:

@@ -16,7 +16,8 @@ class Policy:
 
     `readable` and `writable` come on top of the system's own programs and libraries and a private, empty /tmp. A path
     in `read_only` lies inside a writable one and is not writable all the same, such as the `.git` of a workspace; one
-    in `hidden` appears empty. `see_everything` shows the whole file system, still read-only outside `writable`: it is
+    in `hidden` appears empty, also where it lies among the programs and libraries. `places` shows what may be read by
+    another path than its own. `see_everything` shows the whole file system, still read-only outside `writable`: it is
     for agent CLIs, which may then also put their own sandbox around what they start. It does not show what others have
     in /tmp and /run.
 
@@ -29,12 +30,14 @@ class Policy:
     writable: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    places: Mapping[Path, Path] = field(default_factory=dict)
     see_everything: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     floor: frozenset[Layer] | None = None
 
     def __post_init__(self) -> None:
-        for path in (*self.readable, *self.writable, *self.read_only, *self.hidden):
+        placed = (*self.places, *self.places.values())
+        for path in (*self.readable, *self.writable, *self.read_only, *self.hidden, *placed):
             if not path.is_absolute() or ".." in path.parts:
                 raise Misuse(f"a policy needs absolute paths without '..', not {str(path)!r}")
             if path == Path("/"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -17,8 +17,8 @@ from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
 from ratchet.sandbox.layers import try_layers
 from ratchet.sandbox.node import Node
-from ratchet.sandbox.nursery import held_file, nursery
-from ratchet.sandbox.plan import existing, node_layers
+from ratchet.sandbox.nursery import NodeKind, held_file, nursery
+from ratchet.sandbox.plan import existing, hidden, node_layers, placed
 from ratchet.sandbox.policy import Policy
 from ratchet.sandbox.running import BACKSTOP_SECONDS, finished, start
 from ratchet.sandbox.wiring import new_wiring
@@ -31,24 +31,31 @@ async def run(
     stdin: bytes = b"",
     bounds: Bounds | None = None,
     policy: Policy | None = None,
+    overhear: Callable[[bytes], None] | None = None,
 ) -> Finished:
     """Run a command, or a node with JSON on stdin, to its end. Cancelling kills it.
+
+    `overhear`, which must not raise, is told each piece of its stderr as it comes, within the bound on output.
 
     Raises `Refused` if the machine lacks a layer of the policy's floor, `CannotStart` if there is no such program or
     directory, `Broken` if the sandbox itself was killed. Everything else is told by what is returned.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     if isinstance(work, Node):
-        return await _run_node(work, stdin, bounds, policy)
+        return await _run_node(work, stdin, bounds, policy, overhear)
     if cwd is None:
         raise Misuse("a command needs a directory to run in")
-    async with start(work, cwd=cwd, stdin=stdin, bounds=bounds, policy=policy) as running:
+    async with start(work, cwd=cwd, stdin=stdin, bounds=bounds, policy=policy, overhear=overhear) as running:
         return await running.wait()
 
 
-async def _run_node(node: Node, given: bytes, bounds: Bounds, policy: Policy) -> Finished:
+async def _run_node(
+    node: Node, given: bytes, bounds: Bounds, policy: Policy, overhear: Callable[[bytes], None] | None
+) -> Finished:
     await try_layers()
     layers = tuple(map(str, node_layers(policy, scratch=node.scratch)))
+    readable, places = existing(policy.readable), placed(policy.places)
+    kept_from = hidden(policy, (*readable, *(source for _, source in places)))
     source = node.code()
     head = Work(
         source_bytes=len(source),
@@ -56,23 +63,26 @@ async def _run_node(node: Node, given: bytes, bounds: Bounds, policy: Policy) ->
         function=node.function,
         spread=node.spread,
         scratch=node.scratch,
-        readable=list(existing(policy.readable)),
+        readable=list(readable),
+        places=list(places),
         environment=dict(policy.environment),
         cpu_seconds=bounds.cpu_seconds,
         memory_bytes=bounds.memory_bytes,
         file_bytes=bounds.file_bytes,
+        cpus=list(bounds.cpus),
     )
     content = b"".join((json.dumps(head._asdict()).encode(), b"\n", source, given))
     wiring = await new_wiring(with_input=False)
     try:
         with held_file(content) as file:
             order = ORDER.pack(bounds.wall_seconds)
-            parent = await nursery().start_node(order, [file, *wiring.theirs], layers, node.modules)
+            kind = NodeKind(layers, node.modules, kept_from)
+            parent = await nursery().start_node(order, [file, *wiring.theirs], kind)
     except BaseException:
         wiring.close()
         raise
     wiring.let_go()
-    exchange = Exchange(wiring, b"", most_bytes=bounds.output_bytes)
+    exchange = Exchange(wiring, b"", most_bytes=bounds.output_bytes, overhear=overhear)
     try:
         report = await exchange.report(bounds.wall_seconds + BACKSTOP_SECONDS)
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal as signals
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,21 @@ async def start(
     stdin: bytes | None = None,
     bounds: Bounds | None = None,
     policy: Policy | None = None,
+    hear: Callable[[bytes], None] | None = None,
+    overhear: Callable[[bytes], None] | None = None,
 ) -> AsyncIterator[Running]:
     """Run a command inside the block; leaving it, however that happens, kills the whole tree.
+
+    With `hear`, which must not raise, every piece of its stdout and stderr is handed to that as it comes: nothing is
+    held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear`, which must not
+    raise either, is only told each piece of its stderr; everything is held and bounded as without it.
 
     Raises `Refused` if the machine lacks a layer of the policy's floor.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     await try_layers()
     spec = spec_of(argv, cwd, bounds, policy)
-    exchange = await _begin(spec.to_json().encode(), stdin, bounds)
+    exchange = await _begin(spec.to_json().encode(), stdin, bounds, hear, overhear)
     running = Running(exchange, bounds, spec.layers)
     try:
         yield running
@@ -97,7 +103,13 @@ async def start(
         await exchange.leave()
 
 
-async def _begin(description: bytes, stdin: bytes | None, bounds: Bounds) -> Exchange:
+async def _begin(
+    description: bytes,
+    stdin: bytes | None,
+    bounds: Bounds,
+    hear: Callable[[bytes], None] | None,
+    overhear: Callable[[bytes], None] | None,
+) -> Exchange:
     wiring = await new_wiring(with_input=True)
     try:
         with held_file(description) as file:
@@ -106,7 +118,7 @@ async def _begin(description: bytes, stdin: bytes | None, bounds: Bounds) -> Exc
         wiring.close()
         raise
     wiring.let_go()
-    return Exchange(wiring, stdin or b"", most_bytes=bounds.output_bytes)
+    return Exchange(wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhear=overhear)
 
 
 def finished(report: dict[str, Any] | None, exchange: Exchange, layers: tuple[str, ...]) -> Finished:

@@ -1,40 +1,91 @@
-"""The API as one ASGI application. Opening it starts nothing."""
+"""The API and the console as one ASGI application. Opening it starts nothing."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from fastapi import Depends, FastAPI
 from fastapi.middleware import Middleware
+from starlette.responses import RedirectResponse
 
 from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime
 from ratchet.server.authorisation import Authorisation, bearer
 from ratchet.server.body_limit import BodyLimit
+from ratchet.server.console import create_console
+from ratchet.server.console.door import HOME, ROOT
 from ratchet.server.measuring import Measuring
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
+from ratchet.server.project_scope import guard
 from ratchet.server.request_ids import RequestIds
 from ratchet.server.routes import (
+    agent_calls,
+    agent_state,
+    agents,
     approvals,
     artifacts,
+    attempts,
+    branches,
+    clarifications,
     events,
     health,
     jobs,
     metrics,
     processes,
+    projects,
+    protocol_steps,
+    protocols,
     queues,
+    research,
+    research_views,
     runs,
     schedules,
+    specs,
     steps,
     stream,
+    tools,
+    webhooks,
+    workflows,
 )
 from ratchet.server.service import Service
 
-_OPEN = (health, metrics)
-_GUARDED = (runs, steps, approvals, artifacts, events, stream, queues, jobs, schedules, processes)
+_OPEN = (health, metrics, webhooks)
+_GUARDED = (
+    projects,
+    branches,
+    protocols,
+    protocol_steps,
+    clarifications,
+    specs,
+    runs,
+    steps,
+    attempts,
+    agents,
+    agent_calls,
+    agent_state,
+    research,
+    research_views,
+    workflows,
+    tools,
+    approvals,
+    artifacts,
+    events,
+    stream,
+    queues,
+    jobs,
+    schedules,
+    processes,
+)
 
 
-def create_app(runtime: Runtime, loaded: Loaded, token: str, *, process_id: str | None = None) -> FastAPI:
-    """The API on `runtime`. `process_id` is that of the worker beside it; without one it is not ready."""
+def create_app(
+    runtime: Runtime, loaded: Loaded, token: str, *, process_id: str | None = None, face: str = "api"
+) -> FastAPI:
+    """The API on `runtime`. `process_id` is that of the worker beside it; without one it is not ready.
+
+    `face` is what the ledger calls those who ask.
+    """
     app = FastAPI(
         title="Ratchet",
         version=__version__,
@@ -50,13 +101,21 @@ def create_app(runtime: Runtime, loaded: Loaded, token: str, *, process_id: str 
             Middleware(RequestIds),
             Middleware(Measuring),
             Middleware(Problems),
-            Middleware(Authorisation, token=token),
+            Middleware(Authorisation, token=token, ledger=runtime.ledger),
             Middleware(BodyLimit),
         ],
     )
-    app.state.service = Service(runtime, loaded, process_id)
+    service = app.state.service = Service(runtime, loaded, process_id)
+    app.state.face = face
     for module in _OPEN:
         app.include_router(module.router)
     for module in _GUARDED:
-        app.include_router(module.router, dependencies=[Depends(bearer)])
+        app.include_router(module.router, dependencies=[Depends(bearer), Depends(guard)])
+    app.mount(ROOT, create_console(service, token))
+    for path in ("/", ROOT):
+        app.add_api_route(path, _to_console, include_in_schema=False)
     return app
+
+
+async def _to_console() -> RedirectResponse:
+    return RedirectResponse(HOME, HTTPStatus.SEE_OTHER)

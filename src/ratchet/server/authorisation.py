@@ -1,33 +1,66 @@
-"""Who may ask: whoever holds the token."""
+"""Who may ask: whoever holds the server's token, and for the things of one project whoever holds that one's."""
 
 from __future__ import annotations
 
 import hmac
 
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ratchet.server.problems import problem
+from ratchet.kernel import LedgerError
+from ratchet.ledger import Ledger
+from ratchet.ledger.owners import project_of_token
+from ratchet.server.caller import HEADER, NOBODY, Caller, hash_of
+from ratchet.server.problems import answer_for, problem
 
-# For probes, Prometheus and people who read the description; nothing in them is anybody's secret.
-OPEN = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/openapi.json"})
+# For probes, Prometheus and people who read the description; nothing in them is anybody's secret. Forges sign what they
+# send in their own ways.
+OPEN = frozenset(
+    {
+        "/health",
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+        "/openapi.json",
+        "/webhooks/github",
+        "/webhooks/gitlab",
+    }
+)
+_LONGEST_TOKEN = 4096 * 4
 
 # Describes the scheme in OpenAPI; `Authorisation` is what enforces it.
 bearer = HTTPBearer(
-    auto_error=False, description="The token in server.token, or in the file `token` of the home."
+    auto_error=False,
+    description="The token in server.token, or in the file `token` of the home. The token of a project alone opens that"
+    " project's things.",
 )
 
 
 class Authorisation:
-    """Answers 401 to everything but `OPEN` without the bearer token, before anything else looks at the request."""
+    """Answers 401 to everything but `OPEN` without a bearer token, before anything else looks at the request."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str, ledger: Ledger) -> None:
         self._app = app
         self._token = token.encode()
+        self._ledger = ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or self._holds_token(scope):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if _is_console(scope) and "Authorization" not in Headers(scope=scope):
+            # It has a door of its own, for people: see `console.door`.
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = NOBODY if scope["path"] in OPEN else await self._caller(Headers(scope=scope))
+        except LedgerError as error:
+            await answer_for(scope, error)(scope, receive, send)
+            return
+        if caller is not None:
+            scope.setdefault("state", {})["caller"] = caller
             await self._app(scope, receive, send)
             return
         refused = problem(
@@ -36,11 +69,26 @@ class Authorisation:
             "Unauthorised",
             "the bearer token is missing or wrong",
             hint="send `Authorization: Bearer TOKEN`; the token is in server.token or in the file `token` of the home",
-            headers={"WWW-Authenticate": 'Bearer realm="ratchet"'},
         )
         await refused(scope, receive, send)
 
-    def _holds_token(self, scope: Scope) -> bool:
-        given = Headers(scope=scope).get("Authorization", "").encode("latin-1")
+    async def _caller(self, headers: Headers) -> Caller | None:
+        given = headers.get("Authorization", "").encode("latin-1")
         scheme, _, token = given.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+        token = token.strip()
+        if scheme.lower() != b"bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
+            return None
+        if hmac.compare_digest(token, self._token):
+            shown = headers.get(HEADER)
+            return Caller(shown=None if shown is None else hash_of(shown.encode("latin-1")))
+        project_id = await run_in_threadpool(self._project, hash_of(token))
+        return None if project_id is None else Caller(project_id=project_id)
+
+    def _project(self, token_hash: str) -> int | None:
+        with self._ledger.read() as tx:
+            return project_of_token(tx, token_hash)
+
+
+def _is_console(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path in ("/", "/console") or path.startswith("/console/")

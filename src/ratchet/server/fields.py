@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 # The largest number that both databases can hold.
 MAX_ID = 2**63 - 1
@@ -23,6 +23,21 @@ def _without_nul(text: str | None) -> str | None:
     return text
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it contains control characters")
+    return text
+
+
+def _no_recording(engine: str) -> str:
+    if engine.startswith("replay:"):
+        raise ValueError("a recording is a file on the server's disk, which cannot be named over HTTP")
+    return engine
+
+
+# What a person would write on one line.
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+EngineName = Annotated[Text, AfterValidator(_no_recording)]
 TextFilter = Annotated[str | None, AfterValidator(_without_nul), Query(max_length=200)]
 
 
@@ -48,6 +63,8 @@ def _sendable(value: Any, depth: int = _DEPTH) -> Any:
 # Whole milliseconds in the ledger, ISO-8601 in UTC outside.
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Json = Annotated[Any, BeforeValidator(_sendable)]
+# Text from programs that nobody has checked.
+Foreign = Annotated[str, BeforeValidator(_sendable)]
 
 
 class Shape(BaseModel):

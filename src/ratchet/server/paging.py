@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query, Request, Response
@@ -51,15 +50,26 @@ class Pager:
         return self.limit + 1
 
     def cut(self, rows: Sequence[Row], *, number: str = "id", cursor: str = "before") -> Cut[Row]:
-        """The page in `rows`, with a `Link` to the next one. `number` is the attribute that pages go by."""
+        """The page in `rows`, with a `Link` to the next one. `number` is the attribute or key that pages go by."""
         if len(rows) <= self.limit:
             return Cut(rows)
         items = rows[: self.limit]
-        following: int = attrgetter(number)(items[-1])
-        url = self._request.url.include_query_params(**{cursor: following, "limit": self.limit})
-        self._response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
-        self._response.headers[f"X-Next-{cursor.capitalize()}"] = str(following)
+        last = items[-1]
+        following: int = last[number] if isinstance(last, Mapping) else getattr(last, number)
+        link_next(self._request, self._response, cursor, following, self.limit)
         return Cut(items, following)
+
+    def without(self, rows: Sequence[Row], hidden: Callable[[Row], bool], **how: str) -> Cut[Row]:
+        """The page without what the caller may not see: it may be short, or empty, and still have a next one."""
+        page = self.cut(rows, **how)
+        return Cut([row for row in page.items if not hidden(row)], page.next)
+
+
+def link_next(request: Request, response: Response, cursor: str, following: int | str, limit: int) -> None:
+    """Tell in the headers where the next page is."""
+    url = request.url.include_query_params(**{cursor: following, "limit": limit})
+    response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+    response.headers[f"X-Next-{cursor.capitalize()}"] = str(following)
 
 
 async def _pager(request: Request, response: Response, before: Before = None, limit: Limit = 50) -> Pager:

@@ -24,6 +24,17 @@ MEDIA_TYPE = "application/problem+json"
 _RETRY_SECONDS = "2"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 _NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge", 503: "Unavailable"}
+_DESCRIPTIONS = {
+    400: "The body is no JSON, or what cannot be undone was not confirmed",
+    401: "A token or a signature is missing or wrong",
+    403: "The token is that of another project, or this is for the operator",
+    404: "There is no such thing",
+    409: "The thing is not in a state that allows this",
+    413: "The body is too long",
+    422: "A value is wrong",
+    502: "A remote or a forge did not answer as it should",
+    503: "The database, or something else that is needed, is away",
+}
 
 
 class Problem(BaseModel):
@@ -46,12 +57,15 @@ class ProblemResponse(JSONResponse):
         return json.dumps(content).encode()
 
 
+_CONTENT = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "What went wrong, as an RFC 9457 problem",
-        "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}},
-    }
+    "default": {"description": "What went wrong, as an RFC 9457 problem", "content": _CONTENT}
 }
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of the problems that an endpoint is known for."""
+    return {status: {"description": _DESCRIPTIONS[status], "content": _CONTENT} for status in statuses}
 
 
 def problem(
@@ -75,21 +89,27 @@ def problem(
         request_id=scope.get("state", {}).get("request_id"),
         errors=errors,
     )
-    return ProblemResponse(found.model_dump(exclude_none=True), status, headers)
+    wanted = {"WWW-Authenticate": 'Bearer realm="ratchet"'} if status == 401 else {}
+    return ProblemResponse(found.model_dump(exclude_none=True), status, {**wanted, **(headers or {})})
 
 
-async def _known(request: Request, error: RatchetError) -> ProblemResponse:
+def answer_for(scope: Scope, error: RatchetError) -> ProblemResponse:
+    """The answer for one of our own errors."""
     headers = {"Retry-After": _RETRY_SECONDS} if isinstance(error, LedgerUnavailable) else None
     if error.http_status >= 500:
         _log.warning("request failed", error=str(error))
     return problem(
-        request.scope,
+        scope,
         error.http_status,
         type(error).__name__,
         str(error),
         hint=error.hint,
         headers=headers,
     )
+
+
+async def _known(request: Request, error: RatchetError) -> ProblemResponse:
+    return answer_for(request.scope, error)
 
 
 async def _database(request: Request, error: exc.SQLAlchemyError) -> ProblemResponse:
@@ -102,6 +122,8 @@ async def _database(request: Request, error: exc.SQLAlchemyError) -> ProblemResp
 async def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
     errors = {".".join(map(str, each["loc"])): _reason(each) for each in error.errors()}
     told = "; ".join(f"{field}: {message}" for field, message in errors.items())
+    if any(each["type"] == "json_invalid" for each in error.errors()):
+        return problem(request.scope, 400, "MalformedJson", told, errors=errors)
     return problem(request.scope, 422, "InvalidInput", told, errors=errors)
 
 

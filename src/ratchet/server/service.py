@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime import Runtime
+from ratchet.server.caller import Caller
 
-ACTOR = "api"
+if TYPE_CHECKING:
+    from ratchet.agents.host import Host
+    from ratchet.tools.registry import Toolbox
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Service:
-    """The runtime behind the API. `process_id` is the worker of this process, if it has one."""
+    """The runtime behind the API. `process_id` is the worker of this process, and `host` serves agents, if it has them.
+
+    The host comes later than the rest: it needs the event loop. `toolbox` is the one that was opened last.
+    """
 
     runtime: Runtime
     loaded: Loaded
     process_id: str | None = None
+    host: Host | None = None
+    toolbox: Toolbox | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -33,10 +41,21 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The service in the name of one request."""
+    """The service in the name of one request, which came by one of the server's faces."""
 
     service: Service
     request_id: str
+    caller: Caller
+    face: str = "api"
+
+    @property
+    def actor(self) -> str:
+        """Who did what this request does, for the record."""
+        return (
+            self.face
+            if self.caller.project_id is None
+            else f"{self.face} of project {self.caller.project_id}"
+        )
 
     @property
     def runtime(self) -> Runtime:
@@ -50,11 +69,12 @@ class Access:
         return self.ledger.read()
 
     def write(self) -> AbstractContextManager[Transaction]:
-        return self.ledger.write(actor=ACTOR, request_id=self.request_id)
+        return self.ledger.write(actor=self.actor, request_id=self.request_id)
 
 
 async def _access(request: Request) -> Access:
-    return Access(request.app.state.service, request.state.request_id)
+    state = request.app.state
+    return Access(state.service, request.state.request_id, request.state.caller, state.face)
 
 
 # Endpoints that use it are plain functions: they run in a thread, where the database may be waited for.

@@ -1,12 +1,12 @@
-"""`ratchet serve`: the API and a worker in one process."""
+"""`ratchet serve`: the API with the console, a worker and the host of agents in one process."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
+from ratchet.agents.host import hosting
 from ratchet.config import Loaded
 from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
@@ -34,11 +35,15 @@ _LAST_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where the API answers, and the file with its token; no file when the token was configured."""
+    """Where the API answers, and the file with its token; no file when the token was configured.
+
+    `link` lets a person into the console, and is as secret as the token.
+    """
 
     url: str
     token_path: Path | None
     process_id: str
+    link: str = field(repr=False)
 
 
 def serve(
@@ -52,7 +57,8 @@ def serve(
     """Serve until SIGTERM or SIGINT, then drain: finish jobs and requests, end streams. Returns the exit code.
 
     `host` and `port` default to the settings. `ready` is called once requests are answered. Call it in the main thread.
-    Raises `ConfigError` rather than listen where strangers could come in without a token that somebody chose.
+    Raises `ConfigError` rather than listen where strangers could come in without a token that somebody chose, and
+    `Conflict` for a port that is taken, also that of the agents.
     """
     settings = loaded.settings.server
     token = find_token(loaded)
@@ -66,7 +72,8 @@ def serve(
         runtime = open_runtime(loaded, ledger, kinds)
         worker = Worker(runtime, role="server")
         app = create_app(runtime, loaded, token.value, process_id=worker.process_id)
-        serving = Serving(url_of(bound), token.path, worker.process_id)
+        address = url_of(bound)
+        serving = Serving(address, token.path, worker.process_id, token.link(address))
 
         def started() -> None:
             _log.info("serving", url=serving.url)
@@ -75,29 +82,41 @@ def serve(
 
         # Before any event loop runs in this thread: the durable queue refuses to start under one.
         worker.start()
-        asyncio.run(_serve(app, bound, worker, signals, started))
+        asyncio.run(_serve(app, token.value, bound, worker, signals, started))
     return 0
 
 
 async def _serve(
-    app: FastAPI, bound: socket.socket, worker: Worker, signals: StopSignals, started: Callable[[], None]
+    app: FastAPI,
+    token: str,
+    bound: socket.socket,
+    worker: Worker,
+    signals: StopSignals,
+    started: Callable[[], None],
 ) -> None:
     service: Service = app.state.service
     current_default_thread_limiter().total_tokens = _THREADS
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     signals.when_asked(partial(loop.call_soon_threadsafe, asked.set))
-    http = _Http(app, started)
-    answering = asyncio.create_task(http.serve(sockets=[bound]))
-    waiting = asyncio.create_task(asked.wait())
-    # It ends by itself only if it could not begin.
-    await asyncio.wait({answering, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    service.stop()
-    # Requests are answered meanwhile: those who watch a job can see it finish.
-    await asyncio.to_thread(worker.stop)
-    http.should_exit = True
-    waiting.cancel()
-    await answering
+    async with AsyncExitStack() as stack:
+        try:
+            agents = hosting(service.runtime, service.loaded, api_token=token)
+            service.host = await stack.enter_async_context(agents)
+        except BaseException:
+            await asyncio.to_thread(worker.stop)
+            raise
+        http = _Http(app, started)
+        answering = asyncio.create_task(http.serve(sockets=[bound]))
+        waiting = asyncio.create_task(asked.wait())
+        # It ends by itself only if it could not begin.
+        await asyncio.wait({answering, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        service.stop()
+        # Requests are answered meanwhile, also by agents: those who watch a job can see it finish.
+        await asyncio.to_thread(worker.stop)
+        http.should_exit = True
+        waiting.cancel()
+        await answering
 
 
 class _Http(uvicorn.Server):

@@ -7,6 +7,7 @@ import secrets
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from ratchet.config import Loaded
 from ratchet.kernel import ConfigError
@@ -26,6 +27,10 @@ class Token:
     @property
     def configured(self) -> bool:
         return self.path is None
+
+    def link(self, url: str) -> str:
+        """What lets a person into the console of the server at `url`; as secret as the token."""
+        return f"{url}/console/enter?token={quote(self.value, safe='')}"
 
 
 def find_token(loaded: Loaded) -> Token:

@@ -41,6 +41,12 @@ class Administration:
                 continue
             return
 
+    def point(self, head: str) -> None:
+        """Give it another HEAD, the whole of it at once."""
+        unfinished = self.directory / "HEAD.ratchet"
+        unfinished.write_text(f"{head}\n")
+        unfinished.replace(self.directory / "HEAD")
+
     def is_pointed_at(self) -> bool:
         """Whether the worktree's own file still is the one that was written."""
         file = self._path / ".git"

@@ -39,6 +39,10 @@ class Checkout(Protocol):
         """Make the directory, or make it anew, exactly as the commit has it."""
         ...
 
+    def refill(self, base: str, tree: str) -> None:
+        """Bring the directory to another commit, whatever is in it. It stays the same directory, also to a session."""
+        ...
+
     def snapshot(self, batch: Batch) -> str:
         """The tree of the directory as it is found."""
         ...

@@ -6,6 +6,7 @@ No link is followed, missing permissions do not stop it, and neither does a nest
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import stat
@@ -17,6 +18,8 @@ from ratchet.workspaces.errors import WorkspaceError
 _OPEN = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 5
 _DEEP = 64
+# Each pass takes that many levels off; what needs more than these is being made faster than it is removed.
+_PASSES = 1000
 _number = itertools.count()
 
 
@@ -45,11 +48,11 @@ def remove_at(name: str, parent: int) -> None:
             return
     except FileNotFoundError:
         return
-    tries = _TRIES
+    tries, moved = _TRIES, False
     while True:
-        with _opened(name, parent) as descriptor:
-            moved = clear(descriptor)
         try:
+            with _opened(name, parent) as descriptor:
+                moved = clear(descriptor)
             os.rmdir(name, dir_fd=parent)
             return
         except FileNotFoundError:
@@ -57,10 +60,20 @@ def remove_at(name: str, parent: int) -> None:
         except PermissionError:
             os.fchmod(parent, 0o700)
             tries -= 1
+            if not tries:
+                raise
         except OSError:  # what was moved up is next, or a process that still lives has written into it
             tries -= not moved
             if not tries:
                 raise
+
+
+def empty(descriptor: int, *, but: str | None = None) -> None:
+    """Remove all that an open directory holds, however deep, `but` one name. Raises `OSError` when something stays."""
+    for _ in range(_PASSES):
+        if not clear(descriptor, but=but):
+            return
+    raise OSError(errno.ENOTEMPTY, "something keeps making directories in it")
 
 
 def clear(descriptor: int, *, but: str | None = None, _top: int | None = None, _depth: int = 0) -> bool:
@@ -74,10 +87,12 @@ def clear(descriptor: int, *, but: str | None = None, _top: int | None = None, _
         if not is_directory:
             _unlink(name, descriptor)
         elif _depth >= _DEEP:
-            os.rename(name, f"deep-{next(_number)}", src_dir_fd=descriptor, dst_dir_fd=top)
-            moved = True
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(name, f"deep-{next(_number)}", src_dir_fd=descriptor, dst_dir_fd=top)
+                moved = True
         else:
-            with _opened(name, descriptor) as below:
+            # Another process may be removing it, too.
+            with contextlib.suppress(FileNotFoundError), _opened(name, descriptor) as below:
                 moved |= clear(below, _top=top, _depth=_depth + 1)
             with contextlib.suppress(OSError):  # the caller sees that it is still there
                 os.rmdir(name, dir_fd=descriptor)

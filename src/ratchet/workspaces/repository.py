@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,9 +32,9 @@ from ratchet.workspaces.objects import Objects
 from ratchet.workspaces.pruning import Pruned, prune
 from ratchet.workspaces.refs import Refs
 from ratchet.workspaces.removal import remove_tree
-from ratchet.workspaces.trees import FILE, Change, Entry, compare, edit, find, walk
+from ratchet.workspaces.trees import FILE, PROGRAM, Change, Entry, compare, edit, find, walk
 from ratchet.workspaces.uncommitted import uncommitted
-from ratchet.workspaces.workspace import Workspace, diff_trees
+from ratchet.workspaces.workspace import Workspace, count_lines, diff_trees
 
 _log = logger(__name__)
 # What a session has no business to move. Remote branches are not among them: a person may fetch at any time.
@@ -102,6 +102,10 @@ class Repository:
         """What a ref such as refs/heads/main points at; `None` when it does not exist."""
         return self._refs.value(name)
 
+    def refs(self, prefix: str) -> dict[str, str]:
+        """Every ref below a prefix such as refs/heads/, and what it points at."""
+        return self._refs.listed([prefix])
+
     def advance(self, ref: str, new: str, *, expected: str | None) -> None:
         """Move a ref to a commit, only if it still is where `expected` says; `None` creates it.
 
@@ -128,10 +132,12 @@ class Repository:
         message: str,
         author: Identity | None = None,
         at: int | None = None,
+        executable: Collection[str] = (),
     ) -> str:
         """Commit changed files on top of `parent` without a workspace; `None` deletes. The hash of the commit.
 
-        A file keeps its mode. Without a parent it is the first commit of a history.
+        A file keeps its mode; a new one is a program if it is among the `executable`. Without a parent it is the first
+        commit of a history.
         """
         parents = [] if parent is None else [self.resolve(parent)]
         tree = self._tree(parents[0]) if parents else None
@@ -143,7 +149,8 @@ class Repository:
             changes: dict[str, Entry | None] = {}
             for path, content in files.items():
                 was = find(self._objects.tree, tree, paths[path]) if tree else None
-                mode = was.mode if was is not None and was.is_file else FILE
+                new = PROGRAM if path in executable else FILE
+                mode = was.mode if was is not None and was.is_file else new
                 changes[path] = None if content is None else Entry(mode, batch.blob(content))
             made = edit(batch.read_tree, batch.tree, tree, changes) or batch.tree({})
             edits = [Change(path, None, entry) for path, entry in changes.items()]
@@ -157,6 +164,10 @@ class Repository:
     def diff(self, old: str, new: str) -> str:
         """The difference between two commits as a patch."""
         return diff_trees(self._git, self._tree(old), self._tree(new))
+
+    def line_counts(self, old: str, new: str) -> dict[str, tuple[int, int] | None]:
+        """How many lines each changed path gained and lost; `None` for one that is not text."""
+        return count_lines(self._git, self._tree(old), self._tree(new))
 
     def log(self, commit: str, *, limit: int = 50) -> list[LogEntry]:
         """The history of a commit, itself first."""

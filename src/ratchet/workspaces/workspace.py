@@ -12,7 +12,7 @@ from ratchet.workspaces.checkout import Checkout, Kind
 from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
 from ratchet.workspaces.git import Git
 from ratchet.workspaces.ground import Ground
-from ratchet.workspaces.history import Commit
+from ratchet.workspaces.history import Commit, parse_commit
 from ratchet.workspaces.identity import Identity, commit_content
 from ratchet.workspaces.trees import Change, compare
 
@@ -107,6 +107,19 @@ class Workspace:
         with self._held():
             self._checkout.fill()
 
+    def rebase(self, commit: str) -> None:
+        """Make another commit the base, and the directory what that holds, ignored files included.
+
+        A session that works in the directory goes on in it. Raises `NotFound`, `UnsafePath` or `TooLarge` before
+        anything is touched. When writing fails the directory is neither; `reset` or another `rebase` makes it whole.
+        """
+        with self._held():
+            base, content = self._ground.objects.commit(commit)
+            tree = parse_commit(base, content).tree
+            self._ground.survey(tree)
+            self.base, self._tree = base, tree
+            self._checkout.refill(base, tree)
+
     def discard(self) -> None:
         """Remove the directory and all that belongs to it. A second time does nothing."""
         with self._lock:
@@ -162,3 +175,15 @@ def diff_trees(git: Git, before: str, after: str) -> str:
     style = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     said = git.run("diff-tree", "-r", "-p", *style, before, after)
     return said.decode(errors="surrogateescape")
+
+
+def count_lines(git: Git, before: str, after: str) -> dict[str, tuple[int, int] | None]:
+    """Added and removed lines by path, for every path that differs; `None` where git sees no text."""
+    said = git.run(
+        "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", before, after
+    )
+    counts: dict[str, tuple[int, int] | None] = {}
+    for line in said.decode(errors="surrogateescape").split("\0")[:-1]:
+        added, removed, path = line.split("\t", 2)
+        counts[path] = None if added == "-" else (int(added), int(removed))
+    return counts

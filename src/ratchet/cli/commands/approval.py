@@ -16,12 +16,18 @@ from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.ledger.approvals import Approval, ApprovalStatus, get_approval, list_approvals
 
-_approval_argument = click.argument("approval_id", metavar="APPROVAL", type=ID)
-_comment_option = click.option("--comment", metavar="TEXT", help="Why, for the record.")
+_approval_argument = click.argument(
+    "approval_id", metavar="APPROVAL", type=ID, help="The number of an approval."
+)
+_comment_option = click.option("--comment", metavar="TEXT", help="Why, for the record; nothing if not given.")
 _by_option = click.option("--by", metavar="NAME", help="Who decides; the name of the user if not given.")
 
 
-@command("list")
+@command(
+    "list",
+    examples=["ratchet approval list", "ratchet approval list --status any --run 7"],
+    see=["approval show", "approval approve", "approval refuse"],
+)
 @click.option(
     "--status",
     type=click.Choice([*map(str, ApprovalStatus), "any"]),
@@ -34,7 +40,10 @@ _by_option = click.option("--by", metavar="NAME", help="Who decides; the name of
 @click.option("--before", type=ID, metavar="ID", help="Only older than this approval: the next page.")
 @click.pass_obj
 def list_(session: Session, /, status: str, **wanted: Any) -> None:
-    """List what waits for a person, newest first."""
+    """List what waits for a person, newest first.
+
+    A run that needs an approval is blocked until it is decided.
+    """
     chosen = None if status == "any" else ApprovalStatus(status)
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = list_approvals(tx, status=chosen, **wanted)
@@ -55,33 +64,47 @@ def list_(session: Session, /, status: str, **wanted: Any) -> None:
     )
 
 
-@command()
+@command(examples=["ratchet approval show 4"], see=["approval approve", "approval refuse"])
 @_approval_argument
 @click.pass_obj
 def show(session: Session, approval_id: int) -> None:
-    """Show one approval with what is to be decided on."""
+    """Show one approval with what is to be decided on.
+
+    The question, what judges have said, and the change itself.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         approval = get_approval(tx, approval_id)
     show_one(session, record(approval), _fields(approval))
 
 
-@command()
+@command(
+    examples=[
+        "ratchet approval approve 4",
+        'ratchet approval approve 4 --by Ada --comment "looked at the diff"',
+    ]
+)
 @_approval_argument
 @_comment_option
 @_by_option
 @click.pass_obj
 def approve(session: Session, approval_id: int, comment: str | None, by: str | None) -> None:
-    """Say yes; a run that waited for it goes on."""
+    """Say yes; a run that waited for it goes on.
+
+    A decision is final. A worker (`ratchet worker` or `ratchet serve`) goes on with the run.
+    """
     _decide(session, approval_id, approved=True, comment=comment, by=by)
 
 
-@command()
+@command(examples=['ratchet approval refuse 4 --comment "breaks the old endpoint"'])
 @_approval_argument
 @_comment_option
 @_by_option
 @click.pass_obj
 def refuse(session: Session, approval_id: int, comment: str | None, by: str | None) -> None:
-    """Say no; a run that waited for it goes on without the change."""
+    """Say no; a run that waited for it goes on without the change.
+
+    A decision is final. A worker (`ratchet worker` or `ratchet serve`) goes on with the run.
+    """
     _decide(session, approval_id, approved=False, comment=comment, by=by)
 
 

@@ -9,8 +9,14 @@ from ratchet.cli.command import command
 from ratchet.cli.program import COMPLETION_VARIABLE, NAME, root
 
 
-@command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@command(
+    examples=[
+        'eval "$(ratchet completion bash)"',
+        "ratchet completion zsh > ~/.zfunc/_ratchet",
+        "ratchet completion fish > ~/.config/fish/completions/ratchet.fish",
+    ]
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")
 def completion(shell: str) -> None:
     """Print the completion script of a shell.
 

@@ -7,20 +7,28 @@ from dataclasses import asdict
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.output import confirm, show_list
+from ratchet.cli.output import confirm, note, show_list
 from ratchet.cli.session import Session
 
 
-@command()
+@command(
+    examples=[
+        "ratchet config show",
+        "RATCHET_SERVER__PORT=9000 ratchet config show --json | jq '.[] | select(.key == \"server.port\")'",
+    ],
+    see=["config path"],
+)
 @click.pass_obj
 def show(session: Session) -> None:
     """Show every setting, its value and its source.
 
-    Rising in strength: what is built in, ratchet.toml, RATCHET_* variables, the command line. Secrets are masked.
+    Rising in strength: what is built in, ratchet.toml, older names of variables (TASKSGODZILLA_*, PROTOCOL_*),
+    RATCHET_* variables, the command line. Secrets are masked.
     """
+    loaded = session.load()
     show_list(
         session,
-        session.load().explain(),
+        loaded.explain(),
         {
             "key": lambda origin: origin.key,
             # As text: numbers and words stand in one column.
@@ -31,11 +39,16 @@ def show(session: Session) -> None:
         record=asdict,
         empty="There are no settings.",
     )
+    for ignored in loaded.ignored:
+        note(ignored)
 
 
-@command()
+@command(examples=["ratchet config path", '$EDITOR "$(ratchet config path)"'], see=["config show"])
 @click.pass_obj
 def path(session: Session) -> None:
-    """Print the path of ratchet.toml."""
+    """Print the path of ratchet.toml.
+
+    Whether there is such a file or not: `ratchet init` makes it.
+    """
     file = session.load().home / "ratchet.toml"
     confirm(session, {"path": str(file), "exists": file.exists()}, str(file))

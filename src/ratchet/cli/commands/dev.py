@@ -23,7 +23,10 @@ from ratchet.modelserver.clients import claude_environment, codex_config, openai
 _HELLO = Turn(text="This is a scripted answer.", repeat="always")
 
 
-@command("model-server")
+@command(
+    "model-server",
+    examples=["ratchet dev model-server", "ratchet dev model-server --script talk.toml --port 8900 --once"],
+)
 @click.option(
     "--script",
     "files",
@@ -33,7 +36,12 @@ _HELLO = Turn(text="This is a scripted answer.", repeat="always")
     help="A script, TOML or JSON; may be given again. Without one the model always says the same.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port; a free one if not given."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="a free one",
+    metavar="PORT",
+    help="The port.",
 )
 @click.option(
     "--once", is_flag=True, help="End when every script is used up; exit 1 if a request had no answer."

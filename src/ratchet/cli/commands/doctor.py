@@ -12,11 +12,14 @@ from ratchet.cli.command import command
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
 from ratchet.cli.session import Session
-from ratchet.doctor import Check, disk, engines, git, python, run_all, sandbox_layers
+from ratchet.doctor import Check, agents, disk, engines, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger
 
 
-@command()
+@command(
+    examples=["ratchet doctor", "ratchet doctor --json | jq '.checks[] | select(.status != \"ok\")'"],
+    see=["engine check", "ledger check"],
+)
 @click.pass_obj
 def doctor(session: Session) -> int:
     """Check this machine and the ledger, and say how to mend them.
@@ -33,6 +36,7 @@ def doctor(session: Session) -> int:
                 partial(ledger, loaded),
                 sandbox_layers,
                 partial(engines, loaded),
+                partial(agents, loaded),
             ]
         )
     failed = any(check.status == "fail" for check in checks)

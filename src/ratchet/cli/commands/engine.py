@@ -33,10 +33,18 @@ class _Listed:
     capabilities: Capabilities
 
 
-@command("list")
+@command(
+    "list",
+    examples=["ratchet engine list", "ratchet engine list --json | jq -r '.[].name'"],
+    see=["engine check"],
+)
 @click.pass_obj
 def list_(session: Session) -> None:
-    """List the engines and what each can do."""
+    """List the engines and what each can do.
+
+    These are the built-in ones, agents that are described in the settings under [engines.command.NAME], and those of
+    installed packages. An engine is named as ENGINE or as ENGINE:OPTION, such as llm:deep or replay:FILE.
+    """
     around = _surroundings(session)
     default = around.settings.engines.default.partition(":")[0]
     found = []
@@ -63,8 +71,10 @@ def list_(session: Session) -> None:
     )
 
 
-@command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@command(
+    examples=["ratchet engine check", "ratchet engine check codex claude"], see=["engine list", "doctor"]
+)
+@click.argument("names", nargs=-1, metavar="[ENGINE]...", help="Only these; all if none is named.")
 @click.pass_obj
 def check(session: Session, names: tuple[str, ...]) -> int:
     """Look whether engines could be used now, and say what is missing.
@@ -93,9 +103,15 @@ def check(session: Session, names: tuple[str, ...]) -> int:
     return 0 if (all(ready) if names else any(ready)) else _MISSING
 
 
-@command()
-@click.argument("name")
-@click.argument("prompt")
+@command(
+    examples=[
+        'ratchet engine record codex "Write a haiku to poem.txt." --cassette poem.json',
+        'ratchet engine record llm:deep "Sum 1 to 9." --schema answer.json --cassette sum.json',
+    ],
+    see=["engine list"],
+)
+@click.argument("name", metavar="ENGINE", help="The engine to record.")
+@click.argument("prompt", help="What it is asked to do.")
 @click.option(
     "--cassette",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -110,7 +126,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
     help="Where the engine works, and what it may change. By default an empty directory that is removed afterwards.",
 )
 @click.option("--model", metavar="NAME", help="The model, instead of the configured one.")
-@click.option("--system", metavar="TEXT", help="Instructions that come before the prompt.")
+@click.option("--system", metavar="TEXT", help="Instructions that come before the prompt; none by default.")
 @click.option(
     "--schema",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -121,7 +137,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End the session after this time.",
+    help="End the session after this time; engines.deadline_seconds if not given.",
 )
 @click.pass_obj
 def record(
@@ -176,7 +192,7 @@ def _schema(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise Misuse(f"{path} is not JSON: {error}") from None
+        raise Misuse(f"{path} is not JSON: {error}", hint="give a file with a JSON Schema") from None
 
 
 def _tell(event: SessionEvent) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
+from ratchet.cli.interrupts import interrupted
+from ratchet.cli.numbers import COUNT, ID, Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list
 from ratchet.cli.records import print_line, record
@@ -20,20 +21,27 @@ _SHOWN = 50
 _SHOWN_BEFORE_FOLLOWING = 10
 
 
-@command()
+@command(
+    examples=[
+        "ratchet events",
+        "ratchet events --run 7 --follow",
+        "ratchet events --type 'run.*' --since 1200 --json",
+    ],
+    see=["runs show", "protocol log"],
+)
 @click.option("--follow", "-f", "following", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--since", type=click.IntRange(0, ID.max), metavar="N", help="Only events after this number.")
+@click.option("--since", type=Number(0, ID.max), metavar="N", help="Only events after this number.")
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(0, COUNT.max),
+    type=Number(0, COUNT.max),
     metavar="N",
     help=f"At most so many: the newest, or with --since the oldest. [{_SHOWN}, or {_SHOWN_BEFORE_FOLLOWING} to follow]",
 )
-@click.option("--run", "run_id", type=ID, metavar="ID", help="Only events of this run.")
-@click.option("--step", "step_id", type=ID, metavar="ID", help="Only events of this step.")
-@click.option("--job", "job_id", type=ID, metavar="ID", help="Only events of this job.")
-@click.option("--project", "project_id", type=ID, metavar="ID", help="Only events of this project.")
+@click.option("--run", "run_id", type=ID, metavar="RUN", help="Only events of this run.")
+@click.option("--step", "step_id", type=ID, metavar="STEP", help="Only events of this step.")
+@click.option("--job", "job_id", type=ID, metavar="JOB", help="Only events of this job.")
+@click.option("--project", "project_id", type=ID, metavar="PROJECT", help="Only events of this project.")
 @click.option("--type", metavar="TYPE", help="Only this type; run.* is every type that begins with run.")
 @click.pass_obj
 def events(
@@ -41,7 +49,8 @@ def events(
 ) -> None:
     """Show what happened, or follow it as it happens.
 
-    The newest come last. With --json each event is one line.
+    Everything that Ratchet does is an event, and its number tells the order. The newest come last. With --json each
+    event is one line.
     """
     where = Filter(**wanted)  # type: ignore[arg-type]
     with existing_ledger(session) as ledger:
@@ -88,11 +97,9 @@ def _follow(session: Session, ledger: Ledger, where: Filter, since: int | None, 
             _print(session, event)
     if not session.json:
         note("Following; Ctrl-C ends it.")
-    try:
-        for event in follow(ledger, since, where=where):
+    with interrupted() as stop:
+        for event in follow(ledger, since, where=where, stop=stop):
             _print(session, event)
-    except KeyboardInterrupt:
-        return  # the way that following ends
 
 
 def _print(session: Session, event: Event) -> None:

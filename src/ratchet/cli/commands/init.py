@@ -12,13 +12,21 @@ from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
 
 
-@command()
+@command(
+    examples=[
+        "ratchet init",
+        "ratchet init --home ~/ratchet",
+        "ratchet init --database-url postgresql://ratchet@db.example.org/ratchet",
+    ],
+    see=["doctor", "config show", "demo"],
+)
 @click.pass_obj
 def init(session: Session) -> None:
     """Make a home with its settings and ledger.
 
     The home is --home, else $RATCHET_HOME, else the nearest .ratchet at or above this directory, else a new
-    .ratchet here. What is there already stays as it is, so it may be run again.
+    .ratchet here. What is there already stays as it is, so it may be run again. ratchet.toml has every key with its
+    default, commented out.
     """
     loaded = session.load()
     configure_logs(loaded)

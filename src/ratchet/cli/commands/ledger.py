@@ -28,8 +28,8 @@ from ratchet.runtime import open_ledger
 _DAY_MS = 86_400_000
 
 
-@command()
-@click.argument("file", type=click.Path(path_type=Path))
+@command(examples=["ratchet ledger backup ledger.tar.gz"], see=["ledger restore"])
+@click.argument("file", type=click.Path(path_type=Path), help="The file to write, such as ledger.tar.gz.")
 @click.pass_obj
 def backup(session: Session, file: Path) -> None:
     """Write a backup of ledger and artifacts to a file.
@@ -47,8 +47,14 @@ def backup(session: Session, file: Path) -> None:
     )
 
 
-@command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@command(
+    examples=[
+        "ratchet ledger restore ledger.tar.gz",
+        "ratchet ledger restore ledger.tar.gz --database-url postgresql://ratchet@db.example.org/ratchet",
+    ],
+    see=["ledger backup", "ledger check"],
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A backup.")
 @click.option("--force", is_flag=True, help="Replace a ledger that is not empty.")
 @click.pass_obj
 def restore(session: Session, file: Path, force: bool) -> None:
@@ -71,7 +77,10 @@ def restore(session: Session, file: Path, force: bool) -> None:
     )
 
 
-@command()
+@command(
+    examples=["ratchet ledger check", "ratchet ledger check --json | jq .findings"],
+    see=["doctor", "ledger restore"],
+)
 @click.pass_obj
 def check(session: Session) -> int:
     """Check ledger and artifacts for damage.
@@ -87,12 +96,13 @@ def check(session: Session) -> int:
     return 0 if report.ok else 1
 
 
-@command()
+@command(examples=["ratchet ledger vacuum"])
 @click.pass_obj
 def vacuum(session: Session) -> None:
     """Remove what the rules no longer keep, and shrink the file.
 
-    The rules are artifacts.retention_days and artifacts.grace_minutes.
+    The rules are artifacts.retention_days and artifacts.grace_minutes. Others may go on working; no run, step, trial or
+    event is removed.
     """
     rules = session.load().settings.artifacts
     with existing_ledger(session) as ledger, working("tidying"):

@@ -40,20 +40,28 @@ def _choosing(function: F) -> F:
     return function
 
 
-@command()
-@click.argument("text")
+@command(
+    examples=[
+        'ratchet memory store "SQLite needs WAL for many readers." --tag sqlite',
+        "git show -s | ratchet memory store - --kind work --scope project:3",
+    ],
+    see=["memory find"],
+)
+@click.argument("text", help="What to remember; - is the standard input.")
 @click.option(
     "--kind", default="lesson", show_default=True, metavar="KIND", help="What it is: lesson, tool, work, …"
 )
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag to find it by; may be given again.")
 @click.option("--scope", metavar="NAME", help="What it belongs to, such as project:3.")
-@click.option("--data", metavar="JSON", default="{}", help="An object that is kept with it.")
+@click.option(
+    "--data", metavar="JSON", default="{}", show_default=True, help="An object that is kept with it."
+)
 @click.option("--key", metavar="TEXT", help="Replace what was stored with the same key.")
 @click.pass_obj
 def store(session: Session, /, text: str, data: str, **how: Any) -> None:
     """Remember a text.
 
-    The text `-` is read from the standard input.
+    It is found again by its meaning, by engines and by `ratchet memory find`. A memory is made if there is none.
     """
     said = sys.stdin.read() if text == "-" else text
     with _opened(session, making=True) as memory:
@@ -61,8 +69,11 @@ def store(session: Session, /, text: str, data: str, **how: Any) -> None:
     confirm(session, {"id": id}, f"Remembered as {id}.")
 
 
-@command()
-@click.argument("text")
+@command(
+    examples=['ratchet memory find "slow database"', "ratchet memory find WAL --words --tag sqlite"],
+    see=["memory list"],
+)
+@click.argument("text", help="What to look for.")
 @click.option(
     "--words", "by_words", is_flag=True, help="Find entries that have these words, not this meaning."
 )
@@ -70,7 +81,10 @@ def store(session: Session, /, text: str, data: str, **how: Any) -> None:
 @click.option("--limit", "-n", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.pass_obj
 def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
-    """Find what means most nearly the same, or has the same words."""
+    """Find what means most nearly the same, or has the same words.
+
+    The likeness is at most 1. It is worked out here; nothing leaves the machine unless the settings say so.
+    """
     with _opened(session) as memory:
         found = memory.words(text, **where) if by_words else memory.find(text, **where)
     show_list(
@@ -85,23 +99,32 @@ def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
     )
 
 
-@command("list")
+@command("list", examples=["ratchet memory list", "ratchet memory list --kind lesson --scope project:3"])
 @_choosing
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
 @click.pass_obj
 def list_(session: Session, /, **where: Any) -> None:
-    """List what is remembered, newest first."""
+    """List what is remembered, newest first.
+
+    What is learned in runs is in here as well as what was stored by hand.
+    """
     with _opened(session) as memory:
         found = memory.entries(**where)
     show_list(session, found, _COLUMNS, record=_record, empty=_EMPTY)
 
 
-@command()
-@click.argument("id", required=False)
+@command(
+    examples=["ratchet memory delete 0198c2f0", "ratchet memory delete --kind work --scope project:3"],
+    see=["memory list"],
+)
+@click.argument("id", metavar="[ENTRY]", required=False, help="The id that `ratchet memory list` shows.")
 @_choosing
 @click.pass_obj
 def delete(session: Session, /, **where: Any) -> None:
-    """Forget one entry, or all that fit."""
+    """Forget one entry, or all that fit.
+
+    Without ENTRY, at least one of --kind, --tag and --scope says which ones. It cannot be undone.
+    """
     with _opened(session) as memory:
         count = memory.delete(**where)
     if where["id"] is not None and not count:
@@ -109,7 +132,7 @@ def delete(session: Session, /, **where: Any) -> None:
     confirm(session, {"deleted": count}, f"{count} {'entry is' if count == 1 else 'entries are'} forgotten.")
 
 
-@command()
+@command(examples=["ratchet memory reembed"])
 @click.pass_obj
 def reembed(session: Session) -> None:
     """Make every vector anew, after the embedder has changed.
@@ -146,7 +169,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Misuse(f"--data is not JSON: {error}") from None
+        raise Misuse(f"--data is not JSON: {error}", hint="""such as '{"run": 3}'""") from None
     if not isinstance(value, dict):
         raise Misuse(f"--data is {compact(value)}; it must be an object", hint="""such as '{"run": 3}'""")
     return value

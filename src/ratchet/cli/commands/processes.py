@@ -13,10 +13,15 @@ from ratchet.cli.times import age
 from ratchet.runtime import list_processes
 
 
-@command()
+@command(
+    examples=["ratchet processes", "ratchet processes --json | jq -r '.[].host'"], see=["worker", "serve"]
+)
 @click.pass_obj
 def processes(session: Session) -> None:
-    """List the servers and workers on this ledger."""
+    """List the servers and workers on this ledger.
+
+    On all machines. One that has not said for a while that it lives is taken for dead, and its jobs are handed on.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = list_processes(tx)
     show_list(

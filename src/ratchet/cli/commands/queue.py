@@ -22,10 +22,17 @@ _OPEN = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.WAITING, JobStatus.STA
 _ENDED = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
 
 
-@command("list")
+@command(
+    "list",
+    examples=["ratchet queue list", "ratchet queue list --json | jq '.[].counts.failed'"],
+    see=["queue jobs", "processes"],
+)
 @click.pass_obj
 def list_(session: Session) -> None:
-    """List queues and how many jobs they hold."""
+    """List queues and how many jobs they hold.
+
+    There is always the queue `default`; others come from the settings, as [queues.NAME] with their limits.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = list_queues(tx, _rules(session))
     show_list(
@@ -42,17 +49,23 @@ def list_(session: Session) -> None:
     )
 
 
-@command()
+@command(
+    examples=["ratchet queue jobs", "ratchet queue jobs --status failed -n 5", "ratchet queue jobs --run 7"],
+    see=["queue show"],
+)
 @click.option(
     "--status", type=click.Choice([str(status) for status in JobStatus]), help="Only in this status."
 )
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--run", "run_id", type=ID, metavar="ID", help="Only of this run.")
+@click.option("--queue", metavar="QUEUE", help="Only of this queue.")
+@click.option("--run", "run_id", type=ID, metavar="RUN", help="Only of this run.")
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
 @click.option("--before", type=ID, metavar="ID", help="Only older than this job: the next page.")
 @click.pass_obj
 def jobs(session: Session, /, status: str | None, **wanted: Any) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    A job is what a worker takes on. `took` counts on while it is under way.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = list_jobs(tx, status=JobStatus(status) if status else None, **wanted)
     show_list(
@@ -63,6 +76,7 @@ def jobs(session: Session, /, status: str | None, **wanted: Any) -> None:
             "kind": lambda job: job.kind,
             "queue": lambda job: job.queue,
             "status": lambda job: job.status,
+            "priority": _priority,
             "tries": _tries,
             "run": lambda job: job.run_id,
             "key": lambda job: job.key,
@@ -75,11 +89,14 @@ def jobs(session: Session, /, status: str | None, **wanted: Any) -> None:
     )
 
 
-@command()
-@click.argument("job_id", metavar="JOB", type=ID)
+@command(examples=["ratchet queue show 12"])
+@click.argument("job_id", metavar="JOB", type=ID, help="The number of a job.")
 @click.pass_obj
 def show(session: Session, job_id: int) -> None:
-    """Show one job."""
+    """Show one job.
+
+    Where it stands, how often it was tried, which process has it, and its error if it has failed.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         job = get_job(tx, job_id)
     fields = {
@@ -90,7 +107,7 @@ def show(session: Session, job_id: int) -> None:
         "stop asked": job.stop,
         "run": job.run_id,
         "key": job.key,
-        "priority": job.priority,
+        "priority": _priority(job),
         "tries": _tries(job),
         "recoveries": job.recoveries or None,
         "process": job.process_id,
@@ -105,12 +122,17 @@ def show(session: Session, job_id: int) -> None:
     show_one(session, record(job), fields)
 
 
-@command()
-@click.argument("job_id", metavar="JOB", type=ID)
+@command(
+    examples=["ratchet queue cancel 12", 'ratchet queue cancel 12 --reason "stuck"'], see=["runs cancel"]
+)
+@click.argument("job_id", metavar="JOB", type=ID, help="The number of a job.")
 @click.option("--reason", default="cancelled on request", show_default=True, help="Why, for the record.")
 @click.pass_obj
 def cancel(session: Session, job_id: int, reason: str) -> None:
-    """Cancel a job; a running one is told to stop."""
+    """Cancel a job; a running one is told to stop.
+
+    To end a whole run, and not just the work on it that is under way, use `ratchet runs cancel`.
+    """
     with existing_runtime(session, Kinds()) as runtime, runtime.ledger.write(actor="cli") as tx:
         status = runtime.jobs.request_stop(tx, job_id, reason)
         job = get_job(tx, job_id)
@@ -118,11 +140,14 @@ def cancel(session: Session, job_id: int, reason: str) -> None:
     confirm(session, record(job), f"Job {job_id} {told}.")
 
 
-@command()
-@click.argument("name")
+@command(examples=["ratchet queue pause default"], see=["queue resume"])
+@click.argument("name", metavar="QUEUE", help="The name of a queue.")
 @click.pass_obj
 def pause(session: Session, name: str) -> None:
-    """Let a queue stand still; running jobs go on."""
+    """Let a queue stand still; running jobs go on.
+
+    New jobs wait in it, whatever puts them there, until it is resumed.
+    """
     with existing_runtime(session, Kinds()) as runtime:
         runtime.pause_queue(name, actor="cli")
     confirm(
@@ -132,11 +157,14 @@ def pause(session: Session, name: str) -> None:
     )
 
 
-@command()
-@click.argument("name")
+@command(examples=["ratchet queue resume default"], see=["queue pause"])
+@click.argument("name", metavar="QUEUE", help="The name of a queue.")
 @click.pass_obj
 def resume(session: Session, name: str) -> None:
-    """Let a paused queue go on."""
+    """Let a paused queue go on.
+
+    What waits in it is done, the most urgent first.
+    """
     with existing_runtime(session, Kinds()) as runtime:
         runtime.resume_queue(name, actor="cli")
     confirm(session, {"name": name, "paused": False}, f"Queue {name} goes on.")
@@ -162,6 +190,10 @@ def _limits(queue: QueueState) -> str | None:
     if queue.rate_limit is not None:
         parts.append(f"{queue.rate_limit} in {queue.rate_seconds:g} s")
     return ", ".join(parts) or None
+
+
+def _priority(job: Job) -> str:
+    return f"{job.priority} (background)" if job.background else str(job.priority)
 
 
 def _tries(job: Job) -> str:

@@ -15,18 +15,26 @@ from ratchet.cli.records import record
 from ratchet.cli.session import Session
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact
-from ratchet.kernel import RunStatus, Usage
+from ratchet.kernel import Conflict, RunStatus, Usage
 from ratchet.ledger import Attempt, Run, Step
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
 from ratchet.ledger.usage import total
 from ratchet.runtime import Kinds, Runtime, cancel_run, pause_run, resume_run
 
-_run_argument = click.argument("run_id", metavar="RUN", type=ID)
+_run_argument = click.argument("run_id", metavar="RUN", type=ID, help="The number of a run.")
 
 
-@command("list")
-@click.option("--kind", metavar="KIND", help="Only of this kind, such as workflow.")
+@command(
+    "list",
+    examples=[
+        "ratchet runs list",
+        "ratchet runs list --status blocked",
+        "ratchet runs list --kind research -n 5 --json",
+    ],
+    see=["runs show"],
+)
+@click.option("--kind", metavar="KIND", help="Only of this kind: protocol, research, workflow, agent, …")
 @click.option(
     "--status", type=click.Choice([str(status) for status in RunStatus]), help="Only in this status."
 )
@@ -34,7 +42,10 @@ _run_argument = click.argument("run_id", metavar="RUN", type=ID)
 @click.option("--before", type=ID, metavar="ID", help="Only older than this run: the next page.")
 @click.pass_obj
 def list_(session: Session, /, status: str | None, **wanted: Any) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    A run is one execution of anything: a protocol, research, a workflow, a change of an agent.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = list_runs(tx, status=RunStatus(status) if status else None, **wanted)
     show_list(
@@ -55,11 +66,18 @@ def list_(session: Session, /, status: str | None, **wanted: Any) -> None:
     )
 
 
-@command()
+@command(
+    examples=["ratchet runs show 7", "ratchet runs show 7 --json | jq '.steps[].status'"],
+    see=["events", "runs list"],
+)
 @_run_argument
 @click.pass_obj
 def show(session: Session, run_id: int) -> None:
-    """Show one run with its steps."""
+    """Show one run with its steps.
+
+    Its status, its reason if it stands, what it has used, and each step with its attempts. With --json everything that
+    is recorded of it.
+    """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         run = get_run(tx, run_id)
         steps = [(step, list_attempts(tx, step.id)) for step in list_steps(tx, run_id)]
@@ -77,35 +95,56 @@ def show(session: Session, run_id: int) -> None:
         _print_steps(steps)
 
 
-@command()
+@command(
+    examples=["ratchet runs pause 7", 'ratchet runs pause 7 --reason "the machine is needed"'],
+    see=["runs resume", "runs cancel"],
+)
 @_run_argument
 @click.option("--reason", default="paused on request", show_default=True, help="Why, for the record.")
 @click.pass_obj
 def pause(session: Session, run_id: int, reason: str) -> None:
-    """Pause a run; what it has recorded stays."""
+    """Pause a run; what it has recorded stays.
+
+    Whoever works on it is asked to stop. A run that has ended cannot be paused.
+    """
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             pause_run(tx, runtime, run_id, reason=reason)
         _confirm(session, runtime, run_id, f"is paused; `ratchet runs resume {run_id}` goes on")
 
 
-@command()
+@command(examples=["ratchet runs resume 7"], see=["runs show", "worker"])
 @_run_argument
 @click.pass_obj
 def resume(session: Session, run_id: int) -> None:
-    """Go on with a paused or blocked run."""
+    """Go on with a paused or blocked run.
+
+    It is handed to a worker: `ratchet worker` or `ratchet serve` does it.
+    """
     with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
+            found = get_run(tx, run_id)
+            if found.status.final:
+                raise Conflict(
+                    f"run {run_id} is {found.status}; only a paused or blocked one can be resumed",
+                    hint="what has ended stays as it is: start the same work anew",
+                )
             resume_run(tx, runtime, run_id)
         _confirm(session, runtime, run_id, "goes on")
 
 
-@command()
+@command(
+    examples=["ratchet runs cancel 7", 'ratchet runs cancel 7 --reason "not needed any more"'],
+    see=["runs pause"],
+)
 @_run_argument
 @click.option("--reason", default="cancelled on request", show_default=True, help="Why, for the record.")
 @click.pass_obj
 def cancel(session: Session, run_id: int, reason: str) -> None:
-    """Cancel a run for good."""
+    """Cancel a run for good.
+
+    Whoever works on it is asked to stop. It cannot be resumed; what is recorded stays.
+    """
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             cancel_run(tx, runtime, run_id, reason=reason)

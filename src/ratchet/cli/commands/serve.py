@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ratchet.cli.command import command
@@ -14,15 +16,25 @@ from ratchet.server import Serving
 from ratchet.server import serve as serve_until_told
 
 
-@command()
-@click.option("--host", metavar="ADDRESS", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port; 0 takes a free one.")
+@command(
+    examples=["ratchet serve", "ratchet serve --port 0 --json", "ratchet serve --host 0.0.0.0 --port 8484"],
+    see=["console", "worker", "processes"],
+)
+@click.option("--host", metavar="ADDRESS", help="Address to listen on; server.host if not given.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port, 0 takes a free one; server.port if not given.",
+)
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None) -> int:
-    """Serve the HTTP API, with a worker inside.
+    """Serve the HTTP API and the console, with a worker inside.
 
-    SIGTERM or Ctrl-C drains: requests and jobs finish, nothing new is taken. Logs go to stderr. With --json one line
-    on stdout tells the address once requests are answered.
+    A home and a ledger are made if there are none. Requests need the token whose file is named at the start; in a
+    terminal a link is printed that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish,
+    nothing new is taken. Logs go to stderr. With --json one line on stdout tells the address once requests are
+    answered.
     """
     loaded = session.load({"server.host": host, "server.port": port})
     configure_logs(loaded)
@@ -31,12 +43,23 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
     def ready(serving: Serving) -> None:
         if session.json:
             token = None if serving.token_path is None else str(serving.token_path)
-            print_line({"url": serving.url, "token_file": token, "process": serving.process_id})
+            console = f"{serving.url}/console/"
+            print_line(
+                {"url": serving.url, "console": console, "token_file": token, "process": serving.process_id}
+            )
         else:
             note(f"Serving on {serving.url}; Ctrl-C drains and ends it.")
             note(f"Token: {serving.token_path or 'as configured in server.token'}")
+            note(f"Console: {_way_in(serving)}")
 
     try:
         return serve_until_told(loaded, ready=ready)
     finally:
         tracing.shutdown()
+
+
+def _way_in(serving: Serving) -> str:
+    """The link with the token in it only where a person reads it: a log is kept, and others may read it."""
+    if sys.stderr.isatty():
+        return serving.link
+    return f"{serving.url}/console/, and `ratchet console` prints a link that lets you in"

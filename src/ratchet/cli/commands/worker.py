@@ -12,14 +12,20 @@ from ratchet.runtime import Worker, open_ledger, open_runtime
 from ratchet.runtime.signals import StopSignals
 
 
-@command()
-@click.option("--slots", type=click.IntRange(min=1), metavar="N", help="Jobs to do at once.")
+@command(
+    examples=["ratchet worker", "ratchet worker --slots 8 --log-format json"],
+    see=["serve", "processes", "queue list"],
+)
+@click.option(
+    "--slots", type=click.IntRange(min=1), metavar="N", help="Jobs to do at once; runtime.slots if not given."
+)
 @click.pass_obj
 def worker(session: Session, slots: int | None) -> None:
     """Do jobs until told to stop.
 
-    SIGTERM or Ctrl-C drains: nothing new is taken, and what runs may finish for runtime.drain_seconds. A second one
-    ends at once; other workers then take the jobs over. Logs go to stderr.
+    Several workers may share a ledger, on several machines if it is PostgreSQL. SIGTERM or Ctrl-C drains: nothing new
+    is taken, and what runs may finish for runtime.drain_seconds. A second one ends at once; other workers then take the
+    jobs over. Logs go to stderr.
     """
     loaded = session.load({"runtime.slots": slots})
     configure_logs(loaded)

@@ -1,6 +1,6 @@
 """Cassettes: files that hold sessions, so that they can be made again without a model."""
 
-from ratchet.engines.cassette.asked import describe, difference
+from ratchet.engines.cassette.asked import answers, describe, difference, is_excerpt
 from ratchet.engines.cassette.changes import Change, Entry, changes_since, digest, look, remake
 from ratchet.engines.cassette.file import Cassette, CassetteError, Header, Recorded, add, read, read_header
 from ratchet.engines.cassette.placeholder import Placeholder
@@ -14,10 +14,12 @@ __all__ = [
     "Placeholder",
     "Recorded",
     "add",
+    "answers",
     "changes_since",
     "describe",
     "difference",
     "digest",
+    "is_excerpt",
     "look",
     "read",
     "read_header",

@@ -55,7 +55,12 @@ class ClaudeEngine:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            edits_files=True, structured_output=True, mcp_tools=True, resumable=True, reports_usage=True
+            edits_files=True,
+            structured_output=True,
+            mcp_tools=True,
+            resumable=True,
+            reports_usage=True,
+            own_tools=True,
         )
 
     async def check(self) -> Readiness:
@@ -68,8 +73,8 @@ class ClaudeEngine:
         )
 
     async def propose(self, request: Request) -> Session:
-        # Of all programs in a sandbox this one can be given tools and a guard.
-        check_fit(replace(request, tools=(), guard=None), self.name, self.capabilities)
+        # Of all programs in a sandbox this one can be given a guard.
+        check_fit(replace(request, guard=None), self.name, self.capabilities)
         check_names(request)
         transcript = Transcript(request)
         try:

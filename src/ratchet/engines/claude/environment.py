@@ -8,6 +8,7 @@ from pathlib import Path
 from ratchet.config.claude_settings import Claude
 from ratchet.engines.claude.conversations import PROJECT
 from ratchet.engines.claude.launch import KEY_DESCRIPTOR
+from ratchet.engines.proxies import past_the_proxy
 
 # What any program needs here to find others, to speak the right language and to reach the endpoint.
 _PASSED = (
@@ -44,7 +45,7 @@ def make_environment(
 ) -> dict[str, str]:
     temporary = str(home / "tmp")
     passed = (*_PASSED, *settings.environment)
-    environment = {name: around[name] for name in passed if name in around} | _ALWAYS
+    environment = {name: around[name] for name in passed if name in around} | _ALWAYS | past_the_proxy(around)
     environment |= {
         "HOME": str(home),
         "CLAUDE_CONFIG_DIR": str(home),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 from ratchet.engines.session import McpServer, Request
+from ratchet.engines.supervision import seconds_for
 from ratchet.kernel import Misuse
 
 OURS = "ratchet"
@@ -35,7 +37,10 @@ def check_names(request: Request) -> None:
 def write_servers(request: Request, path: Path) -> None:
     """Describe the servers outside this process in a file: a command line would show their secrets to everybody."""
     path.touch(mode=0o600)
-    path.write_text(json.dumps({"mcpServers": {each.name: _described(each) for each in request.mcp_servers}}))
+    # A call may take as long as the session: it is the session that has a deadline.
+    timeout = math.ceil(seconds_for(request) * 1000)
+    servers = {each.name: {**_described(each), "timeout": timeout} for each in request.mcp_servers}
+    path.write_text(json.dumps({"mcpServers": servers}))
 
 
 def _described(server: McpServer) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class Sitting:
         return Talk(options, self._request, hearing=self._hearing, leash=Leash(directory), bounds=bounds)
 
     def _private(self, shown: tuple[Path, ...]) -> tuple[Path, ...]:
-        places = private_places(self._terms.home, self._terms.environment, shown)
+        places = private_places(self._terms.home, self._terms.environment, shown, self._request.hidden)
         # The program may have been installed beside somebody's keys.
         return tuple(place for place in places if not self._program.path.is_relative_to(place))
 

@@ -91,7 +91,9 @@ class Talk:
                 hearing.end_with(_silent(bounds.idle_seconds))
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(hearing.enough.wait(), min(bounds.ends_at, silent_at) - now)
+                    # Not `wait_for`: that forgets a cancellation which comes together with the end.
+                    async with asyncio.timeout(min(bounds.ends_at, silent_at) - now):
+                        await hearing.enough.wait()
 
     async def _talk(self) -> None:
         try:

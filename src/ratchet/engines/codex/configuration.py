@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.codex_settings import Codex
+from ratchet.engines.proxies import past_the_proxy
 from ratchet.engines.session import McpServer, Request
+from ratchet.engines.supervision import seconds_for
 from ratchet.kernel import Misuse
 
 _PROVIDER = "ratchet"
@@ -66,7 +69,7 @@ def write_files(
     """
     files.scratch.mkdir()
     variables = _environment(files, settings, environment)
-    servers = {each.name: _server(each, variables) for each in request.mcp_servers}
+    servers = {each.name: _server(each, variables, seconds_for(request)) for each in request.mcp_servers}
     tables = _tables(files, settings, request, workspace, environment, model)
     text = "\n".join(_lines({**tables, "mcp_servers": servers})) + "\n"
     (files.home / "config.toml").write_text(text, encoding="utf-8", errors="replace")
@@ -84,6 +87,7 @@ def _environment(files: SessionFiles, settings: Codex, environment: Mapping[str,
         "CODEX_HOME": str(files.home),
         "TMPDIR": str(files.scratch),
         **{name: environment[name] for name in names if environment.get(name)},
+        **past_the_proxy(environment),
     }
 
 
@@ -164,8 +168,11 @@ def _project_notes(workspace: Path) -> str | None:
     return f"The project's own {_PROJECT_NOTES}:\n\n{notes}" if notes else None
 
 
-def _server(server: McpServer, variables: dict[str, str]) -> dict[str, Any]:
-    """The table of an MCP server. What its environment needs goes into `variables`, out of reach of commands."""
+def _server(server: McpServer, variables: dict[str, str], seconds: float) -> dict[str, Any]:
+    """The table of an MCP server. What its environment needs goes into `variables`, out of reach of commands.
+
+    A call may take as long as the session, which is `seconds`: it is the session that has a deadline.
+    """
     if not _SERVER_NAME.fullmatch(server.name):
         raise Misuse(
             f"Codex takes no MCP server named {server.name!r}", hint="use letters, digits, '_' and '-' only"
@@ -174,6 +181,7 @@ def _server(server: McpServer, variables: dict[str, str]) -> dict[str, Any]:
         "required": True,
         "default_tools_approval_mode": "approve",
         "startup_timeout_sec": _SERVER_START_SECONDS,
+        "tool_timeout_sec": math.ceil(seconds),
     }
     if server.url is not None:
         return {**table, "url": server.url}

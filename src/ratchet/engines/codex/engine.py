@@ -128,7 +128,10 @@ class CodexEngine:
             readable=request.readable if edits else (*request.readable, *places),
             writable=(files.home, *places) if edits else (files.home,),
             hidden=private_places(
-                self._home, self._environment, (files.home, workspace, program.path, *request.readable)
+                self._home,
+                self._environment,
+                (files.home, workspace, program.path, *request.readable),
+                request.hidden,
             ),
         )
 

@@ -85,7 +85,8 @@ class CommandEngine:
     def _invocation(self, program: Path, request: Request, home: Path, model: str | None) -> Invocation:
         prepared = prepare(self._description, program, request, home, self._environment, model)
         shown = (home, prepared.cwd, program, *request.readable)
-        return replace(prepared, hidden=private_places(self._home, self._environment, shown))
+        hidden = private_places(self._home, self._environment, shown, request.hidden)
+        return replace(prepared, hidden=hidden)
 
     async def _version(self, program: Path) -> str | None:
         """What it says its version is; `None` if the description does not tell how to ask. Raises `Fault`."""

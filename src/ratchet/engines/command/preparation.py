@@ -24,7 +24,8 @@ _ANSWER_FORM = "Answer with nothing but JSON that fits this JSON Schema:"
 def find_program(description: Command, name: str, environment: Mapping[str, str]) -> Path:
     """The program that the description begins with. Raises `Fault` if it is not there."""
     program = description.argv[0]
-    found = shutil.which(str(Path(program).expanduser()), path=environment.get("PATH", os.defpath))
+    # Not by way of a Path, which would make ./agent the name of a program on the PATH.
+    found = shutil.which(os.path.expanduser(program), path=environment.get("PATH", os.defpath))  # noqa: PTH111
     if found is None:
         install = description.install or f"install it, or name it by its path in engines.command.{name}.argv"
         raise Fault(Failure.MISSING, f"{program} is not on the PATH", hint=install)

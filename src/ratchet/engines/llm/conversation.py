@@ -100,7 +100,8 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        # A model may leave half of a surrogate pair behind.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -37,7 +37,11 @@ class LlmEngine:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            structured_output=True, mcp_tools=mcp_is_installed(), resumable=True, reports_usage=True
+            structured_output=True,
+            mcp_tools=mcp_is_installed(),
+            resumable=True,
+            reports_usage=True,
+            own_tools=True,
         )
 
     async def propose(self, request: Request) -> Session:

@@ -113,9 +113,13 @@ class Exchange:
         return Question(list(self._messages), parameters, self._model_settings(candidate))
 
     def _model_settings(self, candidate: Candidate) -> ModelSettings:
-        bounds = (self._settings.output_tokens, self._account.output_tokens(candidate))
+        asked = self._request
+        bounds = (self._settings.output_tokens, asked.output_tokens, self._account.output_tokens(candidate))
         most = min((each for each in bounds if each is not None), default=None)
-        return {} if most is None else {"max_tokens": most}
+        settings: ModelSettings = {} if most is None else {"max_tokens": most}
+        if asked.temperature is not None:
+            settings["temperature"] = asked.temperature
+        return settings
 
     async def _use_tools(self, calls: Sequence[ToolCallPart]) -> None:
         """One after the other: what a tool does may depend on the one before."""

@@ -34,7 +34,7 @@ class SearchEngine:
     """Proposes values for the constants that a program declares. The prompt says nothing to it."""
 
     name = "search"
-    capabilities = Capabilities(edits_files=True, resumable=True, reports_usage=True)
+    capabilities = Capabilities(edits_files=True, resumable=True, reports_usage=True, learns_scores=True)
 
     def __init__(self, constants: str = "declared") -> None:
         self._constants = constants
@@ -98,7 +98,7 @@ class _Sitting:
         values = {
             f"{each.path}:{each.name}": new for each, new in zip(program.constants, literals, strict=True)
         }
-        text = ", ".join(f"{name} = {value}" for name, value in values.items())
+        text = _told(values)
         self._transcript.say(EventKind.MESSAGE, text)
         proposal = {
             "signature": space.signature,
@@ -171,3 +171,9 @@ class _Sitting:
             transcript=self._transcript.content,
             data=data,
         )
+
+
+def _told(values: dict[str, str]) -> str:
+    """The proposal in one line; where there is one file only, it goes without saying."""
+    alone = len({name.rpartition(":")[0] for name in values}) == 1
+    return ", ".join(f"{name.rpartition(':')[2] if alone else name} = {new}" for name, new in values.items())

@@ -15,7 +15,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ratchet.ledger.tables import components, metadata
+from ratchet.ledger.protocol_tables import metadata
+from ratchet.ledger.tables import components
 
 # A change that an older Ratchet cannot read raises it.
 FORMAT = 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ratchet.kernel import Missing, Misuse, RatchetError
+from ratchet.ledger.wal import turn_on_wal
 from ratchet.memory.errors import MemoryCorrupt, MemoryTooNew, MemoryUnavailable
 
 VERSION = 1
@@ -80,7 +80,7 @@ def open_file(path: Path, embedder: str, dimension: int) -> sqlite3.Connection:
         )
         try:
             if not _is_memory(connection, path):
-                _wait_for_wal(connection)
+                turn_on_wal(connection, BUSY_SECONDS)
                 _create(connection, path, embedder, dimension)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -166,20 +166,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def _wait_for_wal(connection: sqlite3.Connection) -> None:
-    """Turn the log on. SQLite does not wait by itself when another process does the same."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
 
 
 def _damaged(path: Path, why: str) -> MemoryCorrupt:

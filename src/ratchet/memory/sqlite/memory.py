@@ -78,8 +78,9 @@ class SqliteMemory:
         query = self._embed(clean(meaning))
         with self._transaction() as connection:
             vectors = self._catch_up(connection)
-            among = None if wanted.empty else rows.numbers(connection, wanted)
-            return rows.found(connection, vectors.nearest(query, limit, among))
+            among = rows.numbers(connection, wanted)
+            near = vectors.nearest(query, limit, among, kind=wanted.kind, scope=wanted.scope)
+            return rows.found(connection, near)
 
     def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
         check_limit(limit)
@@ -122,8 +123,8 @@ class SqliteMemory:
         if self._seen < state.change:
             for number in rows.deleted_since(connection, self._seen):
                 self._vectors.drop(number)
-            for number, vector in rows.vectors_since(connection, self._seen, state.dimension):
-                self._vectors.put(number, vector)
+            for row in rows.vectors_since(connection, self._seen, state.dimension):
+                self._vectors.put(*row)
             self._seen = state.change
         return self._vectors
 

@@ -22,17 +22,25 @@ _BLOCK = 32
 
 
 class Vectors:
-    """Rows by number, packed: a row that goes leaves its place to the last one."""
+    """Rows by number, packed: a row that goes leaves its place to the last one.
+
+    Each has the kind and the scope of its entry, so that most searches need not ask the file which rows are meant.
+    """
 
     def __init__(self, dimension: int) -> None:
         self._matrix = np.zeros((_BLOCK, dimension), dtype=np.float32)
         self._numbers = np.zeros(_BLOCK, dtype=np.int64)
+        self._kinds = np.zeros(_BLOCK, dtype=np.int32)
+        self._scopes = np.zeros(_BLOCK, dtype=np.int32)
         self._places: dict[int, int] = {}
+        self._codes: dict[str | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def put(self, number: int, vector: NDArray[np.float32]) -> None:
+    def put(
+        self, number: int, vector: NDArray[np.float32], kind: str | None = None, scope: str | None = None
+    ) -> None:
         """Add the row, or replace the one of this number."""
         place = self._places.get(number)
         if place is None:
@@ -40,8 +48,12 @@ class Vectors:
             if place == len(self._numbers):
                 self._matrix = np.concatenate([self._matrix, np.zeros_like(self._matrix)])
                 self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)])
+                self._kinds = np.concatenate([self._kinds, np.zeros_like(self._kinds)])
+                self._scopes = np.concatenate([self._scopes, np.zeros_like(self._scopes)])
             self._numbers[place] = number
         self._matrix[place] = vector
+        self._kinds[place] = self._codes.setdefault(kind, len(self._codes))
+        self._scopes[place] = self._codes.setdefault(scope, len(self._codes))
         self._places[number] = place
 
     def drop(self, number: int) -> None:
@@ -51,16 +63,22 @@ class Vectors:
         if place is not None and place != last:
             self._matrix[place] = self._matrix[last]
             self._numbers[place] = self._numbers[last]
+            self._kinds[place] = self._kinds[last]
+            self._scopes[place] = self._scopes[last]
             self._places[int(self._numbers[place])] = place
 
     def nearest(
-        self, query: NDArray[np.float32], limit: int, among: Sequence[int] | None = None
+        self,
+        query: NDArray[np.float32],
+        limit: int,
+        among: Sequence[int] | None = None,
+        *,
+        kind: str | None = None,
+        scope: str | None = None,
     ) -> list[Near]:
-        """The rows most like `query`, best first; equal ones by number. With `among` only those."""
+        """The rows most like `query`, best first; equal ones by number. Only those of `among`, `kind` and `scope`."""
         count = len(self._places)
-        places = np.arange(count)
-        if among is not None:
-            places = np.flatnonzero(np.isin(self._numbers[:count], np.array(among, dtype=np.int64)))
+        places = np.flatnonzero(self._meant(count, among, kind, scope))
         blocks = -(-count // _BLOCK)
         rough = (self._matrix[: blocks * _BLOCK].reshape(-1, _BLOCK, len(query)) @ query).reshape(-1)[places]
         if len(places) > limit:
@@ -70,3 +88,15 @@ class Vectors:
         numbers = self._numbers[places]
         order = np.lexsort((numbers, -exact))[:limit]
         return [Near(int(numbers[index]), float(exact[index])) for index in order]
+
+    def _meant(
+        self, count: int, among: Sequence[int] | None, kind: str | None, scope: str | None
+    ) -> NDArray[np.bool_]:
+        meant = np.ones(count, dtype=np.bool_)
+        if kind is not None:
+            meant &= self._kinds[:count] == self._codes.get(kind, -1)
+        if scope is not None:
+            meant &= self._scopes[:count] == self._codes.get(scope, -1)
+        if among is not None:
+            meant &= np.isin(self._numbers[:count], np.array(among, dtype=np.int64))
+        return meant

@@ -25,7 +25,7 @@ from .watch import Watch, descendants, everyone
 
 STOP = signal.SIGUSR1
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_FIRST_LOOKS, _LATER_LOOKS, _FIRST_SECONDS = 0.01, 0.025, 0.1
+_FIRST_LOOKS, _FIRST_SECONDS = 0.01, 0.1
 # Without bounds on memory and CPU a late look costs nobody anything.
 _EASY_LOOKS = 0.1
 # The kernel takes no smaller one.
@@ -117,7 +117,8 @@ def _follow(spec: Spec, child: int, began: float, watch: Watch) -> tuple[int | N
     """Wait for the command: how it ended, or why it must be ended."""
     deadline = began + spec.wall_seconds
     next_look = began + _FIRST_LOOKS
-    later = _EASY_LOOKS if spec.memory_bytes is None and spec.cpu_seconds is None else _LATER_LOOKS
+    easy = spec.memory_bytes is None and spec.cpu_seconds is None
+    later = max(spec.look_seconds, _EASY_LOOKS) if easy else spec.look_seconds
     while True:
         wait = max(0.0, min(deadline, next_look) - time.monotonic())
         woken = signal.sigtimedwait({signal.SIGCHLD, STOP, *FORWARDED}, wait)

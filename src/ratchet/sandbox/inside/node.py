@@ -37,6 +37,7 @@ class Surroundings(NamedTuple):
 
     layers: list[str]
     python: tuple[str, ...]
+    hidden: tuple[tuple[str, str], ...]
     # The address space that each has from the start.
     address_bytes: int
     filter: seccomp.Filter | None
@@ -57,10 +58,17 @@ class Work(NamedTuple):
     spread: bool
     scratch: bool
     readable: list[str]
+    places: list[tuple[str, str]]
     environment: dict[str, str]
     cpu_seconds: float | None
     memory_bytes: int | None
     file_bytes: int | None
+    cpus: list[int]
+
+    @property
+    def own_view(self) -> bool:
+        """Whether it is shown more than all nodes are."""
+        return bool(self.readable or self.places)
 
 
 def be_node(surroundings: Surroundings, work: int, stdout: int, stderr: int) -> NoReturn:
@@ -96,7 +104,7 @@ def _read(work: int) -> tuple[Work, bytes, bytes]:
 
 def _arrange_descriptors(surroundings: Surroundings, head: Work, stdout: int, stderr: int) -> None:
     """Nothing on stdin; what is printed goes to stderr; the answer leaves by a descriptor of its own."""
-    if head.readable and names.MOUNT in surroundings.layers:
+    if head.own_view and names.MOUNT in surroundings.layers:
         setns(surroundings.whole_machine, CLONE_NEWNS)
     wanted = (surroundings.nothing, stderr, stderr, stdout)
     # First out of the way of each other, then to where they belong.
@@ -114,16 +122,20 @@ def _confine(surroundings: Surroundings, head: Work) -> None:
         processes=False,
         python=surroundings.python,
         readable=tuple(head.readable),
+        hidden=surroundings.hidden,
+        places=tuple(head.places),
         scratch_bytes=head.memory_bytes if head.scratch else 0,
     )
-    if names.MOUNT in layers and (head.readable or head.scratch):
+    if names.MOUNT in layers and (head.own_view or head.scratch):
         unshare(CLONE_NEWNS)
-        if head.readable:
+        if head.own_view:
             view.build(own_view)
         else:
             size = f"size={head.memory_bytes}" if head.memory_bytes else ""
             mount("tmpfs", view.SCRATCH[0], "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,{size}")
     os.chdir(view.SCRATCH[0] if names.MOUNT in layers else "/")
+    if head.cpus:
+        os.sched_setaffinity(0, head.cpus)
     memory_bytes = None if head.memory_bytes is None else head.memory_bytes + surroundings.address_bytes
     limits = NodeLimits(head.cpu_seconds, head.file_bytes, memory_bytes)
     own_filter = surroundings.filter
@@ -150,7 +162,10 @@ def _answer(head: Work, source: bytes, given: bytes) -> bytes:
         raise TypeError(f"{head.name} has no function {head.function!r}")
     value: Any = json.loads(given) if given else None
     result = function(**value) if head.spread else function(value)
-    return json.dumps(result, allow_nan=False).encode()
+    try:
+        return json.dumps(result, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{head.function} returned what is not JSON: {error}") from None
 
 
 def _seed() -> None:

@@ -39,6 +39,7 @@ class Settings(NamedTuple):
     python: list[str]
     path: list[str]
     modules: list[str]
+    hidden: list[tuple[str, str]]
 
 
 class _Node(NamedTuple):
@@ -87,13 +88,14 @@ def _enter(settings: Settings) -> Surroundings:
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
     whole_machine = os.open("/proc/self/ns/mnt", os.O_RDONLY)
     address_bytes = _address_bytes()
-    python = tuple(settings.python)
+    python, hidden = tuple(settings.python), tuple(settings.hidden)
     if names.MOUNT in layers:
         unshare(CLONE_NEWNS)
-        view.build(view.View(processes=False, python=python))
+        view.build(view.View(processes=False, python=python, hidden=hidden))
     return Surroundings(
         layers=layers,
         python=python,
+        hidden=hidden,
         address_bytes=address_bytes,
         filter=seccomp.node_filter(1) if names.SECCOMP in layers else None,
         nothing=nothing,

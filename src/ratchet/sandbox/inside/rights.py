@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from . import landlock, names, rlimits, seccomp
@@ -22,6 +23,8 @@ def most_tasks(processes: int) -> int:
 
 
 def give_up_for_command(spec: Spec) -> None:
+    if spec.cpus:
+        os.sched_setaffinity(0, spec.cpus)
     rlimits.limit(
         # The watch adds up the whole tree; the kernel only ends what the watch did not see.
         cpu_seconds=None if spec.cpu_seconds is None else spec.cpu_seconds + 1,
@@ -42,7 +45,8 @@ def give_up_for_command(spec: Spec) -> None:
             network=internet,
         )
     if names.SECCOMP in spec.layers:
-        seccomp.command_filter(nested=spec.nested, internet=internet).install()
+        bound = bool(spec.cpus)
+        seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound).install()
 
 
 def give_up_for_node(

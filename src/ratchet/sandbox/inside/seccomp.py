@@ -98,8 +98,9 @@ def node_filter(own_pid: int) -> Filter:
 
 
 @cache
-def command_filter(*, nested: bool, internet: bool) -> Filter:
-    """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets."""
+def command_filter(*, nested: bool, internet: bool, bound: bool) -> Filter:
+    """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets.
+    `bound`: must stay on the CPUs that it was given."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     code = _opening(absent)
     # Some families, AF_VSOCK among them, know no network namespaces.
@@ -109,6 +110,9 @@ def command_filter(*, nested: bool, internet: bool) -> Filter:
     answers = [_ALLOW] * _MOST
     for number in _numbers(_DANGEROUS if nested else _DANGEROUS + _NESTING):
         answers[number] = refuse
+    if bound:
+        for number in _numbers("sched_setaffinity"):
+            answers[number] = refuse
     if not nested:
         code += _when("clone", 0, _ANY_BIT, (_CLONE_ANY_NAMESPACE,), refuse, _ALLOW)
         # A filter cannot read the flags of `clone3`, and memory that no process has mapped is not seen by the watch.

@@ -22,6 +22,8 @@ class Spec(NamedTuple):
     memory_bytes: int | None
     processes: int
     file_bytes: int | None
+    cpus: list[int]
+    look_seconds: float
 
     @property
     def nested(self) -> bool:

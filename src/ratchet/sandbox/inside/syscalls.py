@@ -173,6 +173,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sched_getaffinity": (204, 123),
     "sched_getparam": (143, 121),
     "sched_getscheduler": (145, 120),
+    "sched_setaffinity": (203, 122),
     "sched_yield": (24, 124),
     "select": (23, None),
     "sendfile": (40, 71),

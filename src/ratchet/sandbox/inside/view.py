@@ -30,7 +30,7 @@ from .linux import (
 
 # Covered by the new root while it is put together; any directory that is always there will do.
 _BUILD = "/tmp"
-_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SETTINGS = (
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -48,13 +48,15 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 # Root owns the kernel's settings and could write them even without its capabilities.
 _KERNEL_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+_TO_READ = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 SCRATCH = ("/tmp", "/dev/shm")
 
 
 class View(NamedTuple):
     """What is to be seen. In `read_only` and `hidden` the second part of a path must not lead over a link.
 
-    `scratch_bytes` is for /tmp and /dev/shm each, 0 for as good as nothing and `None` for no bound of our own.
+    `places` are what is to be seen by another path than its own: that path, then its own. `scratch_bytes` is for /tmp
+    and /dev/shm each, 0 for as good as nothing and `None` for no bound of our own.
     """
 
     everything: bool = False
@@ -65,11 +67,12 @@ class View(NamedTuple):
     writable: tuple[str, ...] = ()
     read_only: tuple[tuple[str, str], ...] = ()
     hidden: tuple[tuple[str, str], ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
     scratch_bytes: int | None = 0
 
     def visible(self) -> list[str]:
         """All that may be read, for where there is no mount namespace to hide the rest."""
-        return ["/"] if self.everything else [*_PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
+        return ["/"] if self.everything else [*PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
 
 
 def build(view: View) -> None:
@@ -77,6 +80,7 @@ def build(view: View) -> None:
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
     devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
+    pieces += [tree.cloned(path, _TO_READ)._replace(target=target) for target, path in view.places]
     root = _whole_root() if view.everything else _bare_root(view)
     size = "" if view.scratch_bytes is None else f",size={view.scratch_bytes or 4096}"
     tree.cover(root, "/tmp", f"mode=1777{size}")
@@ -105,7 +109,7 @@ def guard_kernel_settings() -> None:
 
 def _wanted(view: View) -> list[tuple[str, int]]:
     """The paths to be seen, those higher up first, so that each lies on top of what contains it."""
-    own = (*view.python, *(() if view.everything else (*_PROGRAMS, *_SETTINGS)))
+    own = (*view.python, *(() if view.everything else (*PROGRAMS, *_SETTINGS)))
     wanted = {path: ATTR_RDONLY for path in own if os.path.exists(path) and not os.path.islink(path)}
     if view.network and os.path.exists(_RESOLVER):
         wanted[os.path.realpath(_RESOLVER)] = ATTR_RDONLY
@@ -134,7 +138,7 @@ def _bare_root(view: View) -> int:
     mount("tmpfs", _BUILD, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")
     root = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)
     os.mkdir("etc", dir_fd=root)
-    for path in (*_PROGRAMS, *_SETTINGS, *((_RESOLVER,) if view.network else ())):
+    for path in (*PROGRAMS, *_SETTINGS, *((_RESOLVER,) if view.network else ())):
         if os.path.islink(path):
             os.symlink(os.readlink(path), path.lstrip("/"), dir_fd=root)
     uid, gid = os.getuid(), os.getgid()

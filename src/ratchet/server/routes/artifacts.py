@@ -9,18 +9,19 @@ from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
 from ratchet.kernel import NotFound
-from ratchet.ledger import Artifact
-from ratchet.ledger.artifacts import find
+from ratchet.ledger import Artifact, Transaction
+from ratchet.ledger.owners import artifact_behind, artifact_of_project
+from ratchet.server.caller import Caller
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["artifacts"])
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?:; ?[\w-]+=[\w.+-]+)*", re.ASCII)
-_HEADERS = {
+UNTRUSTED = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
-    # The address is the hash of the content: it never changes.
-    "Cache-Control": "private, max-age=31536000, immutable",
 }
+# The address is the hash of the content: it never changes.
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 @router.get("/artifacts/{sha256}", response_class=FileResponse)
@@ -28,15 +29,22 @@ def content(api: Api, sha256: str) -> FileResponse:
     """The file, as a download. Ranges are served. The caller can check it: its address is its SHA-256."""
     path = api.ledger.artifacts.path(sha256)
     with api.read() as tx:
-        artifact = find(tx, sha256)
-    if not path.is_file():
+        artifact = _seen(tx, api.caller, sha256)
+    if artifact is None or not path.is_file():
         raise NotFound("artifact", sha256)
     return FileResponse(
         path,
         filename=_file_name(artifact),
         media_type=_media_type(artifact),
-        headers={**_HEADERS, "ETag": f'"{sha256}"'},
+        headers={**UNTRUSTED, **_FOREVER, "ETag": f'"{sha256}"'},
     )
+
+
+def _seen(tx: Transaction, caller: Caller, sha256: str) -> Artifact | None:
+    """The newest one with this content of somebody whose things the caller may see."""
+    if caller.project_id is not None:
+        return artifact_of_project(tx, sha256, caller.project_id)
+    return artifact_behind(tx, sha256, caller.tokens)
 
 
 def _file_name(artifact: Artifact) -> str:

@@ -10,10 +10,11 @@ from pydantic import Field
 from ratchet import runtime
 from ratchet.ledger import Event, Filter, Transaction
 from ratchet.ledger.events import since
+from ratchet.ledger.owners import projects_of_runs
 from ratchet.runtime import JobStatus, get_job, list_jobs
 from ratchet.server.fields import Id, IdFilter, Json, Moment, Shape, TextFilter
-from ratchet.server.paging import MAX_LIMIT, Paging
-from ratchet.server.service import Api
+from ratchet.server.paging import MAX_LIMIT, Cut, Pager, Paging
+from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["jobs"])
 _FAILED_TRIES = ("job.retrying", "job.failed")
@@ -23,6 +24,7 @@ class Meta(Shape):
     run_id: int | None
     key: str | None
     priority: int
+    background: bool = Field(description="whether it gives way to all other work")
     request_id: str | None
     once: str | None
     stop: str | None = Field(description="why it is to stop, when somebody asked for that")
@@ -74,12 +76,20 @@ def jobs(
     queue: TextFilter = None,
     run_id: IdFilter = None,
 ) -> list[Job]:
-    """Newest first."""
+    """Newest first. Jobs of projects whose token was not shown are left out."""
+    return [Job.of(job) for job in page_of_jobs(api, pager, status, queue, run_id).items]
+
+
+def page_of_jobs(
+    api: Access, pager: Pager, status: JobStatus | None, queue: str | None, run_id: int | None
+) -> Cut[runtime.Job]:
     with api.read() as tx:
         found = list_jobs(
             tx, status=status, queue=queue, run_id=run_id, before=pager.before, limit=pager.one_more
         )
-    return [Job.of(job) for job in pager.cut(found).items]
+        projects = projects_of_runs(tx, {job.run_id for job in found if job.run_id is not None})
+        hidden = api.caller.hidden(tx, projects.values())
+    return pager.without(found, lambda job: projects.get(job.run_id or 0) in hidden)
 
 
 @router.get("/queues/jobs/{job_id}")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.kernel import NotFound
 from ratchet.runtime import JobStatus, QueueState, list_queues
-from ratchet.server.service import ACTOR, Access, Api
+from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["queues"])
 
@@ -49,6 +49,7 @@ class Queues(BaseModel):
 
 @router.get("/queues")
 def queues(api: Api) -> Queues:
+    """Every queue with its limits, and how many jobs it holds in each status."""
     with api.read() as tx:
         states = list_queues(tx, api.runtime.rules)
     return Queues.model_validate({"backend": "dbos"} | {state.name: Queue.of(state) for state in states})
@@ -58,14 +59,15 @@ def queues(api: Api) -> Queues:
 def pause(api: Api, name: str) -> Queue:
     """Start no more jobs of this queue, in the whole fleet. Those that run are not touched."""
     _check(api, name)
-    api.runtime.pause_queue(name, actor=ACTOR, request_id=api.request_id)
+    api.runtime.pause_queue(name, actor=api.actor, request_id=api.request_id)
     return _one(api, name)
 
 
 @router.post("/queues/{name}/resume")
 def resume(api: Api, name: str) -> Queue:
+    """Let a paused queue go on."""
     _check(api, name)
-    api.runtime.resume_queue(name, actor=ACTOR, request_id=api.request_id)
+    api.runtime.resume_queue(name, actor=api.actor, request_id=api.request_id)
     return _one(api, name)
 
 

@@ -11,7 +11,9 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Artifact, Event, Filter, Run, Step
 from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger import events as ledger_events
+from ratchet.ledger.protocols import is_protocol
 from ratchet.ledger.runs import get_run, latest_steps, list_runs
+from ratchet.protocols.actions import cancel_protocol, pause_protocol, resume_protocol
 from ratchet.runtime import cancel_run, pause_run, resume_run
 from ratchet.server import shapes
 from ratchet.server.fields import Id, IdFilter, TextFilter
@@ -29,16 +31,19 @@ def runs(
     status: RunStatus | None = None,
     project_id: IdFilter = None,
 ) -> Cut[Run]:
-    """Newest first."""
+    """Newest first. Runs of projects whose token was not shown are left out."""
+    project_id = api.caller.project_id or project_id
     with api.read() as tx:
         found = list_runs(
             tx, kind=kind, status=status, project_id=project_id, before=pager.before, limit=pager.one_more
         )
-    return pager.cut(found)
+        hidden = api.caller.hidden(tx, (run.project_id for run in found))
+    return pager.without(found, lambda run: run.project_id in hidden)
 
 
 @router.get("/runs/{run_id}", response_model=shapes.Run)
 def run(api: Api, run_id: Id) -> Run:
+    """One run: its status, its reason if it stands, and its result."""
     with api.read() as tx:
         return get_run(tx, run_id)
 
@@ -75,22 +80,24 @@ def artifacts(api: Api, run_id: Id, pager: Paging) -> Cut[Artifact]:
 @router.post("/runs/{run_id}/actions/pause", response_model=shapes.Run)
 def pause(api: Api, run_id: Id) -> Run:
     """Stand still: its worker is asked to stop, what it has recorded stays. 409 when it cannot be paused."""
-    return _act(api, pause_run, run_id)
+    return _act(api, pause_run, pause_protocol, run_id)
 
 
 @router.post("/runs/{run_id}/actions/resume", response_model=shapes.Run)
 def resume(api: Api, run_id: Id) -> Run:
     """Go on with a paused or blocked run; 409 for any other."""
-    return _act(api, resume_run, run_id)
+    return _act(api, resume_run, resume_protocol, run_id)
 
 
 @router.post("/runs/{run_id}/actions/cancel", response_model=shapes.Run)
 def cancel(api: Api, run_id: Id) -> Run:
     """End a run for good, with all its unfinished steps. Cancelling it again changes nothing."""
-    return _act(api, cancel_run, run_id)
+    return _act(api, cancel_run, cancel_protocol, run_id)
 
 
-def _act(api: Access, action: Callable[..., Any], run_id: int) -> Run:
+def _act(api: Access, action: Callable[..., Any], of_protocol: Callable[..., Any], run_id: int) -> Run:
+    """A protocol knows better than its run where it goes on: back to planning, or to its steps."""
     with api.write() as tx:
-        action(tx, api.runtime, run_id)
+        chosen = of_protocol if is_protocol(tx, run_id) else action
+        chosen(tx, api.runtime, run_id)
         return get_run(tx, run_id)

@@ -12,7 +12,7 @@ from ratchet.workspaces.fill import Filler, Written
 from ratchet.workspaces.ground import Ground, opened_root, writing
 from ratchet.workspaces.loose import Batch
 from ratchet.workspaces.mount import mount_overlay, unmount
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.removal import empty, remove_tree
 from ratchet.workspaces.snapshot import Snapshot
 from ratchet.workspaces.trees import Change, compare
 from ratchet.workspaces.warm import Warm, WarmCheckouts
@@ -82,6 +82,13 @@ class OverlayCheckout:
                 directory.mkdir()
             mount_overlay(warm.files, self._upper, self._work, self.path, volatile=self._overlays.volatile)
         self.place(compare(self._ground.objects.tree, warm.tree, self._tree))
+
+    def refill(self, base: str, tree: str) -> None:
+        # In the mount as it is: a sandbox would go on with one that was put in its place.
+        self._tree = tree
+        with writing(self.path), opened_root(self.path) as root:
+            empty(root)
+            Filler(self._ground.objects, self._ground.bounds, Written()).fill(root, tree)
 
     def snapshot(self, batch: Batch) -> str:
         ignore = self._ground.ignore(self.path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ratchet.workspaces.fill import Filler, Written
 from ratchet.workspaces.ground import Ground, opened_root, writing
 from ratchet.workspaces.loose import Batch
-from ratchet.workspaces.removal import clear, remove_tree
+from ratchet.workspaces.removal import empty, remove_tree
 from ratchet.workspaces.snapshot import Snapshot
 from ratchet.workspaces.trees import Change
 
@@ -34,8 +34,12 @@ class TreeCheckout:
         with writing(self.path):
             self.path.mkdir(exist_ok=True)
             with opened_root(self.path) as root:
-                clear(root)
+                empty(root)
                 Filler(self._ground.objects, self._ground.bounds, self._written).fill(root, self._tree)
+
+    def refill(self, base: str, tree: str) -> None:
+        self._tree = tree
+        self.fill()
 
     def snapshot(self, batch: Batch) -> str:
         return whole_snapshot(self._ground, self.path, self._tree, batch, self._written)

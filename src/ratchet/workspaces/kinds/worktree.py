@@ -18,7 +18,7 @@ from ratchet.workspaces.ground import Ground, opened_root, writing
 from ratchet.workspaces.identity import RATCHET
 from ratchet.workspaces.kinds.tree import whole_snapshot
 from ratchet.workspaces.loose import Batch
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.removal import empty, remove_tree
 from ratchet.workspaces.trees import Change
 
 # Branches of workspaces; nothing else is kept here, and they end with their workspace.
@@ -68,11 +68,20 @@ class WorktreeCheckout:
         Git(self._ground.git.program, self._administration.directory).run("read-tree", self._base)
         self._refs = self._listed()
 
+    def refill(self, base: str, tree: str) -> None:
+        self._check_pointer()
+        self._base, self._tree = base, tree
+        self._written = Written()
+        if self._branch is not None:
+            self._ground.refs.change({self._branch: (self._ground.refs.value(self._branch), base)})
+        with writing(self.path), opened_root(self.path) as root:
+            self._administration.point(f"ref: {self._branch}" if self._branch else base)
+            empty(root, but=".git")
+            Filler(self._ground.objects, self._ground.bounds, self._written).fill(root, tree)
+        Git(self._ground.git.program, self._administration.directory).run("read-tree", base)
+
     def snapshot(self, batch: Batch) -> str:
-        if not self._administration.is_pointed_at():
-            raise UnsafePath(
-                ".git", "was removed or replaced", hint="discard the workspace; its session broke it"
-            )
+        self._check_pointer()
         return whole_snapshot(self._ground, self.path, self._tree, batch, self._written, skip=".git")
 
     def place(self, changes: Iterable[Change]) -> None:
@@ -101,6 +110,12 @@ class WorktreeCheckout:
         self._administration.remove()
         if self._branch is not None:
             self._remove_branch(self._branch)
+
+    def _check_pointer(self) -> None:
+        if not self._administration.is_pointed_at():
+            raise UnsafePath(
+                ".git", "was removed or replaced", hint="discard the workspace; its session broke it"
+            )
 
     def _remove_branch(self, name: str) -> None:
         current = self._ground.refs.value(name)

@@ -1,0 +1,1 @@
+"""Other harnesses and engines, each in an environment of its own."""

@@ -1,0 +1,57 @@
+"""What an agent is written with: its two servers, its state, its log, and the ways to the Architect and to others."""
+
+from ratchet.agentkit.architect import send_to_architect
+from ratchet.agentkit.asking import ask
+from ratchet.agentkit.client import Agent, AgentTool, agent, call_agent
+from ratchet.agentkit.errors import (
+    AgentKitError,
+    AgentUnreachable,
+    AnswerInvalid,
+    ArchitectUnreachable,
+    HistoryDamaged,
+    Misused,
+    NoSuchChange,
+    SchemaInvalid,
+    StateBusy,
+    StateDamaged,
+    StateExists,
+    StateInvalid,
+    StateMissing,
+    ToolFailed,
+)
+from ratchet.agentkit.history import Change
+from ratchet.agentkit.logs import log
+from ratchet.agentkit.serving import Runner, Tuner
+from ratchet.agentkit.store import StateStore, state
+from ratchet.agentkit.surroundings import Surroundings, surroundings
+
+__all__ = [
+    "Agent",
+    "AgentKitError",
+    "AgentTool",
+    "AgentUnreachable",
+    "AnswerInvalid",
+    "ArchitectUnreachable",
+    "Change",
+    "HistoryDamaged",
+    "Misused",
+    "NoSuchChange",
+    "Runner",
+    "SchemaInvalid",
+    "StateBusy",
+    "StateDamaged",
+    "StateExists",
+    "StateInvalid",
+    "StateMissing",
+    "StateStore",
+    "Surroundings",
+    "ToolFailed",
+    "Tuner",
+    "agent",
+    "ask",
+    "call_agent",
+    "log",
+    "send_to_architect",
+    "state",
+    "surroundings",
+]

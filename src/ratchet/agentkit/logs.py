@@ -1,0 +1,94 @@
+"""The log of a server: `logs/runner.log` or `logs/tuner.log`, of bounded size, and never a reason to fail."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+import time
+from pathlib import Path
+
+from ratchet.agentkit.surroundings import surroundings
+
+_ROLES = ("runner", "tuner")
+_BYTES = 4 * 1024 * 1024
+_KEPT = 3
+
+
+class _Quiet(logging.handlers.RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk, or one that cannot be written, costs lines of the log and nothing else."""
+
+
+class _Form(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
+class _RoleFile(logging.Handler):
+    """Writes into the log of this server. A process that is none of the two has no such file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._role: str | None = None
+        self._file: _Quiet | None = None
+
+    def use(self, role: str) -> None:
+        self.acquire()
+        try:
+            if self._file is None or self._role != role:
+                self.close_file()
+                self._role, self._file = role, _opened(role)
+        finally:
+            self.release()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._file is None:
+            role = _guessed_role()
+            if role is None:
+                return
+            self.use(role)
+        if self._file is not None:
+            self._file.handle(record)
+
+    def close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        self.close_file()
+        super().close()
+
+
+def _opened(role: str) -> _Quiet | None:
+    path = Path("logs", f"{role}.log").absolute()
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    file = _Quiet(path, maxBytes=_BYTES, backupCount=_KEPT, encoding="utf-8", errors="replace", delay=True)
+    file.setFormatter(_Form("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    return file
+
+
+def _guessed_role() -> str | None:
+    """Before a server runs: what Ratchet said, or the name of the program."""
+    told = surroundings().role or Path(sys.argv[0]).stem
+    return told if told in _ROLES else None
+
+
+_role_file = _RoleFile()
+
+log = logging.getLogger("agent")
+"""Writes to the log of this server."""
+log.setLevel(logging.INFO)
+log.addHandler(_role_file)
+
+
+def log_as(role: str) -> None:
+    """Write into the log of `role` from now on, and there too what libraries warn of."""
+    _role_file.use(role)
+    log.propagate = False
+    logging.getLogger().addHandler(_role_file)

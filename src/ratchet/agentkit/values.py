@@ -1,0 +1,136 @@
+"""Which values a state may hold: those that JSON can say, and that mean the same to everyone who reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from ratchet.agentkit.errors import StateInvalid
+
+MOST_BYTES = 16 * 1024 * 1024
+_MOST_VALUES = 2_000_000
+_DEEPEST = 100
+_LARGEST_BITS = 4096
+
+
+class _Refused(Exception):
+    """What is wrong with a value, and, gathered on the way up, where it lies."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.steps: list[str | int] = []
+
+
+def plain(value: object) -> dict[str, Any]:
+    """A copy of a state, made of nothing but dicts, lists, texts, numbers, booleans and None.
+
+    Raises `StateInvalid` for what JSON cannot say, and for a state that is too deep or too large.
+    """
+    if not isinstance(value, dict):
+        raise StateInvalid(f"is {_kind(value)}; the whole state must be an object (a dict)")
+    copying = _Copying()
+    try:
+        copied: dict[str, Any] = copying.copied(value, _DEEPEST)
+    except _Refused as refused:
+        raise StateInvalid(str(refused), path=_path(refused.steps)) from None
+    return copied
+
+
+def parsed(raw: bytes) -> dict[str, Any]:
+    """The state that a file holds. Raises `StateInvalid`."""
+    try:
+        value = json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise StateInvalid(f"is not JSON: {error}") from error
+    return plain(value)
+
+
+def canonical(state: dict[str, Any]) -> bytes:
+    """The text of a state that is the same for the same state. Raises `StateInvalid` for one that is too large."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(text) > MOST_BYTES:
+        raise StateInvalid(
+            f"takes {len(text):,} bytes; {MOST_BYTES:,} is the most", hint="keep large things elsewhere"
+        )
+    return text
+
+
+class _Copying:
+    def __init__(self) -> None:
+        # What shares its parts can be far larger as text than it is in memory: these end the copy before memory does.
+        self._values = 0
+        self._chars = 0
+
+    def copied(self, value: object, deeper: int) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise _Refused(f"is one value too many; a state has at most {_MOST_VALUES:,}")
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return _integer(value)
+        if isinstance(value, float):
+            return _real(value)
+        if isinstance(value, dict | list | tuple):
+            return self._container(value, deeper)
+        raise _Refused(f"is {_kind(value)}, which JSON cannot say")
+
+    def _text(self, value: str) -> str:
+        self._chars += len(value)
+        if self._chars > MOST_BYTES:
+            raise _Refused(f"makes the state longer than {MOST_BYTES:,} bytes")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise _Refused("is a text with half a character (a lone surrogate)") from error
+        # An enumeration of texts prints as its name; its content is what is meant.
+        return value if type(value) is str else str.__str__(value)
+
+    def _container(self, value: dict[Any, Any] | list[Any] | tuple[Any, ...], deeper: int) -> Any:
+        if deeper == 0:
+            raise _Refused(f"is nested deeper than {_DEEPEST} levels, or contains itself")
+        if isinstance(value, dict):
+            return {self._key(key): self._at(key, child, deeper) for key, child in value.items()}
+        return [self._at(place, child, deeper) for place, child in enumerate(value)]
+
+    def _key(self, key: object) -> str:
+        if not isinstance(key, str):
+            raise _Refused(f"has the key {key!r:.80}, {_kind(key)}; the keys of an object are texts")
+        return self._text(key)
+
+    def _at(self, step: str | int, child: object, deeper: int) -> Any:
+        try:
+            return self.copied(child, deeper - 1)
+        except _Refused as refused:
+            refused.steps.append(step)
+            raise
+
+
+def _integer(value: int) -> int:
+    if value.bit_length() > _LARGEST_BITS:
+        raise _Refused(f"is an integer of more than {_LARGEST_BITS} bits")
+    return value if type(value) is int else int(value)
+
+
+def _real(value: float) -> float:
+    if not math.isfinite(value):
+        raise _Refused(f"is {value}, which JSON cannot say")
+    return value if type(value) is float else float(value)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _path(steps: list[str | int]) -> str:
+    """Like `state.notes[3].text`; the steps come innermost first."""
+    shown = (f"[{step}]" if isinstance(step, int) else f".{step:.60}" for step in reversed(steps[-20:]))
+    return f"state{''.join(shown)}"

@@ -1,0 +1,1 @@
+"""Agents: MCP services that an Architect creates, and rewrites while they serve, from feedback."""

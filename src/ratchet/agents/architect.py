@@ -1,0 +1,181 @@
+"""The Architect's door, for every face: ask for an agent, or tell one what to do better.
+
+Everything is looked at before anything is recorded. The work itself is a run, and the runs of one agent come one after
+the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ratchet.agents.place import check_name, place_of
+from ratchet.agents.references import find_version
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.kernel import Conflict, Misuse, RunId
+from ratchet.ledger import Transaction
+from ratchet.ledger import agents as rows
+from ratchet.ledger.agents import Agent, AgentStatus
+from ratchet.ledger.runs import list_runs
+from ratchet.runtime import Runtime, start_run
+
+KIND = "agents.change"
+RUN_KIND = "agent"
+# A longer text lies in the artifact store, and the run names it.
+_INLINE_BYTES = 16 * 1024
+
+
+class Severity(StrEnum):
+    """How bad it was, in the words of whoever gives feedback."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """An agent as a person asks for it."""
+
+    name: str
+    description: str
+    engine: str | None = None
+    model: str | None = None
+    simulated: bool = False
+
+
+def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: str | None = None) -> RunId:
+    """Begin to make an agent. Raises `Misuse` for what can never work and `Conflict` when the name is taken."""
+    check_name(wanted.name)
+    text = _checked_text(runtime, wanted.description, "what the agent should do")
+    _check_engine(runtime, wanted.engine)
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        _give_up_abandoned(tx, wanted.name)
+        agent = rows.create_agent(
+            tx,
+            wanted.name,
+            text[:_INLINE_BYTES],
+            engine=wanted.engine,
+            model=wanted.model,
+            simulated=wanted.simulated,
+        )
+        spec = {"action": "create", "agent": agent.name, "engine": wanted.engine, "model": wanted.model}
+        return _start(runtime, tx, agent, text, spec, simulated=wanted.simulated)
+
+
+def send_feedback(
+    runtime: Runtime,
+    name: str,
+    message: str,
+    *,
+    severity: Severity = Severity.NORMAL,
+    version: str | None = None,
+    source: str = "person",
+    engine: str | None = None,
+    model: str | None = None,
+    simulated: bool = False,
+    actor: str,
+    request_id: str | None = None,
+) -> RunId:
+    """Tell an agent what was wrong, or what is wanted.
+
+    Without a `version`, or with the one that is current now, it is about the agent: it is applied to whatever is
+    current when its turn comes. With an older version it makes a variant of that one.
+    """
+    text = _checked_text(runtime, message, "feedback")
+    _check_engine(runtime, engine)
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        agent = rows.get_agent(tx, name)
+        if agent.status is not AgentStatus.READY:
+            raise Conflict(
+                f"the agent {name} is {agent.status}",
+                hint="feedback is for an agent that is ready; wait for it",
+            )
+        if simulated and not agent.simulated:
+            raise Misuse(
+                f"the agent {name} is real, so a simulation must not change it", hint="leave out --simulated"
+            )
+        commit = None if version is None else find_version(tx, agent, version).commit
+        spec = {
+            "action": "feedback",
+            "agent": name,
+            "version": None if commit == agent.current else commit,
+            "given_on": commit or agent.current,
+            "severity": Severity(severity),
+            "source": source,
+            "engine": engine or agent.engine,
+            "model": model or agent.model,
+        }
+        run_id = _start(runtime, tx, agent, text, spec, simulated=simulated)
+        told = {"agent": name, "severity": severity, "source": source, "on": spec["given_on"]}
+        tx.event("agent.feedback", message=text[:500], run_id=run_id, data=told)
+        return run_id
+
+
+def message_of(runtime: Runtime, spec: dict[str, Any]) -> str:
+    """The whole text that a run was started with."""
+    stored = spec.get("message_artifact")
+    return str(spec["message"]) if stored is None else runtime.ledger.artifacts.read(stored).decode()
+
+
+def _start(
+    runtime: Runtime, tx: Transaction, agent: Agent, text: str, spec: dict[str, Any], *, simulated: bool
+) -> RunId:
+    content = text.encode()
+    long = len(content) > _INLINE_BYTES
+    spec = {
+        **spec,
+        "agent_id": agent.id,
+        "message": text[: _INLINE_BYTES // 4] if long else text,
+        "message_artifact": hashlib.sha256(content).hexdigest() if long else None,
+    }
+    run_id = start_run(
+        tx,
+        runtime,
+        KIND,
+        kind=RUN_KIND,
+        name=agent.name,
+        spec=spec,
+        simulated=simulated,
+        # By its directory: another home on the same ledger has agents of its own.
+        line=f"agent:{place_of(runtime.home, agent.name).root}",
+    )
+    if long:
+        runtime.ledger.artifacts.put(
+            tx, content, name="message.txt", media_type="text/plain", run_id=run_id, pinned=True
+        )
+    return run_id
+
+
+def _checked_text(runtime: Runtime, text: str, what: str) -> str:
+    plain = text.encode(errors="replace").decode().replace("\0", "").strip()
+    if not plain:
+        raise Misuse(f"{what} cannot be empty", hint="say it in a sentence or two")
+    most = runtime.settings.agents.feedback_bytes
+    if len(plain.encode()) > most:
+        raise Misuse(
+            f"{what} has {len(plain.encode())} bytes, and at most {most} are taken",
+            hint="say what matters, or raise agents.feedback_bytes",
+        )
+    return plain
+
+
+def _check_engine(runtime: Runtime, name: str | None) -> None:
+    wanted = name or runtime.settings.agents.engine
+    engine = open_engine(wanted, Surroundings(runtime.settings, runtime.home, os.environ))
+    if not engine.capabilities.edits_files:
+        raise Misuse(
+            f"the engine {engine.name} edits no files, so it cannot write an agent",
+            hint="use codex, claude or another engine that does: `ratchet engine list`",
+        )
+
+
+def _give_up_abandoned(tx: Transaction, name: str) -> None:
+    """An agent whose creation was cancelled or lost is no longer being made, and its name is free."""
+    for run in list_runs(tx, kind=RUN_KIND, name=name, limit=1):
+        if run.status.final:
+            rows.give_up_creation(tx, name, run_id=run.id, reason=run.reason or f"its run {run.status}")

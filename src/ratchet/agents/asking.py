@@ -1,0 +1,132 @@
+"""Asking a model on behalf of an agent, which has no key of its own.
+
+What is used is charged to the run that made the version, so that the budgets of Ratchet hold, and counted for the
+version itself, which may use no more than `agents.llm_tokens`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ratchet.agents.plain_schema import plain_schema
+from ratchet.engines import Request, Session, SessionFailed
+from ratchet.engines.holding import hold
+from ratchet.engines.listening import Account, Listener
+from ratchet.engines.record import record_session
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Misuse
+from ratchet.ledger import Budgets, Spender, Transaction, to_json
+from ratchet.ledger.agents import AgentVersion, get_agent, get_version
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.usage import add_total, check, check_total
+from ratchet.runtime import Runtime, configured_budgets
+
+LONGEST_QUESTION = 1_048_576
+"""Bytes of a prompt, what the model is told beforehand, and a schema together."""
+_ROLE = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """A version that asks, on whose account, and what is left for it."""
+
+    version: AgentVersion
+    spender: Spender
+    left: Limits
+
+
+async def ask_llm(
+    runtime: Runtime,
+    *,
+    agent: str,
+    commit: str,
+    prompt: str,
+    system: str | None = None,
+    schema: Mapping[str, Any] | None = None,
+    model: str | None = None,
+) -> dict[str, Any]:
+    """The answer to `prompt` as `text`, and if a schema is given as `output`, which fits it.
+
+    Raises `SessionFailed` when there is no answer, `BudgetExceeded` when nothing is left to ask with, and `Misuse` for
+    a question that cannot be asked. `simulated` in the answer says that no model has given it.
+    """
+    _check_length(prompt, system, schema)
+    settings = runtime.settings
+    asker = await asyncio.to_thread(_asker, runtime, agent, commit)
+    engine = open_engine(settings.agents.llm, Surroundings(settings, runtime.home, os.environ))
+    listener = Listener(
+        Account(
+            runtime.ledger, f"agent {agent}", asker.spender, configured_budgets(settings), engine.name, model
+        )
+    )
+    request = Request(
+        prompt=prompt,
+        system=system,
+        model=model,
+        output_schema=None if schema is None else plain_schema(schema),
+        deadline_seconds=settings.engines.deadline_seconds,
+        limits=asker.left,
+        listen=listener.hear,
+    )
+    session = await hold(
+        engine,
+        request,
+        tries=settings.engines.tries,
+        write=partial(_write, runtime, asker, listener),
+        given_up="whoever asked did not wait",
+    )
+    return {"text": session.text, "output": session.output, "simulated": session.simulated}
+
+
+def _write(
+    runtime: Runtime,
+    asker: _Asker,
+    listener: Listener,
+    session: Session,
+    failed: SessionFailed | None,
+) -> None:
+    with listener.settled(runtime.ledger, session.usage) as tx:
+        add_total(tx, "version", asker.version.id, listener.used, _cap(runtime), asker.spender)
+        record_session(tx, runtime.ledger.artifacts, session, _ROLE, asker.spender, failed)
+
+
+def _asker(runtime: Runtime, agent: str, commit: str) -> _Asker:
+    with runtime.ledger.read() as tx:
+        version = get_version(tx, get_agent(tx, agent).id, commit)
+        spender = _spender(tx, version)
+        left = check(tx, spender, configured_budgets(runtime.settings))
+        try:
+            return _Asker(
+                version, spender, left.tightest(check_total(tx, "version", version.id, _cap(runtime)))
+            )
+        except BudgetExceeded as used_up:
+            used_up.hint = "raise agents.llm_tokens, or give feedback that makes the agent ask less"
+            raise
+
+
+def _spender(tx: Transaction, version: AgentVersion) -> Spender:
+    if version.run_id is None:
+        return Spender()
+    return Spender(run_id=version.run_id, project_id=get_run(tx, version.run_id).project_id)
+
+
+def _cap(runtime: Runtime) -> Budgets:
+    """Kept whatever the policy of the budgets is: an agent is a program that may ask in a loop."""
+    return Budgets(BudgetPolicy.STRICT, {"version": Limits(tokens=runtime.settings.agents.llm_tokens)})
+
+
+def _check_length(prompt: str, system: str | None, schema: Mapping[str, Any] | None) -> None:
+    if not prompt.strip():
+        raise Misuse("the prompt is empty", hint="say what the model is to answer")
+    length = len(prompt.encode(errors="replace")) + len((system or "").encode(errors="replace"))
+    length += 0 if schema is None else len(to_json(schema))
+    if length > LONGEST_QUESTION:
+        raise Misuse(
+            f"the question has {length} bytes, and at most {LONGEST_QUESTION} can be asked",
+            hint="send only what the model needs",
+        )

@@ -1,0 +1,136 @@
+"""From a change that a session made to a version that serves: check, number, commit, push, place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ratchet.agentkit import StateStore
+from ratchet.agents.carrying import carried_state
+from ratchet.agents.changing.applying import read_state
+from ratchet.agents.changing.proposal import Proposed
+from ratchet.agents.changing.staging import stage
+from ratchet.agents.changing.work import Work
+from ratchet.agents.checks import Checked, check_version
+from ratchet.agents.contract import CUT, FIRST_VERSION, METADATA
+from ratchet.agents.signatures import compare_tools, shapes_of, to_json
+from ratchet.agents.trees import commit_tree, read_tree, sync_tree
+from ratchet.judges.record import record_judged
+from ratchet.kernel import Outcome
+from ratchet.kernel.semver import Bump, bumped
+from ratchet.runtime.attempts import OpenAttempt
+
+CHECKED, VERDICT = "checked", "verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that has passed its checks. `tools` are those of its Runner."""
+
+    commit: str
+    version: str
+    tools: list[Any]
+
+
+class Rejected(Exception):
+    """The checks did not pass."""
+
+    def __init__(self, checked: Checked) -> None:
+        super().__init__(checked.judged.verdict.reason)
+        self.checked = checked
+
+
+async def check(work: Work, opened: OpenAttempt, proposed: Proposed) -> NewVersion:
+    """Have what the session left judged in a directory that it never touched. Raises `Rejected`."""
+    if CHECKED in opened.finished:
+        return NewVersion(**opened.finished[CHECKED])
+    staging = work.place.staging(work.parent)
+    assert proposed.staged_state is not None
+    state = work.job.ledger.artifacts.read(proposed.staged_state)
+    await asyncio.to_thread(stage, work, staging, proposed.commit, state)
+    base = None if work.parent is None else work.place.version(work.parent)
+    work.passed("checking")
+    checked = await check_version(staging, work.settings, agent=work.agent.name, base=base)
+    if checked.judged.verdict.outcome is not Outcome.PASSED:
+        raise Rejected(checked)
+    version = _number(work, proposed, checked)
+    commit = await asyncio.to_thread(_commit, work, staging, version, proposed.summary)
+    work.passed("checked")
+    made = NewVersion(commit, version, to_json(checked.tools))
+    with opened.job.write() as tx:
+        record_judged(tx, opened.artifacts, checked.judged, opened.spender)
+        opened.finish(tx, CHECKED, asdict(made))
+        opened.finish(tx, VERDICT, asdict(checked.judged.verdict))
+    return made
+
+
+def _number(work: Work, proposed: Proposed, checked: Checked) -> str:
+    """The engine proposes; a tool that is gone or has another signature forces more."""
+    if work.base is None:
+        return FIRST_VERSION
+    least = compare_tools(shapes_of(work.base.tools), checked.tools).least
+    wanted = Bump(proposed.bump) if proposed.bump else Bump.PATCH
+    return bumped(work.base.version, max(least, wanted))
+
+
+def _commit(work: Work, staging: Path, version: str, summary: str) -> str:
+    """The commit of the version: the files that were checked, with their number."""
+    files = {**read_tree(staging), METADATA: json.dumps({"version": version}, indent=2).encode() + b"\n"}
+    message = f"{summary}\n\nVersion: {version}\nRun: {work.run.id}\n"
+    return commit_tree(work.repository, files, parent=work.parent, message=message)
+
+
+async def place_version(work: Work, proposed: Proposed, made: NewVersion) -> None:
+    """Push the commit and put its directory in place, with the state that its predecessor has now.
+
+    Each part is done again without harm when a process died in the middle. Raises `CannotCarry`.
+    """
+    await asyncio.to_thread(_push, work, made)
+    work.passed("pushed")
+    target, staging = work.place.version(made.commit), work.place.staging(work.parent)
+    if not target.is_dir():
+        await asyncio.to_thread(stage, work, staging, made.commit, None)
+        await _give_state(work, proposed, staging)
+        await asyncio.to_thread(sync_tree, staging)
+        staging.rename(target)
+    work.passed("placed")
+
+
+async def _give_state(work: Work, proposed: Proposed, staging: Path) -> None:
+    staged = read_state(work, proposed.staged_state)
+    if work.parent is None:
+        StateStore(staging).begin(staged, by=work.by)
+        return
+    base = read_state(work, proposed.base_state)
+    live = StateStore(work.place.version(work.parent)).read()
+    parent = work.place.version(work.parent)
+    carried = await carried_state(
+        staging, work.job.runtime.settings, base=base, staged=staged, live=live, parent=parent
+    )
+    StateStore(staging).begin(carried, by=work.by)
+    # What the older version still writes, until it is drained, is what differs from this.
+    (staging / CUT).write_text(json.dumps({"from": work.parent, "state": live}, ensure_ascii=False))
+
+
+def _push(work: Work, made: NewVersion) -> None:
+    """The branch that the agent's address follows, or one of the variant's own, and a tag for the number."""
+    short = made.commit[:12]
+    refs = [f"refs/versions/{made.commit}"]
+    if work.agent.current == work.parent:
+        _point(work, "refs/heads/main", made.commit)
+    else:
+        refs.append(f"refs/heads/variant-{short}")
+    tag = f"refs/tags/v{made.version}"
+    taken = work.repository.ref(tag)
+    refs.append(tag if taken in (None, made.commit) else f"{tag}-{short}")
+    for ref in refs:
+        _point(work, ref, made.commit)
+
+
+def _point(work: Work, ref: str, commit: str) -> None:
+    now = work.repository.ref(ref)
+    if now != commit:
+        work.repository.advance(ref, commit, expected=now)

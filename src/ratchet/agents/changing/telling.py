@@ -1,0 +1,28 @@
+"""What an engine is told of tries that did not pass."""
+
+from __future__ import annotations
+
+from ratchet.agents.architect import RUN_KIND
+from ratchet.agents.changing.work import Work
+from ratchet.kernel import Outcome, RunStatus
+from ratchet.ledger.runs import list_runs, list_steps
+from ratchet.ledger.stages import stages_of_step
+from ratchet.runtime.attempts import ENDED
+
+_MOST = 5
+_LONGEST = 2000
+
+
+def earlier_reasons(work: Work) -> tuple[str, ...]:
+    """Why the last tries failed, oldest first: those of this run, and of the runs since the last that succeeded."""
+    found: list[str] = []
+    with work.job.ledger.read() as tx:
+        for step in list_steps(tx, work.run.id):
+            tries = stages_of_step(tx, step.id, ENDED)
+            found += (each["reason"] for each in reversed(tries) if each["outcome"] != Outcome.PASSED)
+        for run in list_runs(tx, kind=RUN_KIND, name=work.agent.name, before=work.run.id, limit=_MOST):
+            if run.status is RunStatus.COMPLETED:
+                break
+            if run.status is RunStatus.FAILED and run.reason:
+                found.append(run.reason)
+    return tuple(reason[:_LONGEST] for reason in reversed(found[:_MOST]))

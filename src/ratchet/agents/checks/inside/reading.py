@@ -1,0 +1,127 @@
+"""Reads what an engine wrote, where a trap in it can do no harm: code too deep to parse, a pattern that never ends.
+
+A JSON object on stdin says what to read, one on stdout what was found:
+`{"python": [paths], "schema": path, "state": path, "schemas": {label: schema}}` and
+`{"problems": [texts], "state": text or null, "functions": {path: [names]}}`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from ratchet.agentkit import schema as schemas
+from ratchet.agentkit import values
+from ratchet.agentkit.errors import SchemaInvalid, StateDamaged, StateInvalid
+
+_MOST = 5
+_SHOWN = 300
+
+
+class Problem(Exception):
+    """What is wrong, with the file and the place in it."""
+
+
+def main() -> None:
+    wanted = json.load(sys.stdin)
+    problems: list[str] = []
+    functions: dict[str, list[str]] = {}
+    for path in wanted.get("python", []):
+        try:
+            functions[path] = functions_of(path)
+        except Problem as problem:
+            problems.append(str(problem))
+    for label, schema in wanted.get("schemas", {}).items():
+        try:
+            check_schema(schema, label)
+        except Problem as problem:
+            problems.append(str(problem))
+    state = None
+    if "schema" in wanted:
+        try:
+            check_state(wanted["schema"], wanted["state"])
+        except Problem as problem:
+            state = str(problem)
+    print(json.dumps({"problems": problems[:_MOST], "state": state, "functions": functions}))
+
+
+def functions_of(path: str) -> list[str]:
+    """The functions of a module and, as `Class.method`, of its classes, without fixtures of pytest, which may be called
+    like tests. Raises `Problem` if it is no Python."""
+    try:
+        tree = ast.parse(Path(path).read_bytes(), path)
+        compile(tree, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise Problem(f"{path}, line {error.lineno}: {error.msg}; mend it") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Problem(
+            f"{path} cannot be parsed: {error or type(error).__name__}; write it in a simpler way"
+        ) from None
+    functions = [each.name for each in _functions(tree.body)]
+    classes = [each for each in tree.body if isinstance(each, ast.ClassDef)]
+    return functions + [f"{one.name}.{each.name}" for one in classes for each in _functions(one.body)]
+
+
+def _functions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    functions = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [each for each in functions if not any(map(_makes_fixture, each.decorator_list))]
+
+
+def _makes_fixture(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(called) in ("fixture", "pytest.fixture")
+
+
+def check_state(schema_path: str, state_path: str) -> None:
+    """Raise `Problem` unless the one file holds the JSON Schema of an object, and the other a state that fits it."""
+    schema, state = _json(schema_path), _json(state_path)
+    try:
+        schemas.check_state(values.plain(state), Path(schema_path))
+    except SchemaInvalid as error:
+        raise Problem(f"{schema_path}: {error}") from None
+    except (StateInvalid, StateDamaged) as error:
+        raise Problem(f"{state_path}: {error}") from None
+    if schema.get("type") != "object":
+        raise Problem(f'{schema_path} must describe an object: say "type": "object" at its top')
+
+
+def check_schema(schema: object, label: str) -> None:
+    """Raise `Problem` for what is no JSON Schema."""
+    try:
+        schemas.first_fault({}, json.dumps(schema).encode())
+    except SchemaInvalid as error:
+        raise Problem(f"{label}: {error}") from None
+
+
+def _json(path: str) -> Any:
+    """One JSON document as the standard has it: no NaN, no name twice in an object."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Problem(f"{path} is not a plain file")
+            return json.loads(file.read(), parse_constant=_no_constant, object_pairs_hook=_no_twins)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Problem(f"{path} is not JSON: {str(error)[:_SHOWN]}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+if __name__ == "__main__":
+    main()

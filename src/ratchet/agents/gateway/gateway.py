@@ -1,0 +1,131 @@
+"""The gateway: listens, and lets each connection serve its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+from collections.abc import Callable, Iterable
+
+from ratchet.agents.gateway.admission import Door, door_at, is_loopback
+from ratchet.agents.gateway.caller import Caller
+from ratchet.agents.gateway.directory import Directory
+from ratchet.agents.gateway.forwarding import Forwarding
+from ratchet.agents.gateway.limits import Limits
+from ratchet.agents.gateway.pool import Pool
+from ratchet.kernel import Conflict, Misuse, RatchetError
+
+
+class Gateway:
+    """The stable addresses of agents, and the Architect's, under one URL.
+
+    It may listen at several places. Where other machines can reach it, it wants the token on the addresses of agents.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        architect_port: Callable[[], int | None],
+        token: str | None = None,
+        hosts: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        """`hosts` are names, with or without a port, that callers may use besides the address itself."""
+        self.limits = limits or Limits()
+        self.token = token.encode() if token else None
+        self._pool = Pool(self.limits)
+        self.forwarding = Forwarding(directory, self._pool, architect_port)
+        self._names = tuple(hosts)
+        # Ports at which other machines can come in.
+        self._guarded: set[int] = set()
+        self._servers: list[asyncio.Server] = []
+        self._urls: list[str] = []
+        self._callers: set[Caller] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    @property
+    def url(self) -> str:
+        """Where it listened first."""
+        return self._urls[0]
+
+    async def listen(self, host: str, port: int) -> str:
+        """Serve at `host` and `port` (0 takes a free one); the URL. Raises `Misuse` and `Conflict`."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(self._receive, host, port, start_serving=False)
+        except (OSError, UnicodeError, OverflowError) as error:
+            raise _explained(error, host, port) from error
+        addresses = [each.getsockname()[:2] for each in server.sockets]
+        if not all(is_loopback(address) for address, _ in addresses):
+            if self.token is None:
+                server.close()
+                raise Misuse(
+                    f"other machines can reach {host}, and agents would answer them without a token",
+                    hint="set server.token in ratchet.toml (or RATCHET_SERVER__TOKEN) to a long random text,"
+                    " or set agents.host to 127.0.0.1",
+                )
+            self._guarded.update(port for _, port in addresses)
+        await server.start_serving()
+        self._servers.append(server)
+        self._urls.append(_url(*addresses[0]))
+        if self._looking is None:
+            self._looking = loop.create_task(self._look())
+        return self._urls[-1]
+
+    async def close(self, grace_seconds: float) -> None:
+        """Take no more callers, let those who wait for an answer get it for so long, and hang up."""
+        self._is_closing = True
+        for server in self._servers:
+            server.close()
+        for caller in list(self._callers):
+            caller.finish()
+        serving = [caller.serving for caller in self._callers if caller.serving is not None]
+        if serving:
+            await asyncio.wait(serving, timeout=grace_seconds)
+        for caller in list(self._callers):
+            caller.abort()
+        self._pool.close()
+        if self._looking is not None:
+            self._looking.cancel()
+            serving.append(self._looking)
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    def welcome(self, caller: Caller, address: str, port: int) -> Door | None:
+        if self._is_closing or len(self._callers) >= self.limits.connections:
+            return None
+        self._callers.add(caller)
+        return door_at(address, port, guarded=port in self._guarded, names=self._names)
+
+    def say_goodbye(self, caller: Caller) -> None:
+        self._callers.discard(caller)
+
+    def _receive(self) -> Caller:
+        return Caller(self)
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.limits.look_seconds)
+            now = loop.time()
+            self._pool.look(now)
+            for caller in list(self._callers):
+                caller.look(now)
+
+
+def _url(address: str, port: int) -> str:
+    """How this machine reaches an address; one that stands for all of them is none to call."""
+    if ipaddress.ip_address(address.partition("%")[0]).is_unspecified:
+        address = "::1" if ":" in address else "127.0.0.1"
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+def _explained(error: Exception, host: str, port: int) -> RatchetError:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return Conflict(
+            f"port {port} of {host} is taken", hint="stop the program that has it, or set agents.port"
+        )
+    return Misuse(
+        f"agents cannot be served at {host}:{port}: {error}", hint="set agents.host and agents.port"
+    )

@@ -1,0 +1,175 @@
+"""The host: keeps the servers of agents running, and tells the gateway which of them answers a call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ratchet.agents.gateway import Route, Unavailable
+from ratchet.agents.host.address import Address, Surroundings
+from ratchet.agents.host.records import Records, Row
+from ratchet.agents.host.tasks import Tasks, persistently
+from ratchet.agents.host.version import Entry
+from ratchet.agents.place import place_of
+from ratchet.agents.servers import Launch
+from ratchet.agents.tokens import Tokens
+from ratchet.ledger import Event, Filter, follow_async
+from ratchet.ledger import events as event_log
+from ratchet.runtime import Runtime
+
+# What may change which version an address leads to, or whether one may be started.
+_NEWS = frozenset(
+    f"agent.{kind}"
+    for kind in ("ready", "promoted", "rolled_back", "fell_back", "released", "quarantined", "deleted")
+)
+# At the start the agents that were changed last are brought up, a few at a time; the others when they are called.
+_RESTORED = 32
+_AT_ONCE = 2
+_LONGEST_SWEEP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the servers that a host starts reach Ratchet: at `url`, with tokens of their own."""
+
+    url: str
+    tokens: Tokens
+
+    def launch(self, agent: str, commit: str, directory: Path) -> Launch:
+        port = urlsplit(self.url).port
+        assert port is not None
+        token = {"RATCHET_AGENT_TOKEN": self.tokens.mint(agent, commit)}
+        return Launch(agent, commit, directory, port, token)
+
+
+class Host:
+    """The `Directory` of the gateway. `url` is where the agents of this home answer, here or in another process.
+
+    A host that is not `lasting` serves one command: it starts what is called and nothing else.
+    """
+
+    def __init__(self, runtime: Runtime, *, lasting: bool = True) -> None:
+        self.url: str | None = None
+        self.is_active = False
+        self._runtime = runtime
+        self._lasting = lasting
+        self._records = Records(runtime.ledger)
+        self._addresses: dict[str, Address] = {}
+        self._surroundings: Surroundings | None = None
+
+    async def enter(self, route: Route, session: str | None) -> Entry:
+        address = self._addresses.get(route.agent)
+        if address is None:
+            address = self._open(await self._records.look(route.agent))
+        return await address.enter(route.role, route.version, session)
+
+    def status(self) -> dict[str, Any]:
+        """What runs here now, in plain values."""
+        agents = [self._addresses[name].status() for name in sorted(self._addresses)]
+        return {"url": self.url, "active": self.is_active, "agents": agents}
+
+    async def run(self, access: Access, ready: asyncio.Event) -> None:
+        """Serve until cancelled; then everything that was started has ended. `ready` is set when calls can be led."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = Tasks(group)
+                self._surroundings = Surroundings(
+                    self._runtime.settings.agents, self._records, tasks, access.launch, carries=self._lasting
+                )
+                tasks.keep_doing(self._records.write_events)
+                tasks.keep_doing(self._sweep)
+                self.is_active = True
+                ready.set()
+                await persistently(self._follow)
+        finally:
+            self.is_active = False
+            self._surroundings = None
+            self._addresses.clear()
+            await self._records.write_last()
+
+    async def _follow(self) -> None:
+        """Take over what there is, and then everything that the ledger tells."""
+        if self._lasting:
+            rows, seen = await self._records.everything()
+            found = [self._open(row) for row in rows if self._is_here(row)]
+            self._tasks.start(partial(self._restore, found[:_RESTORED]))
+        else:
+            seen = await asyncio.to_thread(self._last_event)
+        news = follow_async(self._runtime.ledger, seen, where=Filter(type="agent.*"))
+        async with contextlib.aclosing(news):
+            async for event in news:
+                if event.type in _NEWS:
+                    await self._hear(event)
+
+    async def _hear(self, event: Event) -> None:
+        name = event.data.get("agent") if isinstance(event.data, dict) else None
+        if not isinstance(name, str):
+            return
+        if name in self._addresses:
+            self._addresses[name].look_again()
+        elif self._lasting:
+            await self._open_if_here(name)
+
+    async def _open_if_here(self, name: str) -> None:
+        row = await self._records.row(name)
+        if row is not None and self._is_here(row) and name not in self._addresses:
+            self._tasks.start(self._open(row).bring_up)
+
+    async def _restore(self, addresses: list[Address]) -> None:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def restore(address: Address) -> None:
+            async with gate:
+                await address.bring_up()
+
+        await asyncio.gather(*(restore(address) for address in addresses))
+
+    def _open(self, row: Row) -> Address:
+        """The address of an agent. Raises `Unavailable` for one that cannot be served here."""
+        known = self._addresses.get(row.agent.name)
+        if known is not None:
+            return known
+        if self._surroundings is None:
+            raise Unavailable("agents are not served at this moment", hint="try it again")
+        if not self._is_here(row):
+            raise Unavailable(
+                f"the agent {row.agent.name} does not lie in {self._runtime.home}",
+                hint="call it where it was created: another home shares this ledger",
+            )
+        address = Address(row, place_of(self._runtime.home, row.agent.name), self._surroundings)
+        self._addresses[row.agent.name] = address
+        self._tasks.start(partial(self._tend, address))
+        return address
+
+    async def _tend(self, address: Address) -> None:
+        await persistently(address.tend)
+        if self._addresses.get(address.name) is address:
+            del self._addresses[address.name]
+        if self._lasting:
+            # Another agent may have been given its name.
+            await self._open_if_here(address.name)
+
+    async def _sweep(self) -> None:
+        settings = self._runtime.settings.agents
+        shortest = min(settings.idle_seconds, settings.session_idle_seconds) / 4
+        while True:
+            await asyncio.sleep(min(shortest, _LONGEST_SWEEP_SECONDS))
+            for address in list(self._addresses.values()):
+                address.sweep()
+
+    def _is_here(self, row: Row) -> bool:
+        return place_of(self._runtime.home, row.agent.name).root.is_dir()
+
+    def _last_event(self) -> int:
+        with self._runtime.ledger.read() as tx:
+            return event_log.last_id(tx.connection)
+
+    @property
+    def _tasks(self) -> Tasks:
+        assert self._surroundings is not None
+        return self._surroundings.tasks

@@ -1,0 +1,169 @@
+"""A version of an agent as its host knows it: two servers that run when they are needed, and who uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.agents.contract import Role
+from ratchet.agents.host.change import Change
+from ratchet.agents.host.keeper import Condition, GivenUp, Keeper
+from ratchet.agents.host.occupancy import Occupancy
+from ratchet.agents.host.tasks import Tasks
+from ratchet.agents.servers import Launch
+from ratchet.config.agent_settings import Agents
+
+Tell = Callable[..., None]
+"""`tell("started", commit, …)` records what happened to a version."""
+
+
+class HostedVersion:
+    """`fault` says that it was given up; `quarantine` that the ledger knows, and why. Neither is started again."""
+
+    def __init__(self, launch: Launch, settings: Agents, tasks: Tasks, change: Change, tell: Tell) -> None:
+        self.commit = launch.commit
+        self.directory = launch.directory
+        self.fault: str | None = None
+        self.quarantine: str | None = None
+        self.occupancy = Occupancy(change.tell)
+        self.keepers = {
+            role: Keeper(role, settings, changed=self._changed, crashed=self._crashed) for role in Role
+        }
+        self._launch = launch
+        self._tasks = tasks
+        self._change = change
+        self._tell = tell
+        self._running: asyncio.Task[bool] | None = None
+        self._was_up = False
+        self._ending: str | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
+    def is_up(self) -> bool:
+        return self._ending is None and all(keeper.server is not None for keeper in self.keepers.values())
+
+    @property
+    def serves(self) -> bool:
+        """Whether at least one of its servers answers."""
+        return self._ending is None and any(keeper.server is not None for keeper in self.keepers.values())
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether something is held against it."""
+        return self.fault is not None or any(keeper.crashes.count for keeper in self.keepers.values())
+
+    @property
+    def can_start(self) -> bool:
+        return self.fault is None and self.quarantine is None
+
+    def port(self, role: Role) -> int | None:
+        """Where calls for this server go now; `None` while it does not answer."""
+        server = self.keepers[role].server
+        return None if server is None or self._ending is not None else server.port
+
+    def start(self) -> None:
+        """Begin to start it, unless it runs already, still stops, or is not to be started."""
+        if self._running is None and self.can_start:
+            self.occupancy.touch()
+            self._running = self._tasks.start(self._run)
+            # Not at the end of the task: one that is cancelled at once never begins.
+            self._running.add_done_callback(self._ended)
+
+    def stop(self, why: str) -> None:
+        """Begin to stop it. From here on no call is led to it; one that comes waits until it can be started again."""
+        if self._running is not None and self._ending is None:
+            self._ending = why
+            self._running.cancel()
+
+    def release(self) -> None:
+        """A person wants it in spite of everything: forget what was held against it."""
+        self.fault = self.quarantine = None
+        for keeper in self.keepers.values():
+            keeper.crashes.forget()
+
+    async def stopped(self) -> None:
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as servers:
+                for keeper in self.keepers.values():
+                    servers.create_task(keeper.keep(self._launch))
+        except* GivenUp as given_up:
+            self.fault = str(given_up.exceptions[0])
+
+    def _ended(self, _task: asyncio.Task[bool]) -> None:
+        if self._was_up:
+            self._tell("stopped", self.commit, why=self._ending or self.fault or "the host ends")
+        self._running, self._ending, self._was_up = None, None, False
+        self._changed()
+
+    def _changed(self) -> None:
+        for role, keeper in self.keepers.items():
+            if keeper.server is None:
+                self.occupancy.forget(role)
+        if self.is_up and not self._was_up:
+            self._was_up = True
+            self.occupancy.touch()
+            ports = {str(role): self.port(role) for role in self.keepers}
+            self._tell("started", self.commit, ports=ports)
+        self._change.tell()
+
+    def _crashed(self, role: Role, reason: str) -> None:
+        self._was_up = False
+        self._tell(
+            "crashed", self.commit, server=role, reason=reason, crashes=self.keepers[role].crashes.count
+        )
+
+    @property
+    def condition(self) -> str:
+        """In one word, for people."""
+        if not self.can_start:
+            return "quarantined"
+        conditions = {keeper.condition for keeper in self.keepers.values()}
+        order = (Condition.BACKING_OFF, Condition.STARTING, Condition.UP)
+        return next((each for each in order if each in conditions), Condition.STOPPED)
+
+    def status(self) -> dict[str, Any]:
+        servers = {
+            str(role): {
+                "state": str(keeper.condition),
+                "port": self.port(role),
+                "restarts": keeper.restarts,
+                "crashes": keeper.crashes.count,
+                "since": keeper.since,
+            }
+            for role, keeper in self.keepers.items()
+        }
+        return {
+            "commit": self.commit,
+            "state": str(self.condition),
+            "calls": self.occupancy.calls,
+            "sessions": self.occupancy.sessions,
+            "servers": servers,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A call that has entered a server; see `ratchet.agents.gateway.Entered`."""
+
+    occupancy: Occupancy
+    role: Role
+    port: int
+    session: str | None
+
+    def leave(self) -> None:
+        self.occupancy.leave(self.role, self.session)
+
+    def session_opened(self, session: str) -> None:
+        self.occupancy.open(self.role, session)
+
+    def session_closed(self, session: str) -> None:
+        self.occupancy.close(self.role, session)

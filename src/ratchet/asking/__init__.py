@@ -1,0 +1,20 @@
+"""Asking an engine for an answer that can be used: held, recorded, checkpointed, and sent back when it is bad."""
+
+from ratchet.asking.asker import Asker, Room
+from ratchet.asking.finding import find_object
+from ratchet.asking.refusal import NoAnswer
+from ratchet.asking.sessions import Question
+from ratchet.asking.trying import Answer, BadAnswer, Good, Tried, try_until_good
+
+__all__ = [
+    "Answer",
+    "Asker",
+    "BadAnswer",
+    "Good",
+    "NoAnswer",
+    "Question",
+    "Room",
+    "Tried",
+    "find_object",
+    "try_until_good",
+]

@@ -1,0 +1,48 @@
+"""Showing on stderr what the Architect, or another engine, is at: a moving line on a terminal, a line per stage
+elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ratchet.cli.output import note
+from ratchet.cli.words import one_line
+from ratchet.ledger import Event
+
+_TOLD = ("agent.", "attempt.")
+_SHOWN = 160
+
+
+@contextlib.contextmanager
+def progress(what: str, *, quiet: bool, told: tuple[str, ...] = _TOLD) -> Iterator[Callable[[Event], None]]:
+    """What is to be called with each event of the run. Those whose types begin with one of `told` get a line."""
+    if quiet:
+        yield lambda _event: None
+    elif sys.stderr.isatty():
+        with _moving(what) as hear:
+            yield hear
+    else:
+        yield partial(_line, told)
+
+
+def _line(told: tuple[str, ...], event: Event) -> None:
+    if event.type.startswith(told):
+        note(_told(event))
+
+
+@contextlib.contextmanager
+def _moving(what: str) -> Iterator[Callable[[Event], None]]:
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(f"{escape(what)} …") as status:
+        yield lambda event: status.update(f"{escape(what)} … [dim]{escape(_told(event))}[/dim]")
+
+
+def _told(event: Event) -> str:
+    message = one_line(event.message or "")
+    text = message if event.type.endswith(".stage") else f"{event.type} {message}".rstrip()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,222 @@
+"""`ratchet agent create` and `feedback`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ratchet.agents.architect import Severity, Wanted, create_agent, send_feedback
+from ratchet.agents.views import outcome
+from ratchet.cli.agent_progress import progress
+from ratchet.cli.command import command
+from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
+from ratchet.cli.output import confirm, note
+from ratchet.cli.records import print_document
+from ratchet.cli.session import Session
+from ratchet.cli.texts import from_file_option, given_text
+from ratchet.cli.words import lines, one_line
+from ratchet.engines.failure import Failure
+from ratchet.kernel import Missing, RunStatus
+
+name_argument = click.argument("name", metavar="AGENT", help="The name of an agent.")
+_engine_option = click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="Who writes it, see `ratchet engine list`; engines.default if not given.",
+)
+_model_option = click.option(
+    "--model", metavar="MODEL", help="The model that the engine uses; its own choice if not given."
+)
+_simulated_option = click.option(
+    "--simulated", is_flag=True, help="Allow recorded sessions; what they make is marked as a simulation."
+)
+_detach_option = click.option(
+    "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
+)
+
+
+@command(
+    examples=[
+        'ratchet agent create greeter "Greet people by name, in their own language."',
+        "ratchet agent create greeter --from-file wishes.txt --engine codex",
+        'ratchet agent create greeter "Greet people." --detach',
+    ],
+    see=["agent call", "agent feedback"],
+)
+@click.argument("name", metavar="NAME", help="What to call it.")
+@click.argument("what", metavar="[WHAT]", required=False, help="What it should do, in words.")
+@_engine_option
+@_model_option
+@_simulated_option
+@_detach_option
+@from_file_option
+@click.pass_obj
+def create(
+    session: Session,
+    /,
+    name: str,
+    what: str | None,
+    file: str | None,
+    detach: bool,
+    **options: Any,
+) -> int | None:
+    """Make an agent from a description of what it should do.
+
+    An engine writes a Runner, which has the agent's tools, and a Tuner, which takes feedback: two MCP servers. Only if
+    they start, list their tools and pass their tests does the agent become version 0.0.0; else nothing of it is kept
+    but a directory to look at. NAME is made of lower-case letters, digits, '.', '_' and '-'.
+
+    Ctrl-C pauses the work; `ratchet runs resume RUN` hands it to a worker. Exits with 0 when the agent is ready, 1 when
+    it came to nothing, 2 for misuse, 3 when the engine is missing.
+    """
+    loaded = session.load()
+    description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
+    with foreground(loaded) as here:
+        run_id = create_agent(
+            here.runtime, Wanted(name=name, description=description, **options), actor="cli"
+        )
+        return _carry(session, here, name, run_id, f"making {name}", detach=detach)
+
+
+@command(
+    examples=[
+        'ratchet agent feedback greeter "Be less formal."',
+        'ratchet agent feedback greeter "It crashes on an empty name." --severity critical',
+        'ratchet agent feedback greeter "Speak Latin, too." --version 0.1.0',
+        "git log -5 | ratchet agent feedback greeter --from-file -",
+    ],
+    see=["agent versions", "agent diff", "agent rollback"],
+)
+@name_argument
+@click.argument("text", metavar="[TEXT]", required=False, help="What was wrong, in words.")
+@click.option(
+    "--severity",
+    type=click.Choice([str(each) for each in Severity]),
+    default=str(Severity.NORMAL),
+    show_default=True,
+    help="How bad it was.",
+)
+@click.option(
+    "--version",
+    metavar="VERSION",
+    help="The version that it is about, the current one if not given; another one branches.",
+)
+@_engine_option
+@_model_option
+@_simulated_option
+@_detach_option
+@from_file_option
+@click.pass_obj
+def feedback(
+    session: Session,
+    /,
+    name: str,
+    text: str | None,
+    file: str | None,
+    severity: str,
+    detach: bool,
+    **options: Any,
+) -> int | None:
+    """Tell an agent what was wrong; it learns, or is rewritten.
+
+    The Architect works on a copy and decides: nothing, a change of the state, or a change of the code. New code must
+    pass its tests, start, and answer before it becomes the next version; until then, and if it does not, the current
+    version goes on as it was. Feedback on one agent is taken one after the other.
+
+    VERSION is a commit or its beginning, a number such as 0.1.0, a tag such as v0.1.0, or `latest`. Exits with 0 when
+    something was decided, 1 when the change came to nothing.
+    """
+    loaded = session.load()
+    message = given_text(text, file, most_bytes=loaded.settings.agents.feedback_bytes)
+    with foreground(loaded) as here:
+        run_id = send_feedback(
+            here.runtime, name, message, severity=Severity(severity), actor="cli", **options
+        )
+        return _carry(session, here, name, run_id, f"{name} takes feedback", detach=detach)
+
+
+def _carry(
+    session: Session, here: Foreground, name: str, run_id: int, what: str, *, detach: bool
+) -> int | None:
+    if detach:
+        confirm(session, {"agent": name, "run": run_id}, f"Run {run_id} waits for a worker.")
+        return None
+    with progress(what, quiet=session.json) as hear:
+        ended = here.carry(run_id, hear)
+    with here.ledger.read() as tx:
+        document = outcome(tx, here.runtime.home, here.runtime.settings.agents, run_id)
+    if session.json:
+        print_document(document)
+    elif ended.status is RunStatus.COMPLETED:
+        _tell(name, document)
+    else:
+        _tell_why_not(name, document)
+    if here.interrupted:
+        return INTERRUPTED
+    if ended.status is RunStatus.COMPLETED:
+        return 0
+    return Missing.exit_code if _lacks_engine(document) else 1
+
+
+def _lacks_engine(document: dict[str, Any]) -> bool:
+    return (document["result"] or {}).get("failure") == Failure.MISSING
+
+
+def _tell(name: str, document: dict[str, Any]) -> None:
+    result = document["result"] or {}
+    print(f"{name}: {_decision(document, result)}")
+    if result.get("summary"):
+        print(lines(result["summary"]))
+    if result.get("decision") == "created" and document["agent"] is not None:
+        _print_service(document["agent"])
+    if document["used_recording"]:
+        note("This is a simulation: a recorded session was used.")
+
+
+def _decision(document: dict[str, Any], result: dict[str, Any]) -> str:
+    short = (result.get("commit") or "")[:12]
+    match result.get("decision"):
+        case "created":
+            return f"version {result['version']} is ready ({short})"
+        case "code":
+            beside = "" if result.get("promoted") else "; it stands beside the current version"
+            return f"code {document['from_version']} → {result['version']} ({short}){beside}"
+        case "state":
+            return "its state has changed, its code has not"
+        case _:
+            return "nothing to change"
+
+
+def _print_service(agent: dict[str, Any]) -> None:
+    from ratchet.cli.tables import print_fields
+
+    address, current = agent["address"], agent["current"]
+    print_fields(
+        {
+            "tools": ", ".join(current["tools"]) if current else None,
+            "runner": address["runner"],
+            "tuner": address["tuner"],
+        }
+    )
+    if not address["is_up"]:
+        note("Nobody answers there yet; `ratchet serve` does. `ratchet agent call` works without it.")
+
+
+def _tell_why_not(name: str, document: dict[str, Any]) -> None:
+    run, quarantine = document["run"], (document["result"] or {}).get("quarantine")
+    print(f"{name}: run {run} is {document['status']}")
+    if document["reason"]:
+        print(lines(document["reason"]))
+    if quarantine:
+        note(f"What was made lies in {one_line(quarantine)}")
+    if document["status"] in ("paused", "blocked"):
+        note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
+    elif _lacks_engine(document):
+        note("`ratchet engine check` shows which engines could be used now, and how to mend the others.")
+    elif document["action"] == "create":
+        note(
+            f"Say more exactly what is wanted, and create {name} again; `ratchet runs show {run}` has the rest."
+        )
+    else:
+        note(f"The current version goes on as it was; `ratchet runs show {run}` has the rest.")

@@ -1,0 +1,60 @@
+"""`ratchet man`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.output import confirm
+from ratchet.cli.program import root
+from ratchet.cli.session import Session
+from ratchet.kernel import Misuse
+
+
+@command(
+    examples=[
+        "ratchet man runs show | man -l -",
+        "ratchet man | man -l -",
+        "ratchet man --out ~/.local/share/man/man1",
+    ],
+    see=["completion"],
+)
+@click.argument(
+    "words",
+    metavar="[COMMAND]…",
+    nargs=-1,
+    help="A command, such as `runs show`; the program if none is named.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the pages of all commands into this directory instead.",
+)
+@click.pass_obj
+def man(session: Session, words: tuple[str, ...], out: Path | None) -> None:
+    """Print the manual page of a command.
+
+    It says the same as `--help`, in the language that `man` reads. In a directory that `man` looks into, as with --out
+    above, `man ratchet-runs-show` finds it.
+    """
+    # Not before it is asked for: it imports every command.
+    from ratchet.cli.reference.files import write_page
+    from ratchet.cli.reference.manual import manual_page
+    from ratchet.cli.reference.walking import every_command, find_command
+
+    if out is None:
+        print(manual_page(find_command(root, words)), end="")
+        return
+    if words:
+        raise Misuse(f"--out writes all pages, not only {' '.join(words)!r}", hint="leave one of them out")
+    pages = {out / f"{each.name.replace(' ', '-')}.1": manual_page(each) for each in every_command(root)}
+    for path, text in pages.items():
+        write_page(path, text)
+    confirm(
+        session,
+        {"directory": str(out), "pages": [path.name for path in pages]},
+        f"{len(pages)} pages are in {out}.",
+    )

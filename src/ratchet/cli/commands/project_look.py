@@ -1,0 +1,137 @@
+"""`ratchet project list`, `show`, `branches` and `questions`"""
+
+from __future__ import annotations
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.numbers import COUNT, ID
+from ratchet.cli.opening import existing_ledger, existing_runtime
+from ratchet.cli.output import note, show_list
+from ratchet.cli.progress import working
+from ratchet.cli.project_pages import print_project
+from ratchet.cli.protocol_choice import project_argument
+from ratchet.cli.records import print_document
+from ratchet.cli.session import Session
+from ratchet.cli.times import age
+from ratchet.cli.words import as_json, one_line
+from ratchet.ledger.clarifications import list_clarifications
+from ratchet.ledger.projects import list_projects
+from ratchet.projects.branches import list_branches
+from ratchet.projects.onboarding_view import onboarding_view
+from ratchet.protocols.finding import project_named
+from ratchet.protocols.views import clarification_record, onboarding_record, project_record, project_records
+from ratchet.runtime import Kinds
+
+_MOST_QUESTIONS = 1000
+
+
+@command("list", examples=["ratchet project list", "ratchet project list --archived --json"])
+@click.option("--archived", is_flag=True, help="Archived ones, too.")
+@click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
+@click.option("--before", type=ID, metavar="ID", help="Only older than this project: the next page.")
+@click.pass_obj
+def list_(session: Session, archived: bool, limit: int, before: int | None) -> None:
+    """List projects, newest first.
+
+    Its number or its name stands for a project wherever PROJECT is asked for.
+    """
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = list_projects(tx, before=before, limit=limit, archived=archived)
+        setups = {each.id: onboarding_view(tx, each).status for each in found}
+        records = {each["id"]: each for each in project_records(tx, found)} if session.json else {}
+    show_list(
+        session,
+        found,
+        {
+            "project": lambda each: each.id,
+            "name": lambda each: each.name,
+            "base": lambda each: each.base_branch,
+            "onboarding": lambda each: setups[each.id],
+            "stack": lambda each: ", ".join(each.facts.get("stack") or []) or None,
+            "archived": lambda each: age(each.archived_at),
+            "where": lambda each: each.git_url or each.local_path,
+        },
+        record=lambda each: records[each.id],
+        empty="No projects yet. `ratchet project add` makes one of the repository here, or of an address.",
+    )
+
+
+@command(
+    examples=["ratchet project show shop", "ratchet project show 3 --json | jq .facts"],
+    see=["project questions", "project onboard"],
+)
+@project_argument
+@click.pass_obj
+def show(session: Session, project: str) -> None:
+    """Show one project: where it is, its checks, and how its onboarding stands.
+
+    PROJECT is its id or its name.
+    """
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = project_named(tx, project)
+        asked = list_clarifications(tx, project_id=found.id, open_only=True, limit=_MOST_QUESTIONS)
+        document = {
+            **project_record(tx, found),
+            "onboarding": onboarding_record(onboarding_view(tx, found)),
+            "open_questions": len(asked),
+        }
+    if session.json:
+        print_document(document)
+    else:
+        print_project(document)
+
+
+@command(
+    examples=["ratchet project branches shop", "ratchet project branches shop --json | jq -r '.branches[]'"]
+)
+@project_argument
+@click.pass_obj
+def branches(session: Session, project: str) -> None:
+    """List the branches that the remote of a project has now."""
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.read() as tx:
+            number = project_named(tx, project).id
+        with working("asking the remote"):
+            names = list_branches(runtime, number, actor="cli")
+    if session.json:
+        print_document({"branches": names})
+    else:
+        for name in names:
+            print(one_line(name))
+        if not names:
+            note("The remote has no branches.")
+
+
+@command(
+    examples=["ratchet project questions shop", "ratchet project questions shop --all --json"],
+    see=["project answer"],
+)
+@project_argument
+@click.option("--all", "every", is_flag=True, help="Answered ones, too.")
+@click.pass_obj
+def questions(session: Session, project: str, every: bool) -> None:
+    """List what is asked about a project and its protocols.
+
+    A question that blocks keeps what it applies to from going on until `ratchet project answer` answers it.
+    """
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = project_named(tx, project)
+        asked = list_clarifications(tx, project_id=found.id, open_only=not every, limit=_MOST_QUESTIONS)
+    show_list(
+        session,
+        asked,
+        {
+            "question": lambda each: each.id,
+            "key": lambda each: each.key,
+            "about": lambda each: None if each.run_id is None else f"protocol {each.run_id}",
+            "for": lambda each: each.applies_to,
+            "blocks": lambda each: each.blocking and each.open,
+            "answer": lambda each: as_json(each.answer),
+            "recommended": lambda each: as_json(each.recommended),
+            "options": lambda each: as_json(each.options),
+            "asked": lambda each: each.question,
+        },
+        record=clarification_record,
+        empty=f"Nothing is asked about {one_line(found.name)}.",
+    )

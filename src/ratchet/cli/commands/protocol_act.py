@@ -1,0 +1,240 @@
+"""`ratchet protocol start`, `pause`, `resume`, `cancel`, `run-next`, `retry` and `open-pr`"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.foreground import Foreground, existing_foreground
+from ratchet.cli.opening import existing_runtime
+from ratchet.cli.output import confirm, note
+from ratchet.cli.protocol_carrying import Overview, carry_protocol, is_done, leave_to_workers
+from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
+from ratchet.cli.session import Session
+from ratchet.kernel import JobId, RunStatus
+from ratchet.ledger import Transaction
+from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import Protocol, get_protocol
+from ratchet.protocols import actions
+from ratchet.protocols.finding import protocol_named
+from ratchet.protocols.moves import wake
+from ratchet.protocols.views import protocol_record
+from ratchet.runtime import Kinds, Runtime
+
+_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
+_UNDER_WAY = (RunStatus.PLANNING, RunStatus.RUNNING)
+
+
+@command(
+    examples=[
+        "ratchet protocol start 7",
+        "ratchet protocol start 0007-add-login --project shop",
+        "ratchet protocol start 7 --detach",
+    ],
+    see=["protocol show", "protocol resume"],
+)
+@protocol_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def start(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Plan a protocol, or carry out the plan that it has.
+
+    The work is done here until it stands still; Ctrl-C pauses it. A pending, planned or paused protocol can be started,
+    and one whose planning was blocked.
+
+    Exits with 0 when the protocol is completed (or planned, if its steps are started by hand), 1 when it is blocked or
+    waits for CI, 3 when an engine is missing.
+    """
+    return _act(session, wanted, project, _started, detach=detach, wait=not no_wait)
+
+
+@command(
+    examples=[
+        "ratchet protocol resume 7",
+        "ratchet protocol resume 7 --no-wait",
+        "ratchet protocol resume 0007-add-login --detach",
+    ],
+    see=["protocol retry", "protocol show"],
+)
+@protocol_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def resume(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Go on with a protocol that was paused, blocked or cut off, here and now.
+
+    Steps that were blocked are done again; one that has failed is tried again by `ratchet protocol retry` only. If a
+    step waits for CI, the forge is asked for its checks until they have spoken.
+    """
+    return _act(session, wanted, project, _resumed, detach=detach, wait=not no_wait)
+
+
+@command(
+    "run-next",
+    examples=["ratchet protocol run-next 7", "ratchet protocol run-next 0007-add-login --detach"],
+    see=["step run", "protocol retry"],
+)
+@protocol_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Run the first step that waits, is blocked or has failed.
+
+    For protocols whose steps are started by hand. Exits with 0 when that step is completed.
+    """
+    return _act_on_step(session, wanted, project, actions.run_next_step, detach=detach, wait=not no_wait)
+
+
+@command(
+    examples=["ratchet protocol retry 7", "ratchet protocol retry 0007-add-login --detach"],
+    see=["protocol resume", "step run"],
+)
+@protocol_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def retry(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Try the last step that failed or is blocked once more.
+
+    It begins anew from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
+    """
+    return _act_on_step(session, wanted, project, actions.retry_latest, detach=detach, wait=not no_wait)
+
+
+@command(
+    "open-pr", examples=["ratchet protocol open-pr 7", "ratchet protocol open-pr 0007-add-login --detach"]
+)
+@protocol_argument
+@within_option
+@detach_option
+@click.pass_obj
+def open_pr(session: Session, wanted: str, project: str | None, detach: bool) -> int | None:
+    """Push the branch of a protocol and open its pull request.
+
+    Also where protocols.push or protocols.pull_requests are off. One that there is already stays. Exits with 0 when
+    there is a pull request.
+    """
+
+    def act(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
+        actions.open_pull_request(tx, here.runtime, protocol.run_id)
+
+    return _act(
+        session,
+        wanted,
+        project,
+        act,
+        detach=detach,
+        wait=False,
+        done=lambda found: found["pull_request"] is not None,
+    )
+
+
+@command(
+    examples=["ratchet protocol pause 7", "ratchet protocol pause 0007-add-login --project shop"],
+    see=["protocol resume", "protocol cancel"],
+)
+@protocol_argument
+@within_option
+@click.pass_obj
+def pause(session: Session, wanted: str, project: str | None) -> None:
+    """Have a protocol stand still; what is recorded stays.
+
+    Whoever works on it is asked to stop. A session that was cut off is held again when it goes on.
+    """
+    _change(
+        session, wanted, project, actions.pause_protocol, "is paused; `ratchet protocol resume {id}` goes on"
+    )
+
+
+@command(
+    examples=["ratchet protocol cancel 7", "ratchet protocol cancel 0007-add-login --project shop"],
+    see=["protocol pause"],
+)
+@protocol_argument
+@within_option
+@click.pass_obj
+def cancel(session: Session, wanted: str, project: str | None) -> None:
+    """End a protocol for good, with every step that has not ended.
+
+    Its branch, its worktree and what is recorded stay.
+    """
+    _change(session, wanted, project, actions.cancel_protocol, "is cancelled")
+
+
+def _change(
+    session: Session, wanted: str, project: str | None, action: Callable[..., None], told: str
+) -> None:
+    with existing_runtime(session, Kinds()) as runtime, runtime.ledger.write(actor="cli") as tx:
+        number = protocol_named(tx, wanted, project=project).run_id
+        action(tx, runtime, number)
+        found = get_protocol(tx, number)
+    confirm(session, protocol_record(found), f"Protocol {number} {told.format(id=number)}.")
+
+
+def _started(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
+    actions.start_protocol(tx, here.runtime, protocol.run_id)
+
+
+def _resumed(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
+    """One whose process was killed still counts as running: it only needs somebody who carries it."""
+    if protocol.status in _UNDER_WAY:
+        wake(tx, here.runtime, protocol.run_id)
+    else:
+        actions.resume_protocol(tx, here.runtime, protocol.run_id)
+
+
+def _act(
+    session: Session,
+    wanted: str,
+    project: str | None,
+    act: Callable[[Transaction, Foreground, Protocol], None],
+    *,
+    detach: bool,
+    wait: bool,
+    done: Callable[[Overview], bool] = is_done,
+) -> int | None:
+    with existing_foreground(session) as here:
+        with here.ledger.write(actor="cli") as tx:
+            protocol = protocol_named(tx, wanted, project=project)
+            act(tx, here, protocol)
+            found = get_protocol(tx, protocol.run_id)
+        if detach:
+            told = f"Protocol {protocol.run_id} waits for a worker."
+            leave_to_workers(session, here.ledger, protocol_record(found), told)
+            return None
+        return carry_protocol(session, here, protocol.run_id, protocol.name, done=done, wait=wait)
+
+
+def _act_on_step(
+    session: Session,
+    wanted: str,
+    project: str | None,
+    action: Callable[[Transaction, Runtime, int], tuple[ProtocolStep, JobId]],
+    *,
+    detach: bool,
+    wait: bool,
+) -> int | None:
+    chosen: list[int] = []
+
+    def act(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
+        step, _ = action(tx, here.runtime, protocol.run_id)
+        chosen.append(step.step_id)
+        if not session.json:
+            note(f"{step.name} is in line.")
+
+    return _act(
+        session, wanted, project, act, detach=detach, wait=wait, done=lambda found: completed(found, chosen)
+    )
+
+
+def completed(found: Overview, steps: list[int]) -> bool:
+    """Whether these steps of a protocol are completed."""
+    return all(each["status"] == "completed" for each in found["steps"] if each["id"] in steps)

@@ -1,0 +1,214 @@
+"""`ratchet protocol list`, `show` and `log`"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Container
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.interrupts import interrupted
+from ratchet.cli.numbers import COUNT, ID
+from ratchet.cli.opening import existing_ledger
+from ratchet.cli.output import note, show_list
+from ratchet.cli.protocol_choice import protocol_argument, within_option
+from ratchet.cli.protocol_pages import print_overview, pull_request
+from ratchet.cli.records import print_document, print_line, record
+from ratchet.cli.session import Session
+from ratchet.cli.times import age
+from ratchet.cli.words import lines, one_line
+from ratchet.kernel import Misuse, NotFound, StepStatus
+from ratchet.ledger import Attempt, Event, Filter, Ledger, Step, Transaction, follow
+from ratchet.ledger.attempt_log import log_line, read_log
+from ratchet.ledger.projects import get_project
+from ratchet.ledger.protocol_steps import count_protocol_steps, list_protocol_steps
+from ratchet.ledger.protocols import Protocol, list_protocols
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.protocols.finding import project_named, protocol_named
+from ratchet.protocols.views import attempt_records, overview, protocol_record
+
+_PART = 1024 * 1024
+
+
+@command(
+    "list",
+    examples=[
+        "ratchet protocol list",
+        "ratchet protocol list --project shop --unfinished",
+        "ratchet protocol list --json | jq -r '.[].protocol_name'",
+    ],
+)
+@click.option("--project", metavar="PROJECT", help="Only of this project.")
+@click.option("--unfinished", is_flag=True, help="Only those that have not ended.")
+@click.option("--limit", "-n", type=COUNT, default=20, show_default=True, help="At most so many.")
+@click.option("--before", type=ID, metavar="ID", help="Only older than this protocol: the next page.")
+@click.pass_obj
+def list_(session: Session, project: str | None, unfinished: bool, limit: int, before: int | None) -> None:
+    """List protocols, newest first."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        owner = None if project is None else project_named(tx, project).id
+        found = list_protocols(tx, project_id=owner, before=before, limit=limit, unfinished=unfinished)
+        counts = count_protocol_steps(tx, [each.run_id for each in found])
+        names = {number: get_project(tx, number).name for number in {each.project_id for each in found}}
+    show_list(
+        session,
+        found,
+        {
+            "protocol": lambda each: each.run_id,
+            "project": lambda each: names[each.project_id],
+            "name": lambda each: each.name,
+            "status": lambda each: each.status,
+            "steps": lambda each: _counted(counts[each.run_id]),
+            "created": lambda each: age(each.created_at),
+            "pull request": lambda each: pull_request(each.pull_request),
+            "reason": lambda each: None if each.status.final else each.reason,
+        },
+        record=lambda each: protocol_record(each, brief=True),
+        empty='No such protocols. `ratchet protocol new "WHAT TO CHANGE"` makes one.',
+    )
+
+
+@command(
+    examples=[
+        "ratchet protocol show 7",
+        "ratchet protocol show 0007-add-login --project shop",
+        "ratchet protocol show 7 --json | jq '.steps[] | {step_name, status, verdict}'",
+    ],
+    see=["protocol log", "step show"],
+)
+@protocol_argument
+@within_option
+@click.pass_obj
+def show(session: Session, wanted: str, project: str | None) -> None:
+    """Show one protocol: its steps, why it stands, and the command to type next."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
+    if session.json:
+        print_document(found)
+    else:
+        print_overview(found)
+
+
+@command(
+    examples=[
+        "ratchet protocol log 7",
+        "ratchet protocol log 7 --step 01 --attempt 2",
+        "ratchet protocol log 7 --follow",
+    ],
+    see=["step show", "events"],
+)
+@protocol_argument
+@within_option
+@click.option("--step", "place", metavar="NN", help="Only of this step: its place, or its name.")
+@click.option("--attempt", type=COUNT, metavar="N", help="Only of its Nth attempt.")
+@click.option(
+    "--follow", "-f", "following", is_flag=True, help="Go on with what is said, until it stands still."
+)
+@click.pass_obj
+def log(
+    session: Session,
+    wanted: str,
+    project: str | None,
+    place: str | None,
+    attempt: int | None,
+    following: bool,
+) -> None:
+    """Print what was said and done in the attempts of a protocol.
+
+    That of the planner comes first (`--step plan`), then that of each step, attempt by attempt. With --json it is a
+    list of attempts, each with its verdict, its use, its sessions and its log; with --follow, a line for each event.
+    """
+    if attempt is not None and place is None:
+        raise Misuse("--attempt needs --step", hint="--step NN says whose attempt is meant")
+    with existing_ledger(session) as ledger:
+        with ledger.read() as tx:
+            protocol = protocol_named(tx, wanted, project=project)
+            chosen = _chosen(tx, protocol, place, attempt)
+            told = [(step, tried, _whole(tx, tried)) for step, tried in chosen]
+            after = max((offset for _, _, (_, offset) in told), default=0)
+            records = attempt_records(tx, [tried for _, tried in chosen]) if session.json else []
+        if session.json and not following:
+            print_document(
+                [
+                    {**said, "step_name": step.name, "log": text}
+                    for said, (step, _, (text, _)) in zip(records, told, strict=True)
+                ]
+            )
+            return
+        if not session.json:
+            for step, tried, (text, _) in told:
+                print(_heading(step, tried))
+                print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"))
+        if following:
+            steps = {step.id for step, _ in chosen} if place is not None else None
+            _follow(session, ledger, protocol, after, steps)
+        elif not told:
+            note(f"Protocol {protocol.run_id} has no attempts yet; it is {protocol.status}.")
+
+
+def _chosen(
+    tx: Transaction, protocol: Protocol, place: str | None, attempt: int | None
+) -> list[tuple[Step, Attempt]]:
+    steps = list_steps(tx, protocol.run_id)
+    if place is not None:
+        index = {each.step_id: each.step_index for each in list_protocol_steps(tx, protocol.run_id)}
+        wanted = int(place) if place.isascii() and place.isdecimal() else None
+        found = [
+            step
+            for step in steps
+            if step.name == place or (wanted is not None and index.get(step.id) == wanted)
+        ]
+        if not found:
+            error = NotFound(f"step of protocol {protocol.run_id}", repr(place[:80]))
+            error.hint = f"it has: {', '.join(step.name for step in steps) or 'none yet'}"
+            raise error
+        steps = found
+    tries = [(step, each) for step in steps for each in list_attempts(tx, step.id)]
+    return [(step, each) for step, each in tries if attempt in (None, each.number)]
+
+
+def _whole(tx: Transaction, attempt: Attempt) -> tuple[str, int]:
+    """The log of an attempt so far, and where it goes on."""
+    parts, offset = [], 0
+    while (part := read_log(tx, attempt.id, offset=offset, max_bytes=_PART)).chunk:
+        parts.append(part.chunk)
+        offset = part.next_offset
+    return "".join(parts), offset
+
+
+def _follow(
+    session: Session, ledger: Ledger, protocol: Protocol, after: int, steps: Container[int] | None
+) -> None:
+    with ledger.read() as tx:
+        if get_run(tx, protocol.run_id).status.stands:
+            note(f"Protocol {protocol.run_id} is {protocol.status}: nothing is said now.")
+            return
+    with interrupted() as stop:
+        for event in follow(ledger, after, where=Filter(run_id=protocol.run_id), stop=stop):
+            if event.attempt_id is not None and (steps is None or event.step_id in steps):
+                _print(session, event)
+            if event.type.startswith("run."):
+                with ledger.read() as tx:
+                    if get_run(tx, protocol.run_id).status.stands:
+                        return
+
+
+def _print(session: Session, event: Event) -> None:
+    if session.json:
+        print_line(record(event))
+        return
+    text = log_line(event)
+    print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"), flush=True)
+
+
+def _heading(step: Step, attempt: Attempt) -> str:
+    how = "under way" if attempt.outcome is None else str(attempt.outcome)
+    reason = f": {one_line(attempt.reason)}" if attempt.reason else ""
+    return f"== {one_line(step.name)}, attempt {attempt.number}: {how}{reason}"
+
+
+def _counted(counts: Counter[StepStatus]) -> str | None:
+    whole = counts.total()
+    return f"{counts[StepStatus.COMPLETED]}/{whole}" if whole else None

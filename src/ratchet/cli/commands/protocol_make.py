@@ -1,0 +1,174 @@
+"""`ratchet protocol new`"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.foreground import Foreground, foreground
+from ratchet.cli.output import confirm
+from ratchet.cli.project_here import chosen_project, require_set_up, set_up
+from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
+from ratchet.cli.protocol_choice import detach_option
+from ratchet.cli.session import Session
+from ratchet.cli.texts import from_file_option, given_text
+from ratchet.config import write_initial
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.kernel import Misuse
+from ratchet.ledger import Transaction
+from ratchet.ledger.projects import Project
+from ratchet.ledger.protocols import get_protocol
+from ratchet.projects.local import find_top
+from ratchet.protocols.actions import create_protocol, start_protocol
+from ratchet.protocols.planning import create_described
+from ratchet.protocols.views import protocol_record
+
+_MOST_BYTES = 100_000
+
+
+@command(
+    examples=[
+        'ratchet protocol new "Add a login page with tests." --run',
+        'ratchet protocol new "Add a login page." --project shop --base develop',
+        "ratchet protocol new --from-file wish.md --run --engine codex --reviewer claude",
+        'ratchet protocol new "Add a login page." --name 0042-login --run --manual',
+        'ratchet protocol new "Add a login page." --run --detach',
+    ],
+    see=["protocol show", "protocol start", "project add"],
+)
+@click.argument(
+    "description",
+    metavar="[DESCRIPTION]",
+    required=False,
+    help="What to change, in words; or give --from-file.",
+)
+@from_file_option
+@click.option("--project", metavar="PROJECT", help="Its id or name; else the repository here.")
+@click.option(
+    "--name", metavar="NNNN-TASK", help="Its name and branch; else the next number and the first words."
+)
+@click.option("--base", metavar="BRANCH", help="What it starts from; the project's base branch if not given.")
+@click.option("--run", "running", is_flag=True, help="Plan it and carry it out, here and now.")
+@click.option("--manual", is_flag=True, help="Plan it only; each step is started by hand.")
+@click.option("--engine", metavar="ENGINE", help="Who carries out steps; see `ratchet engine list`.")
+@click.option("--model", metavar="MODEL", help="The model that carries out steps.")
+@click.option("--reviewer", metavar="ENGINE", help="Who reviews; never the engine that carried out the step.")
+@click.option(
+    "--simulated", is_flag=True, help="Allow recorded sessions; the protocol is marked as a simulation."
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
+@detach_option
+@click.pass_obj
+def new(
+    session: Session,
+    /,
+    description: str | None,
+    file: str | None,
+    project: str | None,
+    name: str | None,
+    base: str | None,
+    running: bool,
+    no_wait: bool,
+    detach: bool,
+    **how: Any,
+) -> int | None:
+    """Make a protocol: a change of a repository, to be planned and carried out step by step.
+
+    It belongs to the project that is named, else to the repository that this directory is in, which becomes a project
+    if it is none yet. It gets the next number that neither the ledger nor a branch has.
+
+    With --run everything happens at once: an engine plans it on a branch of its own; each step is carried out in a
+    workspace of its own, checked by the repository's checks and reviewed by another engine; what passes is committed
+    and pushed, with a draft pull request where there is a forge; CI is waited for. Ctrl-C pauses it, and
+    `ratchet protocol resume` goes on.
+
+    Exits with 0 when what was asked for is done: without --run the protocol exists, with --run it is completed (with
+    --manual: planned). A protocol that is blocked or still waits for CI is 1, misuse 2, a missing engine 3, Ctrl-C 130.
+    """
+    text = given_text(description, file, most_bytes=_MOST_BYTES)
+    if not text.strip():
+        raise Misuse("the description is empty", hint="say what is to be changed")
+    if detach and not running:
+        raise Misuse("--detach needs --run", hint="without --run nothing is begun anyway")
+    where = find_top(Path.cwd()) if project is None else project
+    loaded = session.load()
+    write_initial(loaded.home)
+    with foreground(loaded) as here:
+        _check_engines(here, how["engine"], how["reviewer"], running=running)
+        chosen = set_up(session, here, chosen_project(session, here, where, base=base).id)
+        if running:
+            require_set_up(here, chosen)
+        run_id = _create(here, chosen, text, name, base=base, **how)
+        with here.ledger.write(actor="cli") as tx:
+            if running:
+                start_protocol(tx, here.runtime, run_id)
+            made = get_protocol(tx, run_id)
+        told = f"Protocol {run_id}, {made.name}, of {chosen.name}"
+        if not running:
+            confirm(
+                session,
+                protocol_record(made),
+                f"{told} is made; `ratchet protocol start {run_id}` plans it and carries it out.",
+            )
+            return None
+        if detach:
+            leave_to_workers(session, here.ledger, protocol_record(made), f"{told} waits for a worker.")
+            return None
+        return carry_protocol(session, here, run_id, made.name, wait=not no_wait)
+
+
+def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
+    """Whoever is named must be there before anything is made; and whoever plans, if that comes next."""
+    around = Surroundings(here.runtime.settings, here.runtime.home, os.environ)
+    for name in filter(None, named):
+        open_engine(name, around)
+    if running:
+        settings = here.runtime.settings.protocols
+        for usual in (settings.planner, named[0] or settings.engine):
+            open_engine(usual, around)
+
+
+def _create(
+    here: Foreground,
+    project: Project,
+    description: str,
+    name: str | None,
+    *,
+    base: str | None,
+    manual: bool,
+    engine: str | None,
+    model: str | None,
+    reviewer: str | None,
+    simulated: bool,
+) -> int:
+    defaults = {"execute": engine, "executeModel": model, "qa": reviewer}
+    chosen = {key: value for key, value in defaults.items() if value is not None}
+
+    def create(tx: Transaction, called: str) -> int:
+        return create_protocol(
+            tx,
+            here.runtime,
+            project.id,
+            called,
+            base_branch=base,
+            description=description,
+            automatic=False if manual else None,
+            simulated=simulated,
+            template_config={"template": {"engineDefaults": chosen}} if chosen else None,
+        )
+
+    if name is not None:
+        with here.ledger.write(actor="cli") as tx:
+            return create(tx, name)
+    return create_described(
+        here.runtime,
+        project,
+        description,
+        create,
+        write=lambda: here.ledger.write(actor="cli"),
+        base_branch=base,
+    )

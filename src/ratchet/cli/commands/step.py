@@ -1,0 +1,277 @@
+"""`ratchet step …`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.foreground import Foreground, existing_foreground
+from ratchet.cli.numbers import COUNT
+from ratchet.cli.opening import existing_ledger
+from ratchet.cli.output import note, show_list, show_one
+from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
+from ratchet.cli.protocol_choice import (
+    by_option,
+    detach_option,
+    protocol_argument,
+    step_argument,
+    user_name,
+    within_option,
+)
+from ratchet.cli.records import print_document
+from ratchet.cli.session import Session
+from ratchet.cli.times import age, span
+from ratchet.cli.words import compact, lines
+from ratchet.kernel import NotFound, RunStatus
+from ratchet.ledger import Attempt, Ledger, Transaction
+from ratchet.ledger.artifacts import of_attempt
+from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step
+from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.runs import list_attempts
+from ratchet.loop import CHANGE_FILE, PROMPT_FILE
+from ratchet.protocols import actions
+from ratchet.protocols.finding import protocol_named, step_named
+from ratchet.protocols.qa.reporting import MARKDOWN
+from ratchet.protocols.views import attempt_records, overview, step_record
+
+_FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
+_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
+
+
+@command(
+    "list",
+    examples=["ratchet step list 7", "ratchet step list 0007-add-login --project shop --json"],
+    see=["step show"],
+)
+@protocol_argument
+@within_option
+@click.pass_obj
+def list_(session: Session, wanted: str, project: str | None) -> None:
+    """List the steps of a protocol, in their order."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
+    show_list(
+        session,
+        found["steps"],
+        {
+            "step": lambda step: step["id"],
+            "name": lambda step: step["step_name"],
+            "type": lambda step: step["step_type"],
+            "status": lambda step: step["status"],
+            "tries": lambda step: step["attempts"],
+            "verdict": lambda step: step["outcome"],
+            "commit": lambda step: None if step["commit"] is None else step["commit"][:12],
+            "ci": lambda step: step["ci"],
+            "after": lambda step: ", ".join(step["depends_on"]) or None,
+            "engine": lambda step: step["engine_id"],
+            "reason": lambda step: step["reason"],
+        },
+        record=lambda step: dict(step),
+        empty=f"Protocol {found['id']} has no steps yet; it is {found['status']}.",
+    )
+
+
+@command(
+    examples=[
+        "ratchet step show 12",
+        "ratchet step show 0007-add-login/01",
+        "ratchet step show 7/01 --print diff",
+        "ratchet step show 7/01 --print report --attempt 1",
+    ],
+    see=["protocol log"],
+)
+@step_argument
+@within_option
+@click.option(
+    "--attempt", type=COUNT, metavar="N", help="Print of its Nth attempt; of the last if not given."
+)
+@click.option(
+    "--print",
+    "part",
+    type=click.Choice(list(_FILES)),
+    help="Print what its author was asked, what it changed, or what QA said, and nothing else.",
+)
+@click.pass_obj
+def show(session: Session, wanted: str, project: str | None, attempt: int | None, part: str | None) -> None:
+    """Show one step with its attempts.
+
+    STEP is its number, or PROTOCOL/NN.
+    """
+    with existing_ledger(session) as ledger:
+        with ledger.read() as tx:
+            step = step_named(tx, wanted, project=project)
+            tries = list_attempts(tx, step.step_id)
+            records = attempt_records(tx, tries)
+        if part is not None:
+            _print_file(session, ledger, step, _nth(step, tries, attempt), part)
+            return
+    chosen = [each for each in records if attempt in (None, each["number"])]
+    show_one(session, {**step_record(step), "attempts": chosen}, _fields(step))
+    if chosen and not session.json:
+        print()
+        _print_attempts([each for each in tries if attempt in (None, each.number)], chosen)
+
+
+@command(
+    examples=["ratchet step run 12", "ratchet step run 0007-add-login/02", "ratchet step run 7/02 --detach"],
+    see=["step qa", "step approve"],
+)
+@step_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def run(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Run one step now: a pending one, or once more one that is blocked or has failed.
+
+    STEP is its number, or PROTOCOL/NN. It does not matter whether steps before it are done. Exits with 0 when it is
+    completed.
+    """
+    return _act(session, wanted, project, actions.run_step, "is in line", detach=detach, wait=not no_wait)
+
+
+@command(examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"], see=["step run", "step approve"])
+@step_argument
+@within_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def qa(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+    """Have the newest commit of a step judged once more, without a new session of its author.
+
+    STEP is its number, or PROTOCOL/NN. Exits with 0 when it has passed.
+    """
+    told = "is to be judged once more"
+    return _act(session, wanted, project, actions.run_qa, told, detach=detach, wait=not no_wait)
+
+
+@command(
+    examples=["ratchet step approve 12", "ratchet step approve 0007-add-login/02 --by Ada --detach"],
+    see=["step show"],
+)
+@step_argument
+@within_option
+@by_option
+@_no_wait_option
+@detach_option
+@click.pass_obj
+def approve(
+    session: Session, wanted: str, project: str | None, by: str | None, no_wait: bool, detach: bool
+) -> int | None:
+    """Complete a step in the place of its judges, with the newest commit that its author made.
+
+    The protocol goes on then, here unless --detach is given. STEP is its number, or PROTOCOL/NN. Look at the change
+    first: `ratchet step show STEP --print diff`. Exits with 0 when the step is completed.
+    """
+
+    def action(tx: Transaction, runtime: Any, step_id: int) -> None:
+        actions.approve_step(tx, runtime, step_id, by=by or user_name())
+
+    return _act(session, wanted, project, action, "is approved", detach=detach, wait=not no_wait)
+
+
+def _act(
+    session: Session,
+    wanted: str,
+    project: str | None,
+    action: Callable[..., object],
+    told: str,
+    *,
+    detach: bool,
+    wait: bool,
+) -> int | None:
+    with existing_foreground(session) as here:
+        with here.ledger.write(actor="cli") as tx:
+            step = step_named(tx, wanted, project=project)
+            action(tx, here.runtime, step.step_id)
+            now = get_protocol_step(tx, step.step_id)
+        if detach:
+            text = f"{step.name} of protocol {step.run_id} {told}."
+            leave_to_workers(session, here.ledger, step_record(now), text)
+            return None
+        if not session.json:
+            note(f"{step.name} {told}.")
+        return _carry(session, here, step, wait=wait)
+
+
+def _carry(session: Session, here: Foreground, step: ProtocolStep, *, wait: bool) -> int:
+    with here.ledger.read() as tx:
+        name = get_protocol(tx, step.run_id).name
+    return carry_protocol(
+        session, here, step.run_id, name, done=lambda found: _is_done(found, step), wait=wait
+    )
+
+
+def _is_done(found: Mapping[str, Any], step: ProtocolStep) -> bool:
+    """Whether the step is completed, and nothing that came after it has stopped the protocol."""
+    own = next(each for each in found["steps"] if each["id"] == step.step_id)
+    return bool(own["status"] == "completed" and found["status"] != RunStatus.BLOCKED)
+
+
+def _nth(step: ProtocolStep, tries: Sequence[Attempt], attempt: int | None) -> Attempt:
+    wanted = [each for each in tries if attempt in (None, each.number)]
+    if not wanted:
+        error = NotFound(f"attempt of step {step.step_id}", attempt or "")
+        error.hint = f"it was tried {len(tries)} times"
+        raise error
+    return wanted[-1]
+
+
+def _print_file(session: Session, ledger: Ledger, step: ProtocolStep, attempt: Attempt, part: str) -> None:
+    with ledger.read() as tx:
+        found = [each for each in of_attempt(tx, attempt.id) if each.name == _FILES[part]]
+    if not found:
+        raise NotFound(f"{part} of attempt {attempt.number} of {step.name}", "yet")
+    text = ledger.artifacts.read(found[-1].sha256).decode("utf-8", "replace")
+    if session.json:
+        print_document({"step": step.name, "attempt": attempt.number, part: text})
+    else:
+        # A terminal would obey what an engine has written; a program that reads it wants it as it is.
+        print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"))
+
+
+def _fields(step: ProtocolStep) -> dict[str, object]:
+    qa = ((step.spec or {}).get("qa") or {}).get("policy")
+    return {
+        "step": step.step_id,
+        "protocol": step.run_id,
+        "name": step.name,
+        "type": step.step_type,
+        "status": f"{step.status}, waits for CI" if step.awaits_ci else str(step.status),
+        "reason": step.reason,
+        "engine": step.engine_id,
+        "model": step.model,
+        "qa": qa,
+        "after": ", ".join(step.depends_on or []) or None,
+        "policies": compact(step.policy),
+        "retries": step.retries or None,
+        "commit": step.commit,
+        "ended": age(step.ended_at),
+    }
+
+
+def _print_attempts(tries: Sequence[Attempt], records: Sequence[Mapping[str, Any]]) -> None:
+    from ratchet.cli.tables import print_table
+
+    print_table(
+        list(zip(tries, records, strict=True)),
+        {
+            "attempt": lambda each: each[0].number,
+            "outcome": lambda each: each[0].outcome or "under way",
+            "took": lambda each: span(each[0].started_at, each[0].ended_at),
+            "tokens": lambda each: _tokens(each[1]["usage"]),
+            "sessions": lambda each: (
+                ", ".join(f"{one['role']} {one['engine']}" for one in each[1]["sessions"]) or None
+            ),
+            "simulated": lambda each: True if each[0].simulated else None,
+            "reason": lambda each: each[0].reason,
+        },
+    )
+
+
+def _tokens(used: Mapping[str, int]) -> int | None:
+    return used["input_tokens"] + used["output_tokens"] or None

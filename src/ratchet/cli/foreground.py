@@ -1,0 +1,145 @@
+"""Carrying a run in the foreground: a worker inside the command, until the run stands still."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+
+from ratchet.cli.opening import require_ledger
+from ratchet.cli.session import Session
+from ratchet.config import Loaded
+from ratchet.kernel import RunStatus
+from ratchet.ledger import Event, Filter, Ledger, Run, follow
+from ratchet.ledger.events import last_id, since
+from ratchet.ledger.runs import get_run
+from ratchet.observe import logs
+from ratchet.runtime import Runtime, Worker, cancel_run, open_ledger, open_runtime, pause_run
+from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.runtime.signals import StopSignals
+
+INTERRUPTED = 130
+_BATCH = 500
+_LOOK_SECONDS = 1.0
+_STANDS = {f"run.{status}" for status in RunStatus if status.stands}
+
+
+class Foreground:
+    """A command's own worker, made by `foreground`."""
+
+    def __init__(self, loaded: Loaded, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.runtime: Runtime = open_runtime(loaded, ledger)
+        self._signals = StopSignals()
+        self._asked = threading.Event()
+
+    def carry(self, run_id: int, hear: Callable[[Event], None], *, give_up: bool = False) -> Run:
+        """Work until the run has ended, is paused or blocked. Nothing that it has done is lost.
+
+        A signal pauses it, and with `give_up` cancels it.
+        """
+        return self._work(run_id, follow_run, hear, cancel_run if give_up else pause_run)
+
+    def carry_jobs(self, run_id: int, hear: Callable[[Event], None], *, wait: Callable[[], bool]) -> Run:
+        """Work until nothing of the run is in line, whatever status that leaves it in. A signal pauses it.
+
+        When nothing is, `wait` is asked again and again whether something may come from outside, until it says no.
+        """
+        return self._work(run_id, functools.partial(follow_jobs, wait=wait), hear, pause_run)
+
+    def _work(
+        self,
+        run_id: int,
+        watch: Callable[..., None],
+        hear: Callable[[Event], None],
+        let_go: Callable[..., None],
+    ) -> Run:
+        worker = Worker(self.runtime)
+        with self._signals:
+            self._signals.when_asked(self._asked.set)
+            worker.start()
+            try:
+                watch(self.ledger, run_id, hear, stop=self._asked)
+                if self._asked.is_set():
+                    self._let_go(run_id, let_go)
+            finally:
+                worker.stop(drain_seconds=0.0)
+        with self.ledger.read() as tx:
+            return get_run(tx, run_id)
+
+    @property
+    def interrupted(self) -> bool:
+        return self._asked.is_set()
+
+    def _let_go(self, run_id: int, how: Callable[..., None]) -> None:
+        with self.ledger.write(actor="cli") as tx:
+            if not get_run(tx, run_id).status.stands:
+                how(tx, self.runtime, run_id, reason="interrupted in the foreground")
+
+
+def follow_run(
+    ledger: Ledger, run_id: int, hear: Callable[[Event], None], *, stop: threading.Event | None = None
+) -> None:
+    """Tell of each event of a run from now on, until it has ended, is paused or blocked."""
+    with ledger.read() as tx:
+        after = last_id(tx.connection)
+        if get_run(tx, run_id).status.stands:
+            return
+    for event in follow(ledger, after, where=Filter(run_id=run_id), stop=stop):
+        hear(event)
+        if event.type in _STANDS:
+            with ledger.read() as tx:
+                if get_run(tx, run_id).status.stands:
+                    return
+
+
+def follow_jobs(
+    ledger: Ledger,
+    run_id: int,
+    hear: Callable[[Event], None],
+    *,
+    stop: threading.Event,
+    wait: Callable[[], bool],
+) -> None:
+    """Tell of each event of a run from now on, until no job of it is in line and `wait` says that none will be."""
+    rung = threading.Event()
+    with ledger.read() as tx:
+        after = last_id(tx.connection)
+    with ledger.bell.listening(rung.set):
+        while not stop.is_set():
+            rung.clear()
+            with ledger.read() as tx:
+                # Before the events: what a job has told is read after its end, then.
+                idle = not unfinished_jobs(tx, run_id)
+                told = since(tx.connection, after, where=Filter(run_id=run_id), limit=_BATCH)
+            for event in told:
+                after = event.id
+                hear(event)
+            if len(told) == _BATCH:
+                continue
+            if idle and not wait():
+                return
+            rung.wait(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def foreground(loaded: Loaded) -> Iterator[Foreground]:
+    # Of its own accord a worker tells a log what it does; here a person is told what it comes to.
+    level = loaded.settings.log.level
+    logs.configure("warning" if level == "info" else level, loaded.settings.log.format)
+    with open_ledger(loaded) as ledger:
+        here = Foreground(loaded, ledger)
+        try:
+            yield here
+        finally:
+            here.runtime.close()
+
+
+@contextlib.contextmanager
+def existing_foreground(session: Session) -> Iterator[Foreground]:
+    """The same for work that there is already. Raises `Misuse` when there is no ledger."""
+    loaded = session.load()
+    require_ledger(loaded)
+    with foreground(loaded) as here:
+        yield here

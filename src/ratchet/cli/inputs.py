@@ -1,0 +1,92 @@
+"""The inputs of a workflow or a tool, as a person gives them: pairs on the line, or a file of JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.jsontext import load_json
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.validation import check_inputs, parse_input_texts
+from ratchet.kernel import Misuse
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+def input_options(function: F) -> F:
+    """`--input KEY=VALUE`, as often as needed, and `--inputs FILE`."""
+    for option in (
+        click.option(
+            "--inputs", "document", metavar="FILE", help="Inputs as a JSON object; - is the standard input."
+        ),
+        click.option(
+            "--input",
+            "-i",
+            "pairs",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="One input; may be given again.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def workflow_inputs(spec: WorkflowSpec, pairs: Sequence[str], document: str | None) -> dict[str, Any]:
+    """What was given, as the types that the workflow declares. Raises `Misuse` with all that is wrong or missing."""
+    try:
+        given = {
+            **read_document(document),
+            **parse_input_texts(spec, dict(split_pair(pair) for pair in pairs)),
+        }
+        check_inputs(spec, given)
+    except SpecError as error:
+        raise Misuse("; ".join(error.problems), hint=_how(spec)) from None
+    return given
+
+
+def split_pair(pair: str) -> tuple[str, str]:
+    key, equals, text = pair.partition("=")
+    if not key or not equals:
+        raise Misuse(
+            f"{pair[:80]!r} is no input", hint="write --input KEY=VALUE, or give a file with --inputs"
+        )
+    return key, text
+
+
+def read_document(file: str | None) -> Mapping[str, Any]:
+    """The object in a file of JSON; an empty one if no file is named."""
+    if file is None:
+        return {}
+    try:
+        found = load_json(_content(file), largest=_MOST_BYTES)
+    except OSError as error:
+        raise Misuse(
+            f"{file} cannot be read: {error.strerror or error}", hint="name a file with a JSON object"
+        ) from error
+    except SpecError as error:
+        raise Misuse(f"{file}: {error}", hint="""it must be a JSON object, such as {"n": 3}""") from None
+    if not isinstance(found, dict):
+        raise Misuse(f"{file} is no JSON object", hint="""it must be one, such as {"n": 3}""")
+    return found
+
+
+def _content(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read(_MOST_BYTES + 1)
+    with Path(file).open("rb") as opened:
+        return opened.read(_MOST_BYTES + 1)
+
+
+def _how(spec: WorkflowSpec) -> str:
+    takes = [
+        f"{each.name} ({each.type}{'' if each.required and each.default is None else ', optional'})"
+        for each in spec.inputs
+    ]
+    return f"give inputs as --input KEY=VALUE; it takes {', '.join(takes)}" if takes else "it takes no inputs"

@@ -1,0 +1,29 @@
+"""How commands are told which project, protocol or step they are about."""
+
+from __future__ import annotations
+
+import getpass
+
+import click
+
+protocol_argument = click.argument(
+    "wanted", metavar="PROTOCOL", help="Its number, or its name such as 0007-add-login."
+)
+step_argument = click.argument(
+    "wanted", metavar="STEP", help="Its number, or PROTOCOL/NN: the protocol and the place in it."
+)
+project_argument = click.argument("project", metavar="PROJECT", help="Its number or its name.")
+within_option = click.option(
+    "--project", metavar="PROJECT", help="The project it belongs to, where its name alone is not enough."
+)
+detach_option = click.option(
+    "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
+)
+by_option = click.option("--by", metavar="NAME", help="Who says so; the name of the user if not given.")
+
+
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user that has a number only
+        return "cli"

@@ -1,0 +1,1 @@
+"""The reference of commands, API and settings, and manual pages, made of the code itself."""

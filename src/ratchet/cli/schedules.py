@@ -1,0 +1,76 @@
+"""How commands take schedules, and how they show them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from ratchet.cli.output import confirm
+from ratchet.cli.records import record
+from ratchet.cli.session import Session
+from ratchet.kernel import iso
+from ratchet.runtime import Missed, Schedule
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SHOWN = 3
+
+
+def timing_options(function: F) -> F:
+    """`--timezone`, `--missed`, `--priority` and `--background`."""
+    for option in (
+        click.option("--background", is_flag=True, help="Give way to whatever else there is to do."),
+        click.option(
+            "--priority", type=click.IntRange(0, 9), help="0 is done first, 9 last; 5 if not given."
+        ),
+        click.option(
+            "--missed",
+            type=click.Choice([str(policy) for policy in Missed]),
+            default=str(Missed.ONCE),
+            show_default=True,
+            help="What becomes of times that passed while no worker was there: one job for all, none, or one for "
+            "each of the last 24.",
+        ),
+        click.option(
+            "--timezone", default="UTC", show_default=True, metavar="ZONE", help="Such as Europe/Berlin."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def schedule_record(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as JSON, with what it means and when it comes next."""
+    upcoming = [moment(each) for each in schedule.upcoming(time.time(), _SHOWN)]
+    return {
+        **record(schedule, without=("seen_at",)),
+        "background": schedule.background,
+        "meaning": schedule.meaning,
+        "next_at": upcoming[0] if upcoming else None,
+        "next": upcoming,
+    }
+
+
+def confirm_set(session: Session, schedule: Schedule) -> None:
+    """Say what was understood, and when it comes."""
+    lines = [
+        f"Schedule {schedule.name} is set: {schedule.meaning} ({schedule.timezone}), cron {schedule.cron}.",
+        *listed(schedule.upcoming(time.time(), _SHOWN)),
+    ]
+    confirm(session, schedule_record(schedule), "\n".join(lines))
+
+
+def listed(moments: list[datetime]) -> list[str]:
+    """Times on a line each, as the clocks of their zone show them."""
+    return [f"  {'next' if not number else 'then'} {local(each)}" for number, each in enumerate(moments)]
+
+
+def local(moment: datetime) -> str:
+    return moment.strftime("%a %Y-%m-%d %H:%M:%S %Z")
+
+
+def moment(at: datetime) -> str:
+    return iso(int(at.timestamp() * 1000))

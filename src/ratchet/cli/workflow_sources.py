@@ -1,0 +1,47 @@
+"""The workflow that a command is about: a file, which needs no ledger, or the name of a saved one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ratchet.cli.opening import existing_runtime, has_ledger
+from ratchet.cli.session import Session
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.kernel import Misuse
+from ratchet.runtime import Kinds, Runtime
+from ratchet.workflows.building import read_file
+from ratchet.workflows.sources import load_saved, names_file
+
+source_argument = click.argument(
+    "source", metavar="FILE|WORKFLOW", help="A file of YAML or JSON, or the name of a saved workflow."
+)
+
+
+def find_source(session: Session, source: str) -> tuple[WorkflowSpec, Path | None]:
+    """The workflow and, if it is in a file, the folder of that."""
+    if names_file(source):
+        return read_file(existing_file(source)), Path(source).resolve().parent
+    with existing_runtime(session, Kinds()) as runtime:
+        return load_saved(runtime, source), None
+
+
+def existing_file(source: str) -> Path:
+    """Raises `Misuse` where there is no such file: that is no fault of a workflow."""
+    path = Path(source)
+    if not path.is_file():
+        raise Misuse(f"there is no file {source}", hint="name a JSON or YAML file with a workflow in it")
+    return path
+
+
+@contextlib.contextmanager
+def runtime_if_any(session: Session) -> Iterator[Runtime | None]:
+    """The runtime where there is a ledger. Looking at a file must not make one."""
+    if not has_ledger(session.load()):
+        yield None
+        return
+    with existing_runtime(session, Kinds()) as runtime:
+        yield runtime

@@ -1,0 +1,148 @@
+"""The page: each act with what happened, its figures, a picture, what was recorded in it, and where to look."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from ratchet.demo.place import Place
+from ratchet.demo.report.style import CSS
+from ratchet.demo.shown import Command, Failed, Outcome, Shown
+from ratchet.kernel import RatchetError
+from ratchet.research.views.report.markup import Markup, joined, tag
+
+# Nothing is loaded and nothing runs, whatever somebody has written.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_TITLES = {
+    "durability": "Durability: a killed worker loses nothing",
+    "research": "Research: a program gets better",
+    "agents": "Agents: a service is rewritten in use",
+    "workflows": "Workflows: steps side by side",
+    "protocols": "Protocols: a change passes its gates",
+}
+_SERVE = Command(
+    "ratchet serve", "all of it live, at /console; `ratchet console` prints a link that lets you in"
+)
+
+
+def write_report(place: Place, outcomes: Sequence[Outcome], seconds: float) -> None:
+    """Write the page at its place, whole or not at all."""
+    written = page(place.number, outcomes, seconds, datetime.now(UTC))
+    unfinished = place.report.with_name(f".{place.report.name}.{os.getpid()}")
+    try:
+        place.report.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(written, encoding="utf-8")
+        unfinished.replace(place.report)
+    except OSError as error:
+        raise RatchetError(
+            f"the report cannot be written to {place.report}: {error.strerror or error}",
+            hint="make the directory writable or free some space, then start the demo again",
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def page(number: int, outcomes: Sequence[Outcome], seconds: float, at: datetime) -> str:
+    title = f"Ratchet: demo {number}"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", Markup(CSS)),
+    )
+    acts = tag("main", joined([*map(_act, outcomes), _bottom()]))
+    body = tag("body", tag("header", _top(title, outcomes, seconds, at)), acts)
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def _top(title: str, outcomes: Sequence[Outcome], seconds: float, at: datetime) -> Markup:
+    failed = sum(1 for each in outcomes if not each.passed)
+    came = f"{failed} of {len(outcomes)} acts failed" if failed else "Everything went well"
+    made = (
+        f"{came}, in {seconds:.0f} s on {os.cpu_count()} processors with Python {platform.python_version()}."
+    )
+    links = (tag("a", _TITLES[each.act].partition(":")[0], href=f"#{each.act}") for each in outcomes)
+    return joined(
+        [
+            tag("h1", title),
+            tag("p", made, class_="lead"),
+            tag("p", at.strftime("%d %B %Y, %H:%M UTC"), class_="soft"),
+            tag("nav", *links, aria_label="Acts"),
+            tag(
+                "p",
+                "An act is marked ",
+                tag("span", "real", class_="badge real"),
+                " if nothing in it was recorded, and ",
+                tag("span", "simulated", class_="badge simulated"),
+                " if recorded sessions took the place of a model. Code that recordings wrote was still run, tested "
+                "and judged. Ratchet marks such runs in its ledger too.",
+            ),
+        ]
+    )
+
+
+def _act(outcome: Outcome) -> Markup:
+    match outcome.came:
+        case Shown() as shown:
+            word = "simulated" if shown.simulated else "real"
+            inside = joined(list(_inside(shown)))
+        case Failed() as failed:
+            word = "failed"
+            inside = joined(list(_why(failed)))
+    took = tag("p", f"This act took {outcome.seconds:.1f} s.", class_="soft")
+    heading = tag("h2", _TITLES[outcome.act], tag("span", word, class_=f"badge {word}"))
+    return tag("section", heading, inside, took, id=outcome.act)
+
+
+def _inside(shown: Shown) -> Iterator[Markup]:
+    yield tag("p", shown.headline, class_="lead")
+    if shown.recorded:
+        yield tag("p", tag("b", "Recorded: "), shown.recorded, class_="recorded")
+    yield tag("p", tag("b", "Real: "), shown.real)
+    facts = (
+        tag("div", tag("b", value), tag("span", name), class_="fact") for name, value in shown.facts.items()
+    )
+    yield tag("div", *facts, class_="facts")
+    for number, picture in enumerate(shown.pictures, 1):
+        yield _scrolling("picture", f"Picture {number}", picture)
+    for name, text in shown.quotes.items():
+        yield tag("h3", name)
+        yield _scrolling("wide", name, tag("pre", *_lines(text))) if "\n" in text else tag("p", text)
+    yield tag("h3", "Look further")
+    yield _look(shown.look)
+
+
+def _why(failed: Failed) -> Iterator[Markup]:
+    yield tag("p", failed.short, class_="lead")
+    if failed.hint:
+        yield tag("p", failed.hint)
+    if failed.short != failed.reason:
+        yield _scrolling("wide", "The whole reason", tag("pre", failed.reason))
+
+
+def _scrolling(kind: str, name: str, inside: Markup) -> Markup:
+    """What may be wider than the page, and can be scrolled with the keyboard too."""
+    return tag("div", inside, class_=kind, tabindex="0", role="group", aria_label=name)
+
+
+def _lines(text: str) -> Iterator[Markup]:
+    """Lines of a patch in their colours; those of anything else as they are."""
+    for line in text.splitlines():
+        kind = {"+": "plus", "-": "minus", "@": "hunk"}.get(line[:1])
+        yield tag("span", line, class_=kind) if kind else tag("span", line)
+        yield Markup("\n")
+
+
+def _look(commands: Sequence[Command]) -> Markup:
+    rows = [part for each in commands for part in (tag("dt", each.line), tag("dd", each.why))]
+    return tag("dl", *rows, class_="look")
+
+
+def _bottom() -> Markup:
+    return tag(
+        "section", tag("h2", "Go on"), _look([_SERVE, Command("ratchet runs list", "every run of this home")])
+    )

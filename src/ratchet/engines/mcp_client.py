@@ -1,0 +1,123 @@
+"""Speaking MCP with a server that is not trusted. Importing this takes a second, so it is done when first needed."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import anyio
+import httpcore2  # noqa: F401 - otherwise imported when first needed, which is in the event loop
+import httpx2
+from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+MOST_TOOLS = 1000
+"""No model and no person can choose between more."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server that is started for one question and speaks over its pipes. `complaints` takes its stderr."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    complaints: TextIO
+
+
+Server = str | Program
+"""Where a server listens, or how it is started."""
+
+
+async def ask_for_tools(server: Server, seconds: float) -> list[types.Tool]:
+    """Raises whatever the client does, perhaps in groups, and `TimeoutError`."""
+    async with _connected(server, seconds) as client:
+        page = await client.list_tools()
+        listed = list(page.tools)
+        while page.next_cursor and len(listed) < MOST_TOOLS:
+            page = await client.list_tools(cursor=page.next_cursor)
+            listed += page.tools
+    return listed[:MOST_TOOLS]
+
+
+async def ask_tool(
+    server: Server, tool: str, arguments: Mapping[str, Any], seconds: float
+) -> types.CallToolResult | MCPError:
+    """The answer, or the error that the server answers with. Raises as `ask_for_tools` does."""
+    request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
+    async with _connected(server, seconds) as client:
+        try:
+            # Not `client.call_tool`: it matches the answer with patterns that the server wrote, and a hostile one
+            # could keep this process busy for ever.
+            return await client.session.send_request(request, types.CallToolResult)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise
+            return error
+
+
+@asynccontextmanager
+async def _connected(server: Server, seconds: float) -> AsyncIterator[Client]:
+    # Its cancellation, unlike that of asyncio, also reaches what the client does to say goodbye.
+    with anyio.fail_after(seconds):
+        if isinstance(server, Program):
+            program, *arguments = server.argv
+            started = StdioServerParameters(
+                command=program, args=arguments, env=dict(server.environment), cwd="/"
+            )
+            async with Client(stdio_client(started, errlog=server.complaints)) as client:
+                yield client
+            return
+        async with (
+            _http(server, seconds) as http,
+            Client(streamable_http_client(server, http_client=http)) as client,
+        ):
+            yield client
+
+
+def _http(url: str, seconds: float) -> httpx2.AsyncClient:
+    # Certificates take long to load, and nothing on this machine has any.
+    secure = url.startswith("https:")
+    return httpx2.AsyncClient(
+        transport=_Bounded(
+            verify=httpx2.create_ssl_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        ),
+        # A proxy is for other machines.
+        trust_env=False,
+        timeout=seconds,
+    )
+
+
+class _Bounded(httpx2.AsyncHTTPTransport):
+    """Refuses to take in more than `MOST_BYTES` of one answer."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["accept-encoding"] = "identity"
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # Nobody asked for it, and a little of it may unfold to a lot.
+            raise httpx2.DecodingError("the answer is compressed", request=request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Counted(response.stream)
+        return response
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        async for piece in self._stream:
+            total += len(piece)
+            if total > MOST_BYTES:
+                raise httpx2.ReadError(f"the answer has more than {MOST_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,109 @@
+"""What the executor asks of the world, and what it tells about a workflow that has run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .spec import WorkflowSpec, WorkflowStep
+
+
+@dataclass(frozen=True)
+class Call:
+    """One try at one step: what is to be called with which values.
+
+    `name` says where in the run: `clean`, `translate[3]` for an item of a list, `report/draft` for a step inside a
+    sub-workflow. `tool` is the step's own tool, or its fallback on the last try. `prompt` is the step's template
+    with the values in their places. For a `container`, a list or a workflow, nothing is called itself.
+    """
+
+    name: str
+    step: WorkflowStep
+    workflow: WorkflowSpec
+    values: Mapping[str, Any]
+    tool: str | None
+    prompt: str | None = None
+    number: int = 1
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step came to. `metrics` are those of the try that made it; a `cached` one was not run again."""
+
+    value: Any
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    cached: bool = False
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class StepError:
+    """Why a step failed. `metrics` are those of its last try."""
+
+    reason: str
+    tries: int = 1
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    hint: str | None = None
+
+
+class Caller(Protocol):
+    """Carries out one try. Raises `StepFailed` or `Held`; anything else it raises ends the whole execution."""
+
+    async def call(self, call: Call) -> Result: ...
+
+    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+        """The workflow of a step that names another one by its path or id."""
+        ...
+
+    def fallback(self, call: Call) -> str | None:
+        """The tool to use when the step's own has failed."""
+        ...
+
+
+class Journal(Protocol):
+    """Is told what happens as it happens, and knows what happened before this process."""
+
+    def finished(self, name: str) -> Result | StepError | None:
+        """What a step came to that has ended in an earlier life of this run."""
+        ...
+
+    async def started(self, call: Call) -> None: ...
+
+    async def retrying(self, call: Call, error: StepError, pause_seconds: float) -> None: ...
+
+    async def completed(self, call: Call, result: Result) -> None: ...
+
+    async def failed(self, call: Call, error: StepError) -> None: ...
+
+    async def skipped(self, name: str, step: WorkflowStep, reason: str, *, wanted: bool) -> None:
+        """A step that is not run: because its condition does not hold (`wanted`), or because what it needs failed."""
+        ...
+
+    async def held(self, call: Call, reason: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """`status` is completed, failed, skipped, held or cancelled."""
+
+    status: str
+    value: Any = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    cached: bool = False
+    tries: int = 0
+
+
+@dataclass(frozen=True)
+class Executed:
+    """How a workflow ended. `status` is completed, failed or held; `outputs` has those that exist, failed or not.
+
+    `steps` is by name, with a record for each item of a list and each step of a sub-workflow.
+    """
+
+    status: str
+    outputs: Mapping[str, Any]
+    steps: Mapping[str, StepRecord]
+    error: str | None = None

@@ -1,0 +1,300 @@
+"""The executor: every step starts the moment that what it needs exists. There are no waves and no barriers.
+
+It knows nothing of processes, models or databases. A `Caller` carries out the calls, a `Journal` is told what happens
+and remembers what an earlier process has finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .conditions import read_condition
+from .errors import Held, SpecError, StepFailed
+from .execution import Call, Caller, Executed, Journal, Result, StepError, StepRecord
+from .graph import data_sources, dependencies
+from .prompts import fill_prompt
+from .quiet import QuietJournal
+from .references import Lookup, Reference, resolve, take
+from .spec import StepType, WorkflowSpec, WorkflowStep
+from .together import side_by_side
+from .tries import Room, call_until_done
+from .validation import check_inputs, require_valid
+
+DEEPEST = 10
+"""How many workflows may lie inside one another."""
+MOST_ITEMS = 100_000
+
+
+async def execute(
+    spec: WorkflowSpec,
+    inputs: Mapping[str, Any],
+    caller: Caller,
+    *,
+    journal: Journal | None = None,
+    concurrency: int | None = None,
+    room: Room | None = None,
+    guarded: bool = True,
+) -> Executed:
+    """Run a workflow to its end.
+
+    As many calls run at once as `concurrency` says, by default one for each processor, or as `room` lets in. A call
+    that overruns the time of its step is cancelled, unless the caller sees to that itself (`guarded` is false).
+
+
+    A step that fails takes those with it that need it; everything else goes on, so as much as possible is there in the
+    end. Raises `SpecError` before anything runs. What else a caller or a journal raises ends the execution, with
+    whatever runs cancelled.
+    """
+    require_valid(spec)
+    slots = asyncio.Semaphore(concurrency or os.cpu_count() or 1)
+    run = _Execution(caller, journal or QuietJournal(), room or (lambda _: slots), guarded)
+    scope = _Scope(run, spec, check_inputs(spec, inputs), prefix="", depth=1)
+    await scope.run()
+    failed = [f"{name}: {record.error}" for name, record in run.records.items() if record.status == "failed"]
+    # A step that holds others says the same as the one in it that failed.
+    error = failed[0] if failed else None
+    return Executed(scope.status(), scope.outputs(), run.records, error)
+
+
+class _Execution:
+    """What every scope of one execution shares."""
+
+    def __init__(self, caller: Caller, journal: Journal, room: Room, guarded: bool) -> None:
+        self.caller = caller
+        self.journal = journal
+        self.room = room
+        self.guarded = guarded
+        self.records: dict[str, StepRecord] = {}
+
+
+class _Scope:
+    """One workflow that runs: the whole of it, or one inside a step."""
+
+    def __init__(
+        self, run: _Execution, spec: WorkflowSpec, inputs: Mapping[str, Any], *, prefix: str, depth: int
+    ) -> None:
+        self._run = run
+        self._spec = spec
+        self._inputs = inputs
+        self._prefix = prefix
+        self._depth = depth
+        self._steps = {step.step_id: step for step in spec.steps}
+        self._records: dict[str, StepRecord] = {}
+        self._needs = dependencies(spec)
+        self._missing = {step_id: len(needs) for step_id, needs in self._needs.items()}
+        self._needed_by: dict[str, list[str]] = {step_id: [] for step_id in self._steps}
+        for step_id, needs in self._needs.items():
+            for need in needs:
+                self._needed_by[need].append(step_id)
+
+    async def run(self) -> None:
+        async with side_by_side() as group:
+            self._start(group, [step_id for step_id, missing in self._missing.items() if missing == 0])
+
+    def status(self) -> str:
+        statuses = {record.status for record in self._records.values()}
+        if "failed" in statuses:
+            return "failed"
+        return "held" if "held" in statuses else "completed"
+
+    def outputs(self) -> dict[str, Any]:
+        """What the workflow declares; if that is nothing, the values of the steps that no other one needs."""
+        if not self._spec.outputs:
+            last = [step_id for step_id in self._steps if not self._needed_by[step_id]]
+            return {step_id: self._records[step_id].value for step_id in last if self._has_value(step_id)}
+        found = {}
+        for output in self._spec.outputs:
+            try:
+                found[output.name] = resolve(output.source_reference, self._lookup({}))
+            except _Absent:
+                continue
+            except StepFailed:
+                found[output.name] = None
+        return found
+
+    def _start(self, group: asyncio.TaskGroup, ready: Iterable[str]) -> None:
+        """Steps of one parallel group are started next to each other, so that they run at the same time."""
+        order = list(ready)
+        first: dict[int | str, int] = {}
+        for index, step_id in enumerate(order):
+            number = self._steps[step_id].parallel_group
+            if number is not None:
+                first.setdefault(number, index)
+        if first:
+            place = {
+                step_id: (first.get(self._steps[step_id].parallel_group or 0, index), index)
+                if self._steps[step_id].parallel_group is not None
+                else (index, index)
+                for index, step_id in enumerate(order)
+            }
+            order.sort(key=place.__getitem__)
+        for step_id in order:
+            group.create_task(self._do(group, self._steps[step_id]))
+
+    async def _do(self, group: asyncio.TaskGroup, step: WorkflowStep) -> None:
+        record = await self._record_of(step)
+        self._records[step.step_id] = record
+        self._run.records[self._prefix + step.step_id] = record
+        if record.status == "held":
+            return
+        ready = []
+        for step_id in self._needed_by[step.step_id]:
+            self._missing[step_id] -= 1
+            if self._missing[step_id] == 0:
+                ready.append(step_id)
+        self._start(group, ready)
+
+    async def _record_of(self, step: WorkflowStep) -> StepRecord:
+        name = self._prefix + step.step_id
+        known = self._run.journal.finished(name)
+        if known is not None:
+            return _ended(known)
+        try:
+            reason, wanted = self._reason_to_skip(step)
+            if reason:
+                await self._run.journal.skipped(name, step, reason, wanted=wanted)
+                return StepRecord("skipped", error=None if wanted else reason)
+            if step.for_each is not None:
+                return await self._do_each(step, name)
+            return await self._do_one(step, name, {})
+        except StepFailed as failed:
+            # Before anything was called: what it was to be given does not exist.
+            call = Call(name, step, self._spec, {}, step.tool_name)
+            return await self._fail(call, StepError(str(failed), 1, failed.metrics, failed.hint))
+
+    def _reason_to_skip(self, step: WorkflowStep) -> tuple[str, bool]:
+        """Why a step is not run, if it is not, and whether the workflow wants it so."""
+        for need in sorted(self._needs[step.step_id]):
+            record = self._records[need]
+            if record.status == "failed" or (record.status == "skipped" and record.error):
+                return f"needs {need}, which was not completed", False
+        sources = data_sources(step) or self._needs[step.step_id]
+        if sources and all(self._records[source].status == "skipped" for source in sources):
+            return "everything it takes from was skipped", True
+        if step.when is not None and not read_condition(step.when).holds(self._lookup({}, absent=None)):
+            return f"its condition does not hold: {step.when}", True
+        return "", False
+
+    async def _do_each(self, step: WorkflowStep, name: str) -> StepRecord:
+        items = resolve(step.for_each, self._lookup({}, absent=None))
+        if not isinstance(items, list):
+            raise StepFailed(f"for_each needs a list, not {type(items).__name__}", final=True)
+        if len(items) > MOST_ITEMS:
+            raise StepFailed(
+                f"for_each over {len(items)} items; at most {MOST_ITEMS} can be done", final=True
+            )
+        call = Call(name, step, self._spec, {}, step.tool_name, container=True)
+        await self._run.journal.started(call)
+        async with side_by_side() as group:
+            tasks = [
+                group.create_task(self._do_item(step, f"{name}[{index}]", item, index))
+                for index, item in enumerate(items)
+            ]
+        records = [task.result() for task in tasks]
+        bad = next((record for record in records if record.status == "failed"), None)
+        if bad is not None:
+            first = records.index(bad)
+            return await self._fail(call, StepError(f"item {first}: {bad.error}", bad.tries, bad.metrics))
+        if any(record.status == "held" for record in records):
+            return StepRecord("held")
+        return await self._complete(call, Result([record.value for record in records], {"items": len(items)}))
+
+    async def _do_item(self, step: WorkflowStep, name: str, item: Any, index: int) -> StepRecord:
+        known = self._run.journal.finished(name)
+        if known is not None:
+            record = _ended(known)
+        else:
+            try:
+                record = await self._do_one(step, name, {"item": item, "index": index})
+            except StepFailed as failed:
+                call = Call(name, step, self._spec, {}, step.tool_name)
+                record = await self._fail(call, StepError(str(failed), 1, failed.metrics, failed.hint))
+        self._run.records[name] = record
+        return record
+
+    async def _do_one(self, step: WorkflowStep, name: str, around: Mapping[str, Any]) -> StepRecord:
+        lookup = self._lookup(around, absent=None)
+        values = resolve(step.input_mapping, lookup, items=bool(around))
+        prompt = step.prompt_template and fill_prompt(
+            step.prompt_template, values, lookup, items=bool(around)
+        )
+        call = Call(name, step, self._spec, values, step.tool_name, prompt)
+        try:
+            if step.step_type is StepType.SUB_WORKFLOW:
+                return await self._do_workflow(replace(call, container=True))
+            run = self._run
+            result = await call_until_done(call, run.caller, run.journal, run.room, guarded=run.guarded)
+        except Held as held:
+            await self._run.journal.held(call, str(held))
+            return StepRecord("held", error=str(held))
+        if isinstance(result, StepError):
+            return await self._fail(call, result)
+        return await self._complete(call, result)
+
+    async def _do_workflow(self, call: Call) -> StepRecord:
+        if self._depth >= DEEPEST:
+            raise StepFailed(f"workflows lie more than {DEEPEST} deep inside one another", final=True)
+        spec = call.step.workflow_spec or await self._run.caller.sub_workflow(call)
+        try:
+            require_valid(spec)
+            inputs = check_inputs(spec, call.values)
+        except SpecError as error:
+            raise StepFailed(str(error), final=True) from error
+        await self._run.journal.started(call)
+        inner = _Scope(self._run, spec, inputs, prefix=f"{call.name}/", depth=self._depth + 1)
+        await inner.run()
+        match inner.status():
+            case "held":
+                return StepRecord("held")
+            case "failed":
+                return await self._fail(call, StepError(inner.first_failure()))
+        return await self._complete(call, Result(inner.outputs()))
+
+    def first_failure(self) -> str:
+        return next(
+            f"{step_id}: {record.error}"
+            for step_id, record in self._records.items()
+            if record.status == "failed"
+        )
+
+    async def _complete(self, call: Call, result: Result) -> StepRecord:
+        await self._run.journal.completed(call, result)
+        return _ended(result)
+
+    async def _fail(self, call: Call, error: StepError) -> StepRecord:
+        await self._run.journal.failed(call, error)
+        return _ended(error)
+
+    def _has_value(self, step_id: str) -> bool:
+        record = self._records.get(step_id)
+        return record is not None and record.status == "completed"
+
+    def _lookup(self, around: Mapping[str, Any], *, absent: Any = ...) -> Lookup:
+        """How references are answered here. What a skipped step would have given is `absent`, or an error."""
+
+        def find(reference: Reference) -> Any:
+            if reference.kind == "inputs":
+                return take(reference, self._inputs.get(reference.name))
+            if reference.kind != "steps":
+                return take(reference, around[reference.kind])
+            if self._has_value(reference.name):
+                return take(reference, self._records[reference.name].value)
+            if absent is ...:
+                raise _Absent
+            return absent
+
+        return find
+
+
+class _Absent(Exception):
+    """What is asked for was never made."""
+
+
+def _ended(end: Result | StepError) -> StepRecord:
+    if isinstance(end, StepError):
+        return StepRecord("failed", metrics=end.metrics, error=end.reason, tries=end.tries)
+    return StepRecord("completed", end.value, end.metrics, cached=end.cached, tries=end.tries)

@@ -1,0 +1,136 @@
+"""Which step waits for which, and in what order they can run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from .conditions import read_condition
+from .errors import SpecError
+from .references import Reference, find_inside, find_references
+from .spec import WorkflowSpec, WorkflowStep
+
+_MOST_CYCLES = 10
+_LONGEST_SHOWN = 40
+
+
+def references_of(step: WorkflowStep, *, lenient: bool = False) -> tuple[Reference, ...]:
+    """What a step refers to: in its inputs, its prompt, its list and its condition.
+
+    A condition that cannot be read raises `SpecError`, or refers to nothing if `lenient`.
+    """
+    found = dict.fromkeys(_taken(step))
+    if step.when is not None:
+        try:
+            found |= dict.fromkeys(read_condition(step.when).references)
+        except SpecError:
+            if not lenient:
+                raise
+    return tuple(found)
+
+
+def data_sources(step: WorkflowStep) -> frozenset[str]:
+    """The steps whose values this one takes, without those that it only comes after."""
+    return frozenset(one.name for one in _taken(step) if one.kind == "steps")
+
+
+def dependencies(spec: WorkflowSpec) -> dict[str, frozenset[str]]:
+    """For each step the steps that must have ended before it, as they are written: also one that does not exist."""
+    return {step.step_id: needed(step.depends_on, references_of(step)) for step in spec.steps}
+
+
+def needed(depends_on: Collection[str], references: Collection[Reference]) -> frozenset[str]:
+    """The steps that a step waits for."""
+    return frozenset(depends_on) | {one.name for one in references if one.kind == "steps"}
+
+
+def waves(spec: WorkflowSpec) -> list[list[str]]:
+    """The steps that could run at once, in turns; within a turn in the order of the file.
+
+    Raises `SpecError` if a cycle or an unknown step keeps some from ever running.
+    """
+    edges = dependencies(spec)
+    found = levels(edges)
+    if sum(map(len, found)) == len(edges):
+        return found
+    unknown = [
+        f"step {name} depends on {one}, which does not exist"
+        for name, others in edges.items()
+        for one in sorted(others - edges.keys())
+    ]
+    raise SpecError(unknown + [said(cycle) for cycle in cycles(edges)])
+
+
+def find_cycle(spec: WorkflowSpec) -> list[str] | None:
+    """Steps that wait for each other, each for the next one, the first again at the end."""
+    return next(cycles(dependencies(spec)), None)
+
+
+def levels(edges: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The longest way from a start to each step, as lists by length; what can never run is left out."""
+    waiting = {name: len(set(others)) for name, others in edges.items()}
+    order = {name: number for number, name in enumerate(edges)}
+    followers: dict[str, list[str]] = {}
+    for name, others in edges.items():
+        for other in set(others):
+            followers.setdefault(other, []).append(name)
+    found = []
+    ready = [name for name, count in waiting.items() if count == 0]
+    while ready:
+        found.append(ready)
+        following = []
+        for name in ready:
+            for follower in followers.get(name, ()):
+                waiting[follower] -= 1
+                if waiting[follower] == 0:
+                    following.append(follower)
+        ready = sorted(following, key=order.__getitem__)
+    return found
+
+
+def cycles(edges: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
+    """Circles of steps, at least one from each knot of them and not more than a few in all."""
+    done: set[str] = set()
+    given = 0
+    for start in edges:
+        path: list[str] = []
+        place: dict[str, int] = {}
+        turns: list[Iterator[str]] = []
+        coming: str | None = start if start not in done else None
+        while coming is not None or path:
+            if coming is not None:
+                place[coming] = len(path)
+                path.append(coming)
+                turns.append(iter(sorted(edges[coming])))
+            coming = None
+            for other in turns[-1]:
+                if other in place:
+                    yield [*path[place[other] :], other]
+                    given += 1
+                    if given == _MOST_CYCLES:
+                        return
+                elif other in edges and other not in done:
+                    coming = other
+                    break
+            else:
+                turns.pop()
+                left = path.pop()
+                del place[left]
+                done.add(left)
+
+
+def said(cycle: list[str]) -> str:
+    """A cycle as a sentence."""
+    shown = cycle
+    if len(cycle) > _LONGEST_SHOWN:
+        half = _LONGEST_SHOWN // 2
+        shown = [*cycle[:half], f"… {len(cycle) - 2 * half} more …", *cycle[-half:]]
+    return f"steps wait for each other in a circle: {' → '.join(shown)}"
+
+
+def _taken(step: WorkflowStep) -> tuple[Reference, ...]:
+    items = step.for_each is not None
+    return (
+        *find_references(step.input_mapping, items=items),
+        *find_inside(step.prompt_template or "", items=items),
+        *find_references(step.for_each),
+    )

@@ -1,0 +1,123 @@
+"""A workflow as data: inputs, steps, outputs, and the tools that it carries with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class StepType(StrEnum):
+    """What a step does. `approval` waits for a person and is an addition to the original four."""
+
+    LLM_CALL = "llm_call"
+    PYTHON_TOOL = "python_tool"
+    SUB_WORKFLOW = "sub_workflow"
+    EXISTING_TOOL = "existing_tool"
+    APPROVAL = "approval"
+
+
+class OperationType(StrEnum):
+    COMBINER = "combiner"
+    TRANSFORMER = "transformer"
+    SPLITTER = "splitter"
+    FILTER = "filter"
+    GENERATOR = "generator"
+    VALIDATOR = "validator"
+
+
+@dataclass(frozen=True)
+class WorkflowInput:
+    name: str
+    type: str = "string"
+    required: bool = True
+    default: Any = None
+    description: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the file that the executor does not use, kept so that nothing is lost."""
+
+
+@dataclass(frozen=True)
+class WorkflowOutput:
+    name: str
+    type: str = ""
+    description: str = ""
+    source_reference: str = ""
+    """`steps.<id>.<output_name>`, or a path below it."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkflowStep:
+    """One step. The last block are additions: they are written only when set, and old files have none of them."""
+
+    step_id: str
+    step_type: StepType = StepType.LLM_CALL
+    description: str = ""
+    tool_name: str | None = None
+    prompt_template: str | None = None
+    tool_path: str | None = None
+    generate_tool: bool = False
+    operation_type: OperationType | None = None
+    workflow_path: str | None = None
+    workflow_spec: WorkflowSpec | None = None
+    input_mapping: Mapping[str, Any] = field(default_factory=dict)
+    """`inputs.<name>`, `steps.<id>.<output>`, `${…}` around either (also inside a longer text), or a literal."""
+    output_name: str = "output"
+    timeout: float = 300.0
+    retry_on_failure: bool = False
+    max_retries: int = 3
+    parallel_group: int | str | None = None
+    depends_on: tuple[str, ...] = ()
+
+    when: str | None = None
+    """Run only if this holds, such as `steps.check.output.score >= 0.5 and inputs.mode != 'fast'`."""
+    for_each: Any = None
+    """A reference to a list (or a list): the step runs once for each `item`, and its value is the list of results."""
+    fallback_tool: str | None = None
+    backoff_seconds: float = 0.5
+    """Pause before the first retry; doubles."""
+    cache: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A tool that travels inside a portable workflow."""
+
+    tool_id: str
+    name: str = ""
+    description: str = ""
+    tool_type: str = "llm"
+    """`llm`, `python`, `api` or `executable`."""
+    model: str | None = None
+    system_prompt: str | None = None
+    temperature: float = 0.7
+    endpoint: str | None = None
+    source_code: str | None = None
+    requirements: tuple[str, ...] = ()
+    api_spec: Mapping[str, Any] | None = None
+    retry_on_failure: bool = False
+    timeout: float = 300.0
+    fallback_tool: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkflowSpec:
+    workflow_id: str
+    description: str = ""
+    version: str = "1.0.0"
+    portable: bool = False
+    inputs: tuple[WorkflowInput, ...] = ()
+    outputs: tuple[WorkflowOutput, ...] = ()
+    steps: tuple[WorkflowStep, ...] = ()
+    created_by: str = ""
+    created_at: str = ""
+    tags: tuple[str, ...] = ()
+    required_tools: tuple[str, ...] = ()
+    python_tools: tuple[str, ...] = ()
+    pip_packages: tuple[Mapping[str, Any], ...] = ()
+    tool_definitions: Mapping[str, ToolDefinition] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)

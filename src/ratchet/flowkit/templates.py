@@ -1,0 +1,64 @@
+"""Filling a text with values: `{name}` stands for the value of that name."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import StepFailed
+
+_NAME = re.compile(r"\w+")
+_BRACED = re.compile(r"\{(\w+)\}")
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """`template` with the values in it; what is not a text is written as JSON.
+
+    Braces mean what they mean to `str.format`: doubled ones are plain braces, and a name without a value raises
+    `StepFailed`. A template that holds other braces as well, such as an example of JSON, is none of these: there only
+    the names of values are replaced, and everything else stays as it is.
+    """
+    pieces = _pieces(template)
+    if pieces is None:
+        return _BRACED.sub(
+            lambda found: _text(values[found[1]]) if found[1] in values else found[0], template
+        )
+    missing = sorted({name for _, name in pieces if name is not None and name not in values})
+    if missing:
+        known = ", ".join(map(str, values)) or "nothing"
+        raise StepFailed(
+            f"the template has {', '.join(f'{{{name}}}' for name in missing)}, but the inputs are: {known}",
+            final=True,
+            hint="map an input of that name, or write {{ and }} for plain braces",
+        )
+    return "".join(text + ("" if name is None else _text(values[name])) for text, name in pieces)
+
+
+def prompt_of(template: str | None, values: Mapping[str, Any]) -> str:
+    """The template with the values in it; without one, the values themselves are the prompt."""
+    if template:
+        return fill(template, values)
+    match dict(values):
+        case {"prompt": str(prompt)}:
+            return prompt
+        case one if len(one) == 1:
+            return _text(next(iter(one.values())))
+    return "\n".join(f"{name}: {_text(value)}" for name, value in values.items())
+
+
+def _pieces(template: str) -> list[tuple[str, str | None]] | None:
+    """Each text and the name behind it; nothing if the template has braces that are around something else."""
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError:
+        return None
+    if any(name is not None and (form or how or not _NAME.fullmatch(name)) for _, name, form, how in parsed):
+        return None
+    return [(text, name) for text, name, _, _ in parsed]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

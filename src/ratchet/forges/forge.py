@@ -1,0 +1,88 @@
+"""The seam to a forge: what a protocol needs of GitHub or GitLab, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+Provider = Literal["github", "gitlab"]
+
+
+class CheckState(StrEnum):
+    """What a check has come to. `neutral` is one that was not needed, such as a skipped job."""
+
+    PENDING = "pending"
+    PASSED = "passed"
+    FAILED = "failed"
+    NEUTRAL = "neutral"
+
+
+class PullRequestState(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull request, or merge request, as the forge has it."""
+
+    provider: Provider
+    number: int
+    url: str
+    state: PullRequestState
+    draft: bool
+    branch: str
+    base: str
+    title: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "state": str(self.state)}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check says about a commit."""
+
+    name: str
+    state: CheckState
+    url: str | None
+
+
+class Forge(Protocol):
+    """One repository on a forge. Everything raises `ForgeError`."""
+
+    async def find_pull_request(self, branch: str) -> PullRequest | None:
+        """The open one of a branch, else its newest that was merged or closed."""
+        ...
+
+    async def open_pull_request(
+        self, *, branch: str, base: str, title: str, body: str, draft: bool = True
+    ) -> PullRequest:
+        """Open one, unless the branch has one, in whatever state: then that one, unchanged.
+
+        The draft becomes a plain one where the forge does not have drafts.
+        """
+        ...
+
+    async def update_pull_request(
+        self, number: int, *, title: str | None = None, body: str | None = None
+    ) -> PullRequest:
+        """Change its words. A draft stays one."""
+        ...
+
+    async def mark_ready(self, number: int) -> PullRequest:
+        """It is a draft no longer; fine if it was none."""
+        ...
+
+    async def checks(self, commit: str) -> tuple[Check, ...]:
+        """What the forge knows about a commit now; at most a few hundred."""
+        ...
+
+    async def start_ci(self, branch: str, *, workflow: str = "ci.yml") -> bool:
+        """Start CI on a branch. `False` where that cannot be done; a push starts it then.
+
+        `workflow` is the file of GitHub's workflow, which must allow `workflow_dispatch`.
+        """
+        ...

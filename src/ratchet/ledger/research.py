@@ -1,0 +1,179 @@
+"""Where a research run stands, and how its specialists are doing.
+
+One row per run and one per specialist, changed with every trial and session: whoever asks adds up nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import Direction, NotFound, Usage, exp_id
+from ratchet.ledger.tables import research, runs, specialists
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.upsert import upserts
+
+_USAGE = tuple(each.name for each in fields(Usage))
+_DIGITS = 18
+_STANDING = sa.select(research).where(research.c.run_id == sa.bindparam("run"))
+_ACTIVE = (
+    sa.update(research)
+    .where(research.c.run_id == sa.bindparam("run"))
+    .values(active_ms=research.c.active_ms + sa.bindparam("ms", type_=sa.Integer))
+)
+_RECORD = upserts(
+    specialists,
+    ("run_id", "name"),
+    lambda new: {
+        "sessions": specialists.c.sessions + 1,
+        "failures": sa.case((new.problem.is_(None), 0), else_=specialists.c.failures + 1),
+        **{name: new[name] for name in ("problem", "updated_at", "resume", "told")},
+        **{name: specialists.c[name] + new[name] for name in _USAGE},
+    },
+)
+_SPECIALISTS = (
+    sa.select(specialists).where(specialists.c.run_id == sa.bindparam("run")).order_by(specialists.c.name)
+)
+_SPECIALIST = sa.select(specialists).where(
+    specialists.c.run_id == sa.bindparam("run"), specialists.c.name == sa.bindparam("wanted")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`trials` counts what was submitted, without the baseline and without infrastructure errors."""
+
+    run_id: int
+    task: str
+    score_field: str
+    direction: Direction
+    keep_policy: str
+    next_number: int
+    trials: int
+    baseline: Mapping[str, Any] | None
+    best: int | None
+    best_score: float | None
+    best_commit: str | None
+    active_ms: int
+    kept_at_ms: int
+
+    @property
+    def best_exp_id(self) -> str | None:
+        return None if self.best is None else exp_id(self.best)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistRow:
+    run_id: int
+    name: str
+    sessions: int
+    failures: int
+    problem: str | None
+    resume: str | None
+    told: int
+    usage: Usage
+    updated_at: int
+
+
+def open_research(
+    tx: Transaction, run_id: int, *, task: str, score_field: str, direction: Direction, keep_policy: str
+) -> None:
+    """Give a run its standing: no trial yet."""
+    tx.connection.execute(
+        sa.insert(research).values(
+            run_id=run_id,
+            task=task,
+            score_field=score_field,
+            direction=str(direction),
+            keep_policy=keep_policy,
+            next_number=0,
+            trials=0,
+            active_ms=0,
+            kept_at_ms=0,
+        )
+    )
+
+
+def get_standing(tx: Transaction, run_id: int) -> Standing:
+    """Raises `NotFound` when there is no such run, or it is not research."""
+    row = tx.connection.execute(_STANDING, {"run": run_id}).mappings().first()
+    if row is None:
+        raise NotFound("research run", run_id)
+    return _standing(row)
+
+
+def standings(tx: Transaction, run_ids: Sequence[int]) -> dict[int, Standing]:
+    """Those of several runs at once, by run; what is not research is left out."""
+    query = sa.select(research).where(research.c.run_id.in_(list(run_ids)))
+    return {row["run_id"]: _standing(row) for row in tx.connection.execute(query).mappings()}
+
+
+def find_research(tx: Transaction, wanted: str) -> int:
+    """The number of a research run, given as its number or as its name; of several with one name, the newest."""
+    query = sa.select(runs.c.id).where(runs.c.kind == "research").order_by(runs.c.id.desc()).limit(1)
+    # No run has a number that a database cannot hold.
+    numbered = wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS
+    by = runs.c.id == int(wanted) if numbered else runs.c.name == wanted
+    found = tx.connection.execute(query.where(by)).scalar()
+    if found is None:
+        raise NotFound("research run", wanted)
+    return int(found)
+
+
+def set_baseline(tx: Transaction, run_id: int, baseline: Mapping[str, Any]) -> None:
+    """Keep what the baseline came to: its score, its measurements, their spread."""
+    tx.connection.execute(
+        sa.update(research).where(research.c.run_id == run_id).values(baseline=dict(baseline))
+    )
+
+
+def add_active(tx: Transaction, run_id: int, ms: int) -> None:
+    """Count time in which the run really ran."""
+    tx.connection.execute(_ACTIVE, {"run": run_id, "ms": ms})
+
+
+def get_specialist(tx: Transaction, run_id: int, name: str) -> SpecialistRow:
+    """A specialist as it stands; one that has done nothing yet stands at nought."""
+    row = tx.connection.execute(_SPECIALIST, {"run": run_id, "wanted": name}).mappings().first()
+    return SpecialistRow(run_id, name, 0, 0, None, None, 0, Usage(), 0) if row is None else _specialist(row)
+
+
+def list_specialists(tx: Transaction, run_id: int) -> list[SpecialistRow]:
+    return [_specialist(row) for row in tx.connection.execute(_SPECIALISTS, {"run": run_id}).mappings()]
+
+
+def record_specialist(
+    tx: Transaction,
+    run_id: int,
+    name: str,
+    usage: Usage,
+    *,
+    problem: str | None = None,
+    resume: str | None = None,
+    told: int = 0,
+) -> None:
+    """Count a session that has ended. A `problem` says that it failed; success clears the count of failures."""
+    row = {
+        "run_id": run_id,
+        "name": name,
+        "sessions": 1,
+        "failures": int(problem is not None),
+        "problem": problem,
+        "resume": resume,
+        "told": told,
+        "updated_at": tx.now,
+        **asdict(usage),
+    }
+    tx.connection.execute(_RECORD[tx.dialect], row)
+
+
+def _standing(row: sa.RowMapping) -> Standing:
+    return Standing(**{**row, "direction": Direction(row["direction"])})
+
+
+def _specialist(row: sa.RowMapping) -> SpecialistRow:
+    plain = {name: value for name, value in row.items() if name not in _USAGE}
+    return SpecialistRow(**plain, usage=Usage(**{name: row[name] for name in _USAGE}))

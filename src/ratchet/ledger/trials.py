@@ -1,0 +1,199 @@
+"""Trials: each one a row from the moment it is submitted.
+
+A trial ends once; keeping one moves the run's best in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ratchet.kernel import BudgetExceeded, Conflict, NotFound, TrialStatus, exp_id
+from ratchet.ledger.tables import research, trial_tallies, trials
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.trial_rows import ALL, COLUMNS, Trial, trial_of
+from ratchet.ledger.upsert import upserts
+
+_NEXT = (
+    sa.update(research)
+    .where(research.c.run_id == sa.bindparam("run"))
+    .values(
+        next_number=research.c.next_number + 1,
+        trials=research.c.trials + sa.bindparam("counted", type_=sa.Integer),
+    )
+    .returning(research.c.next_number, research.c.trials)
+)
+_INSERT = sa.insert(trials).returning(trials.c.id)
+_BY_NUMBER = ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
+_END = (
+    sa.update(trials)
+    .where(
+        trials.c.run_id == sa.bindparam("run"),
+        trials.c.number == sa.bindparam("wanted"),
+        trials.c.status.is_(None),
+    )
+    .returning(*COLUMNS)
+)
+_UNCOUNT = (
+    sa.update(research).where(research.c.run_id == sa.bindparam("run")).values(trials=research.c.trials - 1)
+)
+_KEEP = (
+    sa.update(research)
+    .where(research.c.run_id == sa.bindparam("run"))
+    .values(
+        best=sa.bindparam("number"),
+        best_score=sa.bindparam("score"),
+        best_commit=sa.bindparam("new_commit"),
+        kept_at_ms=research.c.active_ms,
+    )
+)
+_TALLY = upserts(
+    trial_tallies,
+    ("run_id", "specialist", "status"),
+    lambda new: {"count": trial_tallies.c["count"] + new["count"]},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a specialist hands in. `proposal` is what its engine wants to be told the score of."""
+
+    specialist: str
+    hypothesis: str
+    commit: str | None
+    parent: int | None
+    domain: str = ""
+    expected_delta: str = ""
+    notes: str = ""
+    attempt_id: int | None = None
+    proposal: Any = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a trial ended. `delta` and `compared_to` only where the score was compared with the best."""
+
+    status: TrialStatus
+    reason: str = ""
+    score: float | None = None
+    delta: float | None = None
+    compared_to: int | None = None
+    measurements: Mapping[str, Any] | None = None
+    evaluator: str | None = None
+    certificate: str | None = None
+    wall_ms: int = 0
+
+
+def open_trial(
+    tx: Transaction, run_id: int, submission: Submission, *, most: int | None = None, baseline: bool = False
+) -> Trial:
+    """Allot the next number to a submission. Raises `BudgetExceeded` when `most` trials have been submitted."""
+    following = tx.connection.execute(_NEXT, {"run": run_id, "counted": int(not baseline)}).first()
+    if following is None:
+        raise NotFound("research run", run_id)
+    if most is not None and following.trials > most:
+        raise BudgetExceeded("run", run_id, "trials", most, most)
+    parent = None if submission.parent is None else find_trial(tx, run_id, submission.parent)
+    if submission.parent is not None and parent is None:
+        raise Conflict(f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another")
+    row: dict[str, Any] = {
+        "run_id": run_id,
+        "number": following.next_number - 1,
+        "parent": submission.parent,
+        "depth": 0 if parent is None else parent.depth + 1,
+        "specialist": submission.specialist,
+        "domain": submission.domain or submission.specialist,
+        "hypothesis": submission.hypothesis,
+        "expected_delta": submission.expected_delta,
+        "notes": submission.notes,
+        "commit": submission.commit,
+        "attempt_id": submission.attempt_id,
+        "proposal": submission.proposal,
+        "simulated": submission.simulated,
+        "tries": 0,
+        "started_at": tx.now,
+    }
+    number = tx.connection.execute(_INSERT, row).scalar_one()
+    tx.event(
+        "trial.submitted",
+        run_id=run_id,
+        attempt_id=submission.attempt_id,
+        message=submission.hypothesis,
+        data={"exp_id": exp_id(row["number"]), "specialist": submission.specialist},
+    )
+    return Trial(id=number, **row)
+
+
+def try_again(tx: Transaction, run_id: int, number: int, reason: str) -> Trial:
+    """Note that a trial in flight could not be measured and is to be measured again."""
+    again = (
+        sa.update(trials)
+        .where(trials.c.run_id == run_id, trials.c.number == number, trials.c.status.is_(None))
+        .values(tries=trials.c.tries + 1)
+        .returning(*COLUMNS)
+    )
+    row = tx.connection.execute(again).first()
+    if row is None:
+        raise Conflict(f"trial {exp_id(number)} of run {run_id} is not in flight")
+    tx.event("trial.retried", run_id=run_id, message=reason, data={"exp_id": exp_id(number)})
+    return trial_of(row)
+
+
+def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Trial:
+    """Record how a trial in flight ended. Raises `Conflict` when it is not in flight."""
+    values = {
+        "status": str(ending.status),
+        "reason": ending.reason,
+        "score": ending.score,
+        "delta": ending.delta,
+        "compared_to": ending.compared_to,
+        "measurements": None if ending.measurements is None else dict(ending.measurements),
+        "evaluator": ending.evaluator,
+        "certificate": ending.certificate,
+        "wall_ms": ending.wall_ms,
+        "ended_at": tx.now,
+    }
+    row = tx.connection.execute(_END, {"run": run_id, "wanted": number, **values}).first()
+    if row is None:
+        raise Conflict(f"trial {exp_id(number)} of run {run_id} is not in flight")
+    ended = trial_of(row)
+    if ending.status in (TrialStatus.BASELINE, TrialStatus.KEEP):
+        best = {"number": number, "score": ending.score, "new_commit": ended.commit}
+        tx.connection.execute(_KEEP, {"run": run_id, **best})
+    elif not ending.status.tried:
+        tx.connection.execute(_UNCOUNT, {"run": run_id})
+    _count(tx, run_id, ended.specialist, ending.status)
+    tx.event(
+        f"trial.{ending.status}",
+        run_id=run_id,
+        attempt_id=ended.attempt_id,
+        message=ending.reason,
+        data={
+            "exp_id": ended.exp_id,
+            "specialist": ended.specialist,
+            "score": ending.score,
+            "delta": ending.delta,
+        },
+    )
+    return ended
+
+
+def _count(tx: Transaction, run_id: int, specialist: str, status: TrialStatus) -> None:
+    tally = {"run_id": run_id, "specialist": specialist, "status": str(status), "count": 1}
+    tx.connection.execute(_TALLY[tx.dialect], tally)
+
+
+def find_trial(tx: Transaction, run_id: int, number: int) -> Trial | None:
+    row = tx.connection.execute(_BY_NUMBER, {"run": run_id, "wanted": number}).first()
+    return None if row is None else trial_of(row)
+
+
+def get_trial(tx: Transaction, run_id: int, number: int) -> Trial:
+    found = find_trial(tx, run_id, number)
+    if found is None:
+        raise NotFound("trial", f"{exp_id(number)} of run {run_id}")
+    return found

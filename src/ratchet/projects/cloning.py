@@ -1,0 +1,28 @@
+"""Bringing a repository here: whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from ratchet.projects.transfer import Transfer
+from ratchet.workspaces.disk import settle_everything
+
+
+def clone_into(transfer: Transfer, place: Path) -> bool:
+    """Clone to `place`; whether this call did. It gets its name when it is finished, so what is there is a clone.
+
+    Of two that clone at once, one gets the name, and the other takes what is there.
+    """
+    if place.exists():
+        return False
+    with transfer.claimed() as corner:
+        made = transfer.clone(corner, into="clone")
+        settle_everything(made)
+        try:
+            made.rename(place)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+    return True

@@ -1,0 +1,96 @@
+"""What is known of a repository, as it is kept with its project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+CheckKind = Literal["test", "lint", "types", "build", "format", "security"]
+Provider = Literal["github", "gitlab"]
+Source = Literal["files", "engine"]
+
+KINDS: tuple[CheckKind, ...] = get_args(CheckKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A command that a change must pass. It runs at the top of the repository, without a shell."""
+
+    name: str
+    argv: tuple[str, ...]
+    kind: CheckKind
+    source: Source = "files"
+    needs: str | None = None
+    """The Python distribution that brings the program, where a fresh environment may lack it."""
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"name": self.name, "argv": list(self.argv), "kind": self.kind, "source": self.source}
+        return said | ({} if self.needs is None else {"needs": self.needs})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`checks` work without a network once `setup` has run; `network_checks` fetch what they need, and are for CI.
+
+    `setup` are the commands that make a fresh clone ready. `required_checks` are the names that the CI of the
+    repository reports for every change. `notes` say what could not be read or told, for a person.
+    """
+
+    stack: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    network_checks: tuple[Check, ...] = ()
+    setup: tuple[tuple[str, ...], ...] = ()
+    required_checks: tuple[str, ...] = ()
+    ci_provider: Provider | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def of_kind(self, kind: CheckKind) -> tuple[Check, ...]:
+        """The checks of one kind, those that need a network last."""
+        return tuple(check for check in (*self.checks, *self.network_checks) if check.kind == kind)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "stack": list(self.stack),
+            "checks": [check.as_json() for check in self.checks],
+            "network_checks": [check.as_json() for check in self.network_checks],
+            "setup": [list(argv) for argv in self.setup],
+            "required_checks": list(self.required_checks),
+            "ci_provider": self.ci_provider,
+            "notes": list(self.notes),
+        }
+
+
+def read_facts(data: Mapping[str, Any]) -> Facts:
+    """The facts that `as_json` wrote. A person may have changed them: what has no sense is left out."""
+    provider = data.get("ci_provider")
+    return Facts(
+        stack=_texts(data.get("stack")),
+        checks=_checks(data.get("checks")),
+        network_checks=_checks(data.get("network_checks")),
+        setup=tuple(argv for argv in map(_texts, _items(data.get("setup"))) if argv),
+        required_checks=_texts(data.get("required_checks")),
+        ci_provider=provider if provider in get_args(Provider) else None,
+        notes=_texts(data.get("notes")),
+    )
+
+
+def _checks(data: Any) -> tuple[Check, ...]:
+    read = (_check(each) for each in _items(data) if isinstance(each, Mapping))
+    return tuple(check for check in read if check is not None)
+
+
+def _check(data: Mapping[str, Any]) -> Check | None:
+    name, argv, kind, needs = data.get("name"), _texts(data.get("argv")), data.get("kind"), data.get("needs")
+    if not isinstance(name, str) or not name or not argv or kind not in KINDS:
+        return None
+    source: Source = "engine" if data.get("source") == "engine" else "files"
+    return Check(name, argv, kind, source, needs if isinstance(needs, str) else None)
+
+
+def _texts(data: Any) -> tuple[str, ...]:
+    return tuple(each for each in _items(data) if isinstance(each, str))
+
+
+def _items(data: Any) -> Iterable[Any]:
+    return data if isinstance(data, list | tuple) else ()

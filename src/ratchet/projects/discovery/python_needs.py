@@ -1,0 +1,72 @@
+"""Which distributions a Python project names, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.projects.discovery.tree import Tree, table
+
+_FOR_WORK = frozenset(
+    {"ci", "check", "checks", "dev", "develop", "development", "lint", "linting", "qa", "test", "testing"}
+    | {"tests", "type", "types", "typing"}
+)
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_REQUIREMENTS = re.compile(r"(?:[\w-]*[-_])?requirements(?:[-_.][\w-]+)*\.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`names` are those of distributions, in small letters with dashes; the others are what pip can be asked for."""
+
+    names: frozenset[str]
+    plain: tuple[str, ...] = ()
+    """What a project that is no package lists as its dependencies."""
+    files: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
+    files = tuple(_files(tree))
+    extras, groups = table(project, "project", "optional-dependencies"), table(project, "dependency-groups")
+    plain = _lines(table(project, "project").get("dependencies"))
+    said = [line for name in files for line in (tree.text(name) or "").splitlines()]
+    said += plain
+    said += [line for listed in (*extras.values(), *groups.values()) for line in _lines(listed)]
+    said += _poetry(table(project, "tool", "poetry"))
+    pipfile = tree.toml("Pipfile")
+    said += [*table(pipfile, "packages"), *table(pipfile, "dev-packages")]
+    named = (_NAME.match(line) for line in said)
+    return Needs(
+        frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in named if match),
+        tuple(line for line in plain if _NAME.match(line)),
+        files,
+        tuple(name for name in extras if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
+        tuple(name for name in groups if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
+    )
+
+
+def _files(tree: Tree) -> Iterator[str]:
+    yield from (name for name in tree.names() if _REQUIREMENTS.fullmatch(name) and tree.has(name))
+    inside = (
+        f"requirements/{name}" for name in tree.names("requirements") if re.fullmatch(r"[\w-]+\.txt", name)
+    )
+    yield from (name for name in inside if tree.has(name))
+
+
+def _poetry(poetry: dict[str, Any]) -> list[str]:
+    """Poetry's own tables, in which a dependency is a key."""
+    groups = [table(group, "dependencies") for group in table(poetry, "group").values()]
+    return [
+        name
+        for listed in (table(poetry, "dependencies"), table(poetry, "dev-dependencies"), *groups)
+        for name in listed
+    ]
+
+
+def _lines(listed: Any) -> list[str]:
+    return [line for line in listed if isinstance(line, str)] if isinstance(listed, list) else []

@@ -1,0 +1,1 @@
+"""Protocols: planned work on a project, through worktrees, QA gates, CI and pull requests."""

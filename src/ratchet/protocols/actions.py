@@ -1,0 +1,207 @@
+"""What people and programs do with protocols. Each action is one transaction: the status, its event, and the job.
+
+A step is asked for by its status: whoever wants it done sets it to running, and only one of many who try at once
+succeeds. The carrier then does whatever is running.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ratchet.kernel import Conflict, JobId, RunId, RunStatus, StepStatus
+from ratchet.ledger import Transaction, change_run
+from ratchet.ledger.projects import get_project
+from ratchet.ledger.protocol_steps import (
+    ProtocolStep,
+    change_protocol_step,
+    get_protocol_step,
+    list_protocol_steps,
+)
+from ratchet.ledger.protocols import Protocol, add_protocol, get_protocol
+from ratchet.ledger.runs import create_run, lock_run
+from ratchet.projects.questions import NUMBERED
+from ratchet.protocols.allowing import (
+    RESUMABLE,
+    check_approve,
+    check_open_pull_request,
+    check_resume,
+    check_review,
+    check_run,
+    check_start,
+    latest_stopped,
+    next_step,
+)
+from ratchet.protocols.moves import again, complete_step, move_step, to_needs_qa, wake
+from ratchet.protocols.naming import check_name, number_of, require_number
+from ratchet.runtime import Runtime, cancel_run, pause_run
+
+
+def create_protocol(
+    tx: Transaction,
+    runtime: Runtime,
+    project_id: int,
+    name: str,
+    *,
+    base_branch: str | None = None,
+    description: str | None = None,
+    automatic: bool | None = None,
+    simulated: bool = False,
+    planned: bool = False,
+    **more: Any,
+) -> RunId:
+    """A new protocol, pending, or `planned` by somebody else, who adds its steps. Nothing happens before it is started.
+
+    Raises `Conflict` when its name is taken.
+    """
+    project = get_project(tx, project_id)
+    if project.archived_at is not None:
+        raise Conflict(f"project {project.id} is archived", hint="take it out of the archive first")
+    check_name(name)
+    if project.facts.get("branch_naming") == NUMBERED:
+        require_number(name)
+    run_id = create_run(tx, "protocol", name, project_id=project_id, simulated=simulated)
+    add_protocol(
+        tx,
+        run_id,
+        project_id,
+        name,
+        number=number_of(name),
+        base_branch=base_branch or project.base_branch or "main",
+        description=description,
+        automatic=runtime.settings.protocols.automatic if automatic is None else automatic,
+        **more,
+    )
+    for status in (RunStatus.PLANNING, RunStatus.PLANNED) if planned else ():
+        change_run(tx, run_id, status, reason="planned by hand")
+    return run_id
+
+
+def start_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
+    """Plan it, or carry out the plan that it has."""
+    lock_run(tx, run_id)
+    protocol = get_protocol(tx, run_id)
+    steps = list_protocol_steps(tx, run_id)
+    check_start(protocol, steps)
+    to = RunStatus.RUNNING if steps else RunStatus.PLANNING
+    change_run(tx, run_id, to, expected=(protocol.status,), reason="started")
+    if to is RunStatus.PLANNING:
+        _event(tx, protocol, "planning_enqueued", "planning is in line")
+    return wake(tx, runtime, run_id)
+
+
+def pause_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> None:
+    """Stand still: who works on it is asked to stop, what is recorded stays. Pausing it again changes nothing."""
+    protocol = get_protocol(tx, run_id)
+    pause_run(tx, runtime, run_id)
+    if protocol.status is not RunStatus.PAUSED:
+        _event(tx, protocol, "paused", "paused on request")
+
+
+def resume_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
+    """Go on with a paused or blocked protocol, where it stood. A step that failed is tried again only when asked."""
+    lock_run(tx, run_id)
+    protocol = get_protocol(tx, run_id)
+    check_resume(protocol)
+    steps = list_protocol_steps(tx, run_id)
+    to = RunStatus.RUNNING if steps else RunStatus.PLANNING
+    change_run(tx, run_id, to, expected=RESUMABLE, reason="resumed")
+    for step in steps:
+        # What was blocked only waited for somebody; what failed was judged.
+        if step.status is StepStatus.BLOCKED:
+            asked = (step.runtime_state or {}).get("qa_requested")
+            move_step(tx, step, StepStatus.NEEDS_QA if asked else StepStatus.PENDING, "resumed")
+    _event(tx, protocol, "resumed", "resumed on request")
+    return wake(tx, runtime, run_id)
+
+
+def cancel_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> None:
+    """End it for good, with every step that has not ended. Cancelling it again changes nothing."""
+    protocol = get_protocol(tx, run_id)
+    cancel_run(tx, runtime, run_id)
+    if protocol.status is not RunStatus.CANCELLED:
+        _event(tx, protocol, "cancelled", "cancelled on request")
+
+
+def run_next_step(tx: Transaction, runtime: Runtime, run_id: int) -> tuple[ProtocolStep, JobId]:
+    """Run the first step that waits, is blocked or has failed. Raises `NotFound` when there is none."""
+    found = next_step(get_protocol(tx, run_id), list_protocol_steps(tx, run_id))
+    return found, run_step(tx, runtime, found.step_id)
+
+
+def retry_latest(tx: Transaction, runtime: Runtime, run_id: int) -> tuple[ProtocolStep, JobId]:
+    """Try the last step that failed or is blocked once more. Raises `NotFound` when there is none."""
+    step = latest_stopped(get_protocol(tx, run_id), list_protocol_steps(tx, run_id))
+    job_id = run_step(tx, runtime, step.step_id, event="step_retry_enqueued")
+    change_protocol_step(tx, step.step_id, retries=step.retries + 1)
+    return step, job_id
+
+
+def run_step(tx: Transaction, runtime: Runtime, step_id: int, *, event: str = "step_enqueued") -> JobId:
+    """Run one step now. Of many who ask at once, one succeeds and the others get a `Conflict`."""
+    protocol, step = _taken(tx, step_id)
+    check_run(protocol, step)
+    again(tx, step, "asked for by hand", fresh=True)
+    _enter(tx, protocol)
+    _event(tx, protocol, event, f"{step.name} is in line", step_id=step_id)
+    return wake(tx, runtime, step.run_id)
+
+
+def run_qa(tx: Transaction, runtime: Runtime, step_id: int) -> JobId:
+    """Have the newest commit of a step judged once more, without a new session of its author."""
+    protocol, step = _taken(tx, step_id)
+    check_review(protocol, step)
+    to_needs_qa(tx, step, "review asked for by hand")
+    state = {**(step.runtime_state or {}), "qa_requested": True}
+    change_protocol_step(tx, step_id, runtime_state=state, awaits_ci=False)
+    _enter(tx, protocol)
+    _event(tx, protocol, "qa_enqueued", f"a review of {step.name} is in line", step_id=step_id)
+    return wake(tx, runtime, step.run_id)
+
+
+def approve_step(tx: Transaction, runtime: Runtime, step_id: int, *, by: str = "a person") -> None:
+    """A person takes the place of the judges: the step is completed, with the newest commit that its author made."""
+    protocol, step = _taken(tx, step_id)
+    check_approve(protocol, step)
+    state = {**(step.runtime_state or {}), "approved_by": by}
+    # Without a commit: the carrier then keeps the newest one that the step has made.
+    change_protocol_step(
+        tx, step_id, runtime_state=state, awaits_ci=False, commit=None, summary=f"approved by {by}"
+    )
+    complete_step(tx, step, f"approved by {by}")
+    _event(tx, protocol, "manual_approval", f"{step.name} was approved by {by}", step_id=step_id)
+    if protocol.status in (RunStatus.RUNNING, RunStatus.BLOCKED):
+        _enter(tx, protocol)
+        wake(tx, runtime, step.run_id)
+
+
+def open_pull_request(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
+    """Push the branch and open its pull request, or bring the one that there is up to date."""
+    protocol = get_protocol(tx, run_id)
+    check_open_pull_request(protocol)
+    _event(tx, protocol, "open_pr_enqueued", "a pull request is in line")
+    return wake(tx, runtime, run_id, payload={"pull_request": True})
+
+
+def _taken(tx: Transaction, step_id: int) -> tuple[Protocol, ProtocolStep]:
+    """A step with its protocol. The run is taken first, as everybody does who changes a step."""
+    run_id = get_protocol_step(tx, step_id).run_id
+    lock_run(tx, run_id)
+    return get_protocol(tx, run_id), get_protocol_step(tx, step_id)
+
+
+def _enter(tx: Transaction, protocol: Protocol) -> None:
+    if protocol.status is not RunStatus.RUNNING:
+        change_run(tx, protocol.run_id, RunStatus.RUNNING, expected=(protocol.status,))
+
+
+def _event(
+    tx: Transaction, protocol: Protocol, type: str, message: str, *, step_id: int | None = None
+) -> None:
+    tx.event(
+        type,
+        run_id=protocol.run_id,
+        project_id=protocol.project_id,
+        step_id=step_id,
+        message=message,
+        data={"spec_hash": protocol.spec_hash},
+    )

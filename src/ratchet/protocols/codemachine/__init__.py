@@ -1,0 +1,15 @@
+"""CodeMachine workspaces as protocols: read without running anything, and imported whole or not at all."""
+
+from ratchet.protocols.codemachine.errors import WorkspaceInvalid
+from ratchet.protocols.codemachine.importing import import_workspace
+from ratchet.protocols.codemachine.specs import prompt_files, to_protocol_spec
+from ratchet.protocols.codemachine.workspace import CodeMachine, read_workspace
+
+__all__ = [
+    "CodeMachine",
+    "WorkspaceInvalid",
+    "import_workspace",
+    "prompt_files",
+    "read_workspace",
+    "to_protocol_spec",
+]

@@ -1,0 +1,158 @@
+"""Agents of a workspace: who does the steps, and whom they may call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ratchet.protocols.codemachine.choices import ALWAYS, Only
+from ratchet.protocols.codemachine.errors import Place
+from ratchet.protocols.codemachine.fields import Fields, objects
+from ratchet.protocols.codemachine.values import Value
+from ratchet.protocols.spec import Qa, QaPolicy
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_CONTROLLER = "controller"
+MOST_AGENTS = 200
+_MOST_PARTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that a prompt is made of, as the configuration names it."""
+
+    path: str
+    place: Place
+    only: Only = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`prompt` is what it is told; `chained` is what comes after that, part by part.
+
+    A `folder` is no agent itself: each numbered file in it is one.
+    """
+
+    id: str
+    place: Place
+    name: str | None = None
+    description: str | None = None
+    prompt: tuple[Part, ...] = ()
+    chained: tuple[Part, ...] = ()
+    mirror: Part | None = None
+    engine: str | None = None
+    model: str | None = None
+    effort: str | None = None
+    modules: tuple[str, ...] = ()
+    qa: Qa | None = None
+    only: Only = ALWAYS
+    folder: bool = False
+    controller: bool = False
+
+
+def read_main_agents(exported: Value) -> tuple[Agent, ...]:
+    """Raises `WorkspaceInvalid`, also for an agent without a prompt."""
+    agents = tuple(read_agent(fields, "agent") for fields in objects(exported, "agent"))
+    for agent in agents:
+        if not agent.prompt and not agent.folder and agent.mirror is None:
+            raise agent.place.error(
+                f"agent {agent.id!r} has no promptPath", hint="give the path of the file with its prompt"
+            )
+    return _different(agents)
+
+
+def read_sub_agents(exported: Value) -> tuple[Agent, ...]:
+    return _different(tuple(read_agent(fields, "sub agent") for fields in objects(exported, "sub agent")))
+
+
+def read_agent(fields: Fields, called: str) -> Agent:
+    """One entry, whatever else it may be besides an agent."""
+    id = _read_id(fields, called)
+    named = fields.named(f"{called} {id!r}")
+    return Agent(
+        id=id,
+        place=fields.place,
+        name=named.text("name"),
+        description=named.text("description"),
+        prompt=read_parts(named, "promptPath", "prompt", "path"),
+        chained=read_parts(named, "chainedPromptsPath"),
+        mirror=next(iter(read_parts(named, "mirrorPath")), None),
+        engine=named.text("engineId", "engine_id", "engine"),
+        model=named.text("model"),
+        effort=named.text("modelReasoningEffort"),
+        modules=named.texts("moduleId", "module_id", "module"),
+        qa=_qa(named),
+        only=Only.of(named),
+        folder=named.text("type") == "folder",
+        controller=named.text("role") == _CONTROLLER,
+    )
+
+
+def check_id(id: str, called: str, place: Place) -> str:
+    """What an agent or a module is called is also a part of file names. Raises `WorkspaceInvalid`."""
+    if _ID.fullmatch(id) is None or ".." in id:
+        raise place.error(
+            f"{id[:60]!r} cannot be the id of {called}",
+            hint="use letters, digits, dashes, dots and underscores",
+        )
+    return id
+
+
+def _read_id(fields: Fields, called: str) -> str:
+    id = fields.text("id", *(("module_id", "moduleId", "name") if called == "module" else ("agentId",)))
+    if id is None:
+        raise fields.place.error(f"{fields.called} has no id")
+    return check_id(id, called, fields.place)
+
+
+def _different(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    """Raises `WorkspaceInvalid` for the second of two with one id, and when there are too many."""
+    if len(agents) > MOST_AGENTS:
+        raise agents[MOST_AGENTS].place.error(f"there are more than {MOST_AGENTS} agents")
+    seen: set[str] = set()
+    for agent in agents:
+        if agent.id in seen:
+            raise agent.place.error(f"there are two agents {agent.id!r}")
+        seen.add(agent.id)
+    return agents
+
+
+def read_parts(fields: Fields, *names: str) -> tuple[Part, ...]:
+    """One path, or several; each as a text, or as an object that says when it is used."""
+    found = []
+    values = fields.values(*names)
+    if len(values) > _MOST_PARTS:
+        raise fields.place.error(f"{names[0]} of {fields.called} has more than {_MOST_PARTS} paths")
+    for value in values:
+        if isinstance(value.data, str) and value.data.strip():
+            found.append(Part(value.data, value.place))
+            continue
+        inner = Fields.of(value, f"{names[0]} of {fields.called}")
+        path = inner.text("path")
+        if path is None:
+            raise inner.place.error(f"{inner.called} has no path")
+        found.append(Part(path, value.place, Only.of(inner)))
+    return tuple(found)
+
+
+def _qa(fields: Fields) -> Qa | None:
+    """How its steps are judged, if that is said. CodeMachine itself has no word for it."""
+    value = fields.get("qa")
+    if value is None:
+        return None
+    if isinstance(value.data, str):
+        return Qa(_policy(value))
+    inner = Fields.of(value, f"qa of {fields.called}")
+    policy = inner.get("policy")
+    return Qa(
+        policy=QaPolicy.FULL if policy is None else _policy(policy),
+        model=inner.text("model"),
+        engine_id=inner.text("engineId", "engine_id", "engine"),
+    )
+
+
+def _policy(value: Value) -> QaPolicy:
+    try:
+        return QaPolicy(str(value.data))
+    except ValueError:
+        raise value.place.error(f"qa can be full, light or skip, not {str(value.data)[:40]!r}") from None

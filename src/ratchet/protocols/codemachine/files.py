@@ -1,0 +1,148 @@
+"""The files of a workspace, and nothing beside them.
+
+Every file has a name of its own below `/workspace`, the project; see `paths`. Links may lead to other places of the
+workspace, never out of it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.paths import HOME
+
+FOLDER = ".codemachine"
+_MOST_NAMES = 1000
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Files:
+    """`base` is where the configuration lies: the folder `.codemachine` of a project, or the top of a package."""
+
+    def __init__(self, given: Path) -> None:
+        """Raises `WorkspaceInvalid` when there is no workspace."""
+        self.root = _directory(given)
+        own = self.root.name == FOLDER
+        self._mount = f"{HOME}/{FOLDER}" if own else HOME
+        configured = (self.root / FOLDER / "config").is_dir()
+        self.base = f"{HOME}/{FOLDER}" if own or configured else HOME
+        if not self.exists(f"{self.base}/config/main.agents.js"):
+            raise WorkspaceInvalid(
+                f"{given} has no {FOLDER}/config/main.agents.js and no config/main.agents.js",
+                hint="give the directory that has the folder .codemachine, or that folder itself",
+            )
+
+    def find(self, path: str) -> str | None:
+        """The file or directory that a path means: one below the base, else one of the project."""
+        return next((each for each in self.candidates(path) if self.exists(each)), None)
+
+    def candidates(self, path: str) -> list[str]:
+        """The names that a path may mean, the likeliest first."""
+        places = dict.fromkeys(posixpath.normpath(posixpath.join(top, path)) for top in (self.base, HOME))
+        return list(places)
+
+    def exists(self, name: str) -> bool:
+        return self._real(name) is not None
+
+    def is_directory(self, name: str) -> bool:
+        real = self._real(name)
+        return real is not None and real.is_dir()
+
+    def read(self, name: str, *, limit: int, place: Place | None = None) -> bytes:
+        """The content of a file. Raises `WorkspaceInvalid`, at `place` if that is where the file is named."""
+        at = place or Place(self.shown(name))
+        real = self._real(name)
+        if real is None:
+            raise at.error(f"{self.shown(name)} does not exist in the workspace")
+        try:
+            content = _content(self.root, real.relative_to(self.root).parts, limit)
+        except OSError as error:
+            raise at.error(f"{self.shown(name)} cannot be read: {error.strerror}") from None
+        if len(content) > limit:
+            raise at.error(f"{self.shown(name)} is longer than {limit} bytes")
+        return content
+
+    def text(self, name: str, *, limit: int, place: Place | None = None) -> str:
+        """The content of a file that must be text."""
+        try:
+            return self.read(name, limit=limit, place=place).decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError:
+            raise (place or Place(self.shown(name))).error(f"{self.shown(name)} is not UTF-8") from None
+
+    def matching(self, pattern: str) -> list[str]:
+        """The files whose names fit a pattern such as `plan/*.md`; only the last part of it may have stars."""
+        directory, _, wanted = pattern.rpartition("/")
+        if "*" not in wanted:
+            return [pattern] if self.exists(pattern) and not self.is_directory(pattern) else []
+        found = (
+            f"{directory}/{name}" for name in self._names(directory) if fnmatch.fnmatchcase(name, wanted)
+        )
+        return [name for name in found if self.exists(name) and not self.is_directory(name)]
+
+    def shown(self, name: str) -> str:
+        """How a file is called to people: by its path in the project."""
+        return name.removeprefix(f"{HOME}/")
+
+    def _names(self, directory: str) -> list[str]:
+        real = self._real(directory)
+        if real is None or not real.is_dir():
+            return []
+        names = sorted(_listed(real))
+        if len(names) > _MOST_NAMES:
+            raise Place(self.shown(directory)).error(f"it has more than {_MOST_NAMES} files")
+        return names
+
+    def _real(self, name: str) -> Path | None:
+        """Where a name really lies; nothing if it is not there. Raises `WorkspaceInvalid` for a way out."""
+        plain = posixpath.normpath(name)
+        if plain != self._mount and not plain.startswith(f"{self._mount}/"):
+            return None
+        try:
+            real = self.root.joinpath(*plain.removeprefix(self._mount).strip("/").split("/")).resolve(
+                strict=True
+            )
+        except (OSError, RuntimeError, ValueError):
+            return None
+        if not real.is_relative_to(self.root):
+            raise Place(self.shown(plain)).error("it is a link that leads out of the workspace")
+        return real
+
+
+def _directory(given: Path) -> Path:
+    try:
+        real = given.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        real = None
+    if real is None or not real.is_dir():
+        raise WorkspaceInvalid(f"{given} is not a directory", hint="give the path of a CodeMachine workspace")
+    return real
+
+
+def _content(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
+    """Step by step without following links, since a name may become one after it was looked at."""
+    held = os.open(root, _READ | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            deeper = os.open(part, _READ | os.O_DIRECTORY, dir_fd=held)
+            os.close(held)
+            held = deeper
+        file = os.open(parts[-1] if parts else ".", _READ | os.O_NONBLOCK, dir_fd=held)
+    finally:
+        os.close(held)
+    with open(file, "rb") as opened:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(0, "it is not a file", str(root))
+        return opened.read(limit + 1)
+
+
+def _listed(directory: Path) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for number, entry in enumerate(entries):
+            if number > _MOST_NAMES:
+                return
+            yield entry.name

@@ -1,0 +1,106 @@
+"""How steps of a protocol move where the table of statuses has no direct way, and how its carrier is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ratchet.kernel import JobId, RunStatus, StepStatus
+from ratchet.ledger import Transaction, change_run, change_step
+from ratchet.ledger.protocol_steps import ProtocolStep, change_protocol_step, list_protocol_steps
+from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.statuses import reopen_step
+from ratchet.protocols.jobs import CARRY
+from ratchet.runtime import Runtime
+from ratchet.runtime.job import run_key
+
+# What a step remembers only until it is begun anew by hand.
+OF_ONE_TRY = ("fixes", "goes_on", "rebase", "qa_requested", "triggered", "failed_for")
+RESTS_ON_RECORDING = (
+    "it rests on a recording, which counts only in a simulation; make it again with live engines"
+)
+
+
+def wake(
+    tx: Transaction, runtime: Runtime, run_id: int, *, payload: Mapping[str, Any] | None = None
+) -> JobId:
+    """Put a carrier of the run in line: whatever has changed, one will look at it afterwards.
+
+    Always another one, also where one waits already: that one may begin, and look, before this transaction ends.
+    """
+    made = runtime.enqueue(tx, CARRY, dict(payload or {}), run_id=run_id, key=run_key(run_id))
+    assert made is not None
+    return made
+
+
+def move_step(tx: Transaction, step: ProtocolStep, to: StepStatus, reason: str) -> None:
+    """Change the status of a step that still is as it was read."""
+    change_step(tx, step.step_id, to, expected=(step.status,), reason=reason)
+
+
+def again(tx: Transaction, step: ProtocolStep, reason: str, *, fresh: bool = False, **state: Any) -> None:
+    """Have a step done once more, now. `fresh` forgets what earlier tries left for the next one."""
+    if step.status is not StepStatus.RUNNING:
+        if step.status in (StepStatus.NEEDS_QA, StepStatus.COMPLETED):
+            reopen_step(tx, step.step_id, reason=reason)
+            change_step(tx, step.step_id, StepStatus.RUNNING, expected=(StepStatus.PENDING,), reason=reason)
+        else:
+            move_step(tx, step, StepStatus.RUNNING, reason)
+    remembered = dict(step.runtime_state or {})
+    if fresh:
+        remembered = {key: value for key, value in remembered.items() if key not in OF_ONE_TRY}
+    change_protocol_step(tx, step.step_id, runtime_state={**remembered, **state}, awaits_ci=False)
+
+
+def to_needs_qa(tx: Transaction, step: ProtocolStep, reason: str) -> None:
+    """Have a step judged that is not being worked on."""
+    if step.status is StepStatus.NEEDS_QA:
+        return
+    if step.status is not StepStatus.BLOCKED:
+        move_step(tx, step, StepStatus.RUNNING, reason)
+        change_step(tx, step.step_id, StepStatus.NEEDS_QA, expected=(StepStatus.RUNNING,), reason=reason)
+        return
+    move_step(tx, step, StepStatus.NEEDS_QA, reason)
+
+
+def complete_step(tx: Transaction, step: ProtocolStep, reason: str) -> None:
+    """Complete a step that is not being worked on, from wherever it stands."""
+    to_needs_qa(tx, step, reason)
+    change_step(tx, step.step_id, StepStatus.COMPLETED, expected=(StepStatus.NEEDS_QA,), reason=reason)
+
+
+def block_run(tx: Transaction, run_id: int, reason: str) -> None:
+    """Block a protocol until somebody does what the reason says, unless it stands or has ended."""
+    status = get_protocol(tx, run_id).status
+    if not status.stands:
+        change_run(tx, run_id, RunStatus.BLOCKED, expected=(status,), reason=reason)
+
+
+def complete_if_done(tx: Transaction, run_id: int) -> bool:
+    """Complete a running protocol whose steps are all completed or cancelled, and at least one completed.
+
+    It is blocked instead when it rests on a recording, whoever approved its steps.
+    """
+    steps = list_protocol_steps(tx, run_id)
+    done = (StepStatus.COMPLETED, StepStatus.CANCELLED)
+    protocol = get_protocol(tx, run_id)
+    if (
+        protocol.status is not RunStatus.RUNNING
+        or not steps
+        or any(each.status not in done for each in steps)
+    ):
+        return False
+    if all(each.status is StepStatus.CANCELLED for each in steps):
+        return False
+    if protocol.rests_on_recording:
+        block_run(tx, run_id, RESTS_ON_RECORDING)
+        return True
+    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,), reason="every step passed")
+    tx.event(
+        "protocol_completed",
+        run_id=run_id,
+        project_id=protocol.project_id,
+        message="every step passed",
+        data={"spec_hash": protocol.spec_hash, "steps": len(steps)},
+    )
+    return True

@@ -1,0 +1,18 @@
+"""Policies of steps: loops that go back, and triggers that have other steps done."""
+
+from ratchet.protocols.policies.looping import LoopDecision, apply_loop, may_loop
+from ratchet.protocols.policies.policy import Behavior, Policy
+from ratchet.protocols.policies.reading import policy_problems, read_policies
+from ratchet.protocols.policies.triggering import TriggerDecision, apply_triggers
+
+__all__ = [
+    "Behavior",
+    "LoopDecision",
+    "Policy",
+    "TriggerDecision",
+    "apply_loop",
+    "apply_triggers",
+    "may_loop",
+    "policy_problems",
+    "read_policies",
+]

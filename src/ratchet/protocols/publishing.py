@@ -1,0 +1,145 @@
+"""Showing a branch to the world: pushed to the origin, with a draft pull request.
+
+Both may be done any number of times: a push of what is there already and a pull request that exists change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ratchet.forges import Forge, ForgeError, PullRequest
+from ratchet.kernel import RatchetError
+from ratchet.ledger import Filter
+from ratchet.ledger.events import latest
+from ratchet.ledger.protocols import change_protocol, get_protocol
+from ratchet.projects.errors import PushRefused
+from ratchet.protocols.forging import forge_of
+from ratchet.protocols.stream import Blocked, Stream
+
+
+async def publish(stream: Stream, commit: str, *, always: bool = False) -> bool:
+    """Push the commit and see that there is a pull request. Whether the remote has the commit now.
+
+    Raises `Blocked` when the remote refuses the push. A forge that cannot be asked is told in an event: the work goes
+    on without a pull request.
+    """
+    settings = stream.job.runtime.settings.protocols
+    if stream.clone.origin is None or not (settings.push or always):
+        return False
+    if stream.protocol.pushed != commit:
+        await _push(stream, commit)
+    if (settings.pull_requests and _policy(stream) != "none") or always:
+        await _see_to_pull_request(stream)
+    return True
+
+
+async def finish_pull_request(stream: Stream) -> None:
+    """The last step has passed: the pull request is a draft no longer."""
+    known = _known(stream)
+    if known is None or not known.get("draft"):
+        return
+    forge = await asyncio.to_thread(_forge, stream)
+    if forge is None:
+        return
+    try:
+        ready = await forge.mark_ready(known["number"])
+    except ForgeError as error:
+        _tell(stream, "open_pr_failed", f"the pull request stays a draft: {_told(error)}")
+        return
+    _record(stream, ready, "pull_request_ready", f"pull request {ready.number} is ready for people")
+
+
+async def _push(stream: Stream, commit: str) -> None:
+    try:
+        await asyncio.to_thread(stream.clone.push, commit, stream.protocol.name)
+    except PushRefused as refused:
+        _tell(stream, "push_refused", _told(refused))
+        raise Blocked(str(refused), event="push_refused", hint=refused.hint) from refused
+    except RatchetError as error:
+        raise Blocked(
+            f"the branch cannot be pushed: {error}", event="push_failed", hint=error.hint
+        ) from error
+    with stream.job.write() as tx:
+        if get_protocol(tx, stream.protocol.run_id).pushed != commit:
+            change_protocol(tx, stream.protocol.run_id, pushed=commit)
+            stream.event(tx, "pushed", f"{commit[:12]} is at the origin", data={"commit": commit})
+
+
+async def _see_to_pull_request(stream: Stream) -> None:
+    if _known(stream) is not None:
+        return
+    forge = await asyncio.to_thread(_forge, stream)
+    if forge is None:
+        return
+    try:
+        opened = await forge.open_pull_request(
+            branch=stream.protocol.name,
+            base=stream.protocol.base_branch,
+            title=_title(stream),
+            body=_body(stream),
+            draft=_policy(stream) != "ready",
+        )
+    except ForgeError as error:
+        _tell(stream, "open_pr_failed", _told(error))
+        return
+    _record(stream, opened, "open_pr", f"pull request {opened.number}: {opened.url}")
+
+
+def _policy(stream: Stream) -> str:
+    """What was settled about pull requests when the project was set up: `draft`, `ready` or `none`."""
+    return str(stream.project.facts.get("pr_policy") or "draft")
+
+
+def _forge(stream: Stream) -> Forge | None:
+    """The project's forge; nothing, with an event that says why, where there is none that can be used."""
+    try:
+        return forge_of(stream.job.runtime, stream.project)
+    except ForgeError as error:
+        _skip(stream, _told(error))
+        return None
+
+
+def _skip(stream: Stream, why: str) -> None:
+    """Say once why there is no pull request, not at every push."""
+    with stream.job.write() as tx:
+        where = Filter(run_id=stream.protocol.run_id, type="open_pr_skipped")
+        if [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
+            stream.event(tx, "open_pr_skipped", why)
+
+
+def _known(stream: Stream) -> dict[str, Any] | None:
+    with stream.job.ledger.read() as tx:
+        found = get_protocol(tx, stream.protocol.run_id).pull_request
+    return found if isinstance(found, dict) and "number" in found else None
+
+
+def _record(stream: Stream, opened: PullRequest, event: str, message: str) -> None:
+    with stream.job.write() as tx:
+        change_protocol(tx, stream.protocol.run_id, pull_request=opened.as_json())
+        stream.event(tx, event, message, data=opened.as_json())
+
+
+def _tell(stream: Stream, event: str, message: str) -> None:
+    with stream.job.write() as tx:
+        stream.event(tx, event, message)
+
+
+def _told(error: RatchetError) -> str:
+    return f"{error} ({error.hint})" if error.hint else str(error)
+
+
+def _title(stream: Stream) -> str:
+    number, _, slug = stream.protocol.name.partition("-")
+    return f"WIP: {number} - {slug}" if slug else f"WIP: {stream.protocol.name}"
+
+
+def _body(stream: Stream) -> str:
+    simulated = (
+        "This is a simulation: recorded sessions count in it.\n\n" if stream.protocol.simulated else ""
+    )
+    return (
+        f"{simulated}{stream.protocol.description or stream.protocol.name}\n\n"
+        f"Protocol {stream.protocol.run_id}; its plan is in `{stream.root}/plan.md`. Each step is a commit that passed"
+        " its checks and its review."
+    )

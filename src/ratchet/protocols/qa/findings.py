@@ -1,0 +1,73 @@
+"""What a gate found, and the verdict that follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from ratchet.judges import Judge, Judged, Report
+from ratchet.judges.judge import ruled
+from ratchet.kernel import Outcome
+
+_TOLD = 5
+
+
+class Severity(StrEnum):
+    """As a reviewer has them, too. Only a blocker fails; a major one is for the reviewer to weigh."""
+
+    BLOCKER = "blocker"
+    MAJOR = "major"
+    MINOR = "minor"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`rule` names what was looked for. The message never repeats a secret."""
+
+    rule: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    severity: Severity = Severity.BLOCKER
+
+    @property
+    def told(self) -> str:
+        where = "" if self.file is None else self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.message}" if where else self.message
+
+
+def ruled_by(
+    judge: Judge,
+    findings: Sequence[Finding],
+    *,
+    passed: str,
+    error: str | None = None,
+    measurements: Mapping[str, float] | None = None,
+    more: Mapping[str, Any] | None = None,
+    reports: tuple[Report, ...] = (),
+) -> Judged:
+    """The verdict of a gate: `error` if there is one, failed for any blocker, else passed with what to look at."""
+    blockers = [each for each in findings if each.severity is Severity.BLOCKER]
+    others = [each for each in findings if each.severity in (Severity.MAJOR, Severity.MINOR)]
+    if error is not None:
+        outcome, reason = Outcome.ERROR, error
+    elif blockers:
+        outcome, reason = Outcome.FAILED, _listed(blockers)
+    else:
+        outcome, reason = Outcome.PASSED, passed
+    if others and outcome is Outcome.PASSED:
+        reason = f"{reason}; to be looked at: {_listed(others)}"
+    document = {"findings": [asdict(each) for each in findings], **(more or {})}
+    own = Report(f"{judge.name}.json", json.dumps(document).encode())
+    counted = {"findings": float(len(findings)), **(measurements or {})}
+    judged = ruled(judge, outcome, reason, report=own, measurements=counted)
+    return Judged(judged.verdict, (own, *reports))
+
+
+def _listed(findings: Sequence[Finding]) -> str:
+    more = f" and {len(findings) - _TOLD} more" if len(findings) > _TOLD else ""
+    return "; ".join(each.told for each in findings[:_TOLD]) + more

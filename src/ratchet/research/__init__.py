@@ -1,0 +1,1 @@
+"""Research: improving a recipe under real measurement, with lineage."""

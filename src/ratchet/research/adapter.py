@@ -1,0 +1,265 @@
+"""What a task is: everything about it that the loop needs to know, and nothing that it already knows.
+
+Most tasks are a folder with a `task.toml`, which becomes a `TaskAdapter` as it is. What TOML cannot say is said by a
+subclass that overrides a property or a method.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ratchet.kernel import Direction, TrialStatus
+from ratchet.sandbox import Bounds
+
+if TYPE_CHECKING:
+    from ratchet.engines import Tool
+    from ratchet.research.hooks import Hooks
+
+_BEFORE_SCORE = (
+    "exp_id",
+    "timestamp",
+    "specialist",
+    "parent_exp",
+    "baseline_exp",
+    "domain",
+    "hypothesis",
+    "expected_delta",
+    "status",
+)
+_AFTER_SCORE = ("delta_vs_best", "total_s", "job_name", "snapshot_path", "notes")
+FIXED_COLUMNS = frozenset({*_BEFORE_SCORE, *_AFTER_SCORE})
+"""The columns of results.tsv that every task has; no score may be called like one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """How the recipe or the evaluator is run: as a command, or as a function that a sandboxed node calls.
+
+    A command may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. A `function` lies in `file`; it is
+    given one JSON value and returns one. `modules` are imported before it starts, which makes it quick.
+    """
+
+    argv: tuple[str, ...] = ()
+    file: str = ""
+    function: str = ""
+    modules: tuple[str, ...] = ()
+    bounds: Bounds = field(default_factory=Bounds)
+
+    @property
+    def is_node(self) -> bool:
+        return bool(self.function)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatorProgram(Program):
+    """How a score is made. `file` lies in the evaluator's directory.
+
+    `prepare` is another function of that file. It is given the seed and the split, and makes the question that the
+    trial and then the evaluator get. `reads_candidate` shows the checkout to the evaluator.
+    """
+
+    prepare: str = ""
+    reads_candidate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCommand:
+    """A tool of a task that is a program: run in the sandbox with the session's directory to read, JSON on stdin.
+
+    The `file` of its program lies in the task's folder.
+    """
+
+    name: str
+    description: str
+    program: Program
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specialist:
+    """Who proposes. `engine` and `model` are the run's unless they are given here; a higher `priority` goes first."""
+
+    name: str
+    preamble: str = ""
+    domain: str = ""
+    analyst: bool = False
+    engine: str | None = None
+    model: str | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """Where trials run side by side: one trial holds one slot. `kind` is `cpu` or `gpu`.
+
+    A GPU slot is told to the trial as CUDA_VISIBLE_DEVICES, a CPU slot by its name as the CPUs it may run on. Without
+    names there are as many as the machine has CPUs, and trials share them as they like.
+    """
+
+    kind: str = "cpu"
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRule:
+    """What a score must do to be kept; see `research.keeping`. `policy` is `confident` or `strict`.
+
+    `deterministic` says that one measurement is enough. Else the baseline is measured `baseline_repeats` times for its
+    noise, and a promising trial up to `most` times, side by side with the best. `held_out` says that the evaluator
+    knows a split that no search sees: a new best must not be worse there by more than `held_out_tolerance`.
+    """
+
+    policy: str = "confident"
+    deterministic: bool = False
+    baseline_repeats: int = 5
+    least: int = 3
+    most: int = 12
+    alpha: float = 0.05
+    min_effect: float = 0.0
+    seed: int = 0
+    held_out: bool = False
+    held_out_tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeCheck:
+    """How large a candidate is, and how large it may be. Without a limit it is never too large."""
+
+    total_bytes: int
+    limit_bytes: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        """`block` above the limit, `warn` in the last hundredth below it, else `ok`."""
+        if self.limit_bytes is None or 100 * self.total_bytes <= 99 * self.limit_bytes:
+            return "ok"
+        return "warn" if self.total_bytes <= self.limit_bytes else "block"
+
+
+class Refused(Exception):
+    """A candidate that is not worth a measurement. `status` is what its trial ends with."""
+
+    def __init__(self, status: TrialStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(kw_only=True)
+class TaskAdapter:
+    """One task. The attributes are facts, the methods are what a subclass may do differently.
+
+    `root` is the folder. Of the paths below it, `recipe` may be edited by specialists (files or whole directories),
+    `stage_files` (source → place) lie beside it for everybody to read and nobody to change, `evaluator_dir` is seen by
+    the evaluator alone, and `inputs` by the trial and the evaluator; on the held-out split `held_out_inputs` takes the
+    place of `inputs`. A `variant` is one of the `variants` that the folder describes, `entry_point` names the installed
+    code that made the task when its folder does not hold it all, and `sha256` is the hash of a folder that was copied
+    for a run.
+    """
+
+    name: str
+    root: Path
+    description: str = ""
+    recipe: tuple[str, ...] = ()
+    stage_files: Mapping[str, str] = field(default_factory=dict)
+    output_dirs: tuple[str, ...] = ()
+    inputs: str | None = None
+    held_out_inputs: str | None = None
+    evaluator_dir: str = "evaluator"
+    trial: Program | None = None
+    evaluator: EvaluatorProgram = field(default_factory=EvaluatorProgram)
+    processes_per_measurement: int = 1
+    score_field: str = "score"
+    score_label: str = ""
+    direction: Direction = Direction.MAX
+    columns: tuple[str, ...] = ()
+    keep: KeepRule = field(default_factory=KeepRule)
+    slots: Slots = field(default_factory=Slots)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    doers: tuple[Specialist, ...] = (Specialist(name="generalist"),)
+    analysts: tuple[Specialist, ...] = ()
+    knowledge_dir: str = "knowledge"
+    size_limit_bytes: int | None = None
+    size_paths: tuple[str, ...] = ()
+    rules: str = ""
+    limits: str = ""
+    keep_semantics: str = ""
+    known_best: str = ""
+    plain_baseline: str = ""
+    baseline_score: float | None = None
+    requires_calibrated_baseline: bool = False
+    bootstrap_hypothesis: str = "the recipe as it came"
+    baseline_note: str = ""
+    job_prefix: str = ""
+    max_trials: int | None = None
+    max_hours: float | None = None
+    hours_without_keep: float | None = None
+    session_seconds: float = 1800.0
+    trials_per_session: int = 1
+    tool_commands: tuple[ToolCommand, ...] = ()
+    variant: str | None = None
+    variants: tuple[str, ...] = ()
+    entry_point: str = ""
+    sha256: str = ""
+
+    @property
+    def roster(self) -> tuple[Specialist, ...]:
+        return (*self.doers, *self.analysts)
+
+    @property
+    def label(self) -> str:
+        return self.score_label or self.score_field
+
+    @property
+    def tsv_columns(self) -> tuple[str, ...]:
+        """The columns of an exported results.tsv. The score's is the one after `status`."""
+        return (*_BEFORE_SCORE, self.score_field, *self.columns, *_AFTER_SCORE)
+
+    def job_name(self, specialist: Specialist, number: int) -> str:
+        """What a trial is called where processes are listed, such as `cir-opt-0068`."""
+        prefix = self.job_prefix or self.name[:3]
+        return f"{prefix}-{(specialist.domain or specialist.name)[:4]}-{number:04}"
+
+    def preamble(self, specialist: Specialist) -> str:
+        """What this specialist is told last: its scope, what is off limits to it, how far it may go."""
+        return specialist.preamble
+
+    def system_prompt(self, specialist: Specialist, prompt: str) -> str:
+        """What a session is told at first, made from `prompt`, which the loop has put together from the parts."""
+        return prompt
+
+    def size_check(self, directory: Path) -> SizeCheck:
+        """How large the candidate in `directory` is: the files of `size_paths`, or of the recipe without any."""
+        paths = (directory / path for path in self.size_paths or self.recipe)
+        return SizeCheck(
+            total_bytes=sum(size for path in paths for size in _sizes(path)),
+            limit_bytes=self.size_limit_bytes,
+        )
+
+    def preflight(self, directory: Path) -> None:
+        """Look at a candidate before it costs anything. Raises `Refused`."""
+
+    def classify(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The evaluator's answer as the loop reads it: `score_field` and `measurements`, or `invalid` and `status`."""
+        return answer
+
+    def tools(self, directory: Path) -> Sequence[Tool]:
+        """Tools of this task's own, for a session in `directory`."""
+        return ()
+
+    def hooks(self) -> Sequence[Hooks]:
+        """Who is to hear of a session's life and may forbid what it does."""
+        return ()
+
+
+def _sizes(path: Path) -> Iterator[int]:
+    """The sizes of the files at and below `path`, none when it is absent. A link counts as itself."""
+    if path.is_symlink() or path.is_file():
+        yield path.lstat().st_size
+        return
+    for directory, _, names in os.walk(path, followlinks=False):
+        yield from (Path(directory, name).lstat().st_size for name in names)

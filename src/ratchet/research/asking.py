@@ -1,0 +1,111 @@
+"""What a session is asked, and the tools that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ratchet.engines import Request
+from ratchet.engines.offering import offer, way_to
+from ratchet.kernel import TrialStatus
+from ratchet.ledger.trial_rows import Trial
+from ratchet.research.campaign import Campaign
+from ratchet.research.handing import Handing
+from ratchet.research.sessions import Sitting, attended, system_prompt, user_prompt
+from ratchet.research.shipped import shipped_directory
+from ratchet.research.turn import Turn
+
+
+@asynccontextmanager
+async def asked(campaign: Campaign, turn: Turn, handing: Handing) -> AsyncIterator[Request]:
+    """The request of a session that is held inside the block."""
+    if campaign.engine(turn.specialist).capabilities.learns_scores:
+        yield _search(campaign, turn, handing)
+        return
+    engine = campaign.engine(turn.specialist)
+    sitting = Sitting(
+        run_id=campaign.run_id,
+        task=campaign.task,
+        specialist=turn.specialist,
+        repository=campaign.repository,
+        workspace=handing.workspace,
+        parent=handing.parent,
+        submit=handing.submit,
+        read=campaign.job.ledger.read,
+        write=campaign.job.write,
+        lineage=campaign.plan.lineage,
+        trials=handing.trials,
+    )
+    async with attended(sitting, engine=engine.name) as tools:
+        async with offer(engine, _conversation(campaign, turn, handing), tools) as offered:
+            yield offered.request
+        handing.parent = sitting.parent
+
+
+def _conversation(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
+    specialist, workspace = turn.specialist, handing.workspace
+    way = way_to(campaign.engine(specialist))
+    most = campaign.stops.trials
+    return Request(
+        prompt=user_prompt(
+            campaign.task,
+            specialist,
+            directory=workspace.path,
+            parent=handing.parent,
+            lineage=turn.lineage,
+            limits=turn.limits,
+            seconds=turn.seconds,
+            trials_left=None if most is None else most - turn.standing.trials,
+            way=way,
+        ),
+        system=system_prompt(campaign.task, specialist, lineage=campaign.plan.lineage, way=way),
+        model=campaign.model(specialist),
+        workspace=workspace.path,
+        environment=workspace.environment,
+        readable=workspace.readable,
+        hidden=_evaluators(campaign),
+        deadline_seconds=turn.seconds,
+        limits=turn.limits,
+    )
+
+
+def _evaluators(campaign: Campaign) -> tuple[Path, ...]:
+    """Where evaluators and their data lie: an agent sees the machine, but not these."""
+    origin = campaign.plan.origin
+    return (campaign.task.root, shipped_directory(), *(() if origin is None else (origin,)))
+
+
+def _search(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
+    """A search is asked by numbers: what it proposed and how that did, and which draw this is."""
+    index = campaign.specialists.index(turn.specialist)
+    data: dict[str, Any] = {
+        "feedback": [_fed(trial) for trial in turn.news if trial.proposal is not None and _counts(trial)],
+        "trial": campaign.next_draw(),
+        "goal": str(campaign.task.direction),
+        # One that has settled begins anew, elsewhere.
+        "seed": campaign.plan.seed + 1000 * index + turn.row.failures,
+        "files": [_pattern(handing, path) for path in campaign.task.recipe],
+    }
+    return Request(
+        prompt="",
+        workspace=handing.workspace.path,
+        resume=turn.row.resume,
+        deadline_seconds=turn.seconds,
+        limits=turn.limits,
+        data=data,
+    )
+
+
+def _counts(trial: Trial) -> bool:
+    return trial.status is not None and trial.status.tried
+
+
+def _fed(trial: Trial) -> dict[str, Any]:
+    valid = trial.status in (TrialStatus.KEEP, TrialStatus.DISCARD)
+    return {"proposal": trial.proposal, "score": trial.score if valid else None}
+
+
+def _pattern(handing: Handing, path: str) -> str:
+    return f"{path}/*" if (handing.workspace.path / path).is_dir() else path

@@ -1,0 +1,211 @@
+"""Recipes that reach for what is not theirs: files, secrets, the network, other processes."""
+
+from __future__ import annotations
+
+from ratchet.research.checking.hostile.attack import Attack, Where
+
+_READ = """
+import hashlib
+
+def opened(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) != b""
+    except (OSError, ValueError):
+        return False
+
+parent = "/proc/%d/" % os.getppid()
+ways = ["", "/proc/1/root", "/proc/self/root", parent + "root", parent + "cwd/../../../../../.."]
+for path in FACTS["secret_paths"]:
+    if any(opened(way + path) for way in ways):
+        tell("leak: read " + path)
+for top in dict.fromkeys((os.getcwd(), "/inputs", *out_directories(), "/tmp", "/dev/shm")):
+    # For each of them, so that a full one does not hide what lies in another.
+    left = 64 << 20
+    for directory, _, names in os.walk(top):
+        for name in names:
+            try:
+                with open(os.path.join(directory, name), "rb") as file:
+                    content = file.read(max(left, 0))
+            except OSError:
+                continue
+            left -= len(content) + 4096
+            digest = hashlib.sha256(content).hexdigest()
+            if digest in FACTS["secrets"]:
+                tell("leak: found %s as %s" % (FACTS["secrets"][digest], os.path.join(directory, name)))
+        if left < 0:
+            break
+leave()
+"""
+_WRITE = """
+for directory in FACTS["foreign_directories"]:
+    for way in ("", "/proc/1/root", "/proc/self/root"):
+        try:
+            with open(os.path.join(way + directory, FACTS["nonce"]), "w") as file:
+                file.write("written by a hostile recipe")
+        except OSError:
+            pass
+for path in FACTS["bait"]:
+    for change in (
+        lambda: os.chmod(path, 0o777),
+        lambda: open(path, "ab").write(b"hostile"),
+        lambda: os.truncate(path, 0),
+        lambda: os.rename(path, path + ".moved"),
+        lambda: os.unlink(path),
+    ):
+        try:
+            change()
+        except OSError:
+            pass
+leave()
+"""
+_ENVIRONMENT = """
+import glob
+
+def seen(text):
+    if FACTS["canary_name"] in text:
+        tell("leak: " + text[text.index(FACTS["canary_name"]):][:200])
+
+seen("\\n".join(name + "=" + value for name, value in os.environ.items()))
+for path in glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline"):
+    try:
+        with open(path, "rb") as file:
+            seen(file.read().replace(b"\\0", b"\\n").decode("utf-8", "replace"))
+    except OSError:
+        pass
+leave()
+"""
+_NETWORK = """
+import socket
+
+def send(family, kind, address):
+    try:
+        with socket.socket(family, kind) as line:
+            line.settimeout(1)
+            line.connect(address)
+            line.send(FACTS["nonce"].encode())
+    except OSError:
+        pass
+
+for host in ("127.0.0.1", "0.0.0.0"):
+    send(socket.AF_INET, socket.SOCK_STREAM, (host, FACTS["tcp_port"]))
+    send(socket.AF_INET, socket.SOCK_DGRAM, (host, FACTS["udp_port"]))
+send(socket.AF_UNIX, socket.SOCK_STREAM, "\\0" + FACTS["nonce"])
+send(socket.AF_UNIX, socket.SOCK_STREAM, FACTS["socket_path"])
+leave()
+"""
+_KILL = """
+import signal
+
+def kill(call, *given):
+    try:
+        call(*given)
+    except OSError:
+        pass
+
+try:
+    namespace = os.readlink("/proc/self/ns/pid")
+except OSError:
+    namespace = ""
+for number in (signal.SIGTERM, signal.SIGSTOP, signal.SIGKILL):
+    kill(os.kill, os.getppid(), number)
+    for victim in FACTS["victims"]:
+        kill(os.kill, victim, number)
+# Everybody, but only where that is nobody of the machine's.
+if namespace != FACTS["pid_namespace"] and os.getpid() < 1000:
+    kill(os.kill, -1, signal.SIGKILL)
+kill(os.killpg, 0, signal.SIGKILL)
+leave()
+"""
+_TRACE = """
+import ctypes
+
+try:
+    libc = ctypes.CDLL(None, use_errno=True)
+    for victim in [os.getppid(), 1, *FACTS["victims"]]:
+        if victim not in (0, os.getpid()) and libc.ptrace(16, victim, 0, 0) == 0:
+            tell("leak: traces process %d" % victim)
+except (OSError, AttributeError):
+    pass
+for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+    if name.isdigit() and int(name) != os.getpid():
+        try:
+            with open("/proc/%s/mem" % name, "r+b"):
+                tell("leak: writes the memory of process " + name)
+        except OSError:
+            pass
+leave()
+"""
+_OWN_FILES = """
+tops = [os.getcwd(), os.path.dirname(os.path.abspath(sys.argv[0] or "."))]
+for top in dict.fromkeys(tops):
+    for directory, _, names in os.walk(top):
+        for name in [*names, FACTS["nonce"]]:
+            try:
+                os.chmod(directory, 0o777)
+            except OSError:
+                pass
+            try:
+                with open(os.path.join(directory, name), "w") as file:
+                    file.write("raise SystemExit('edited by a hostile recipe')")
+            except OSError:
+                pass
+leave()
+"""
+_DESCRIPTORS = """
+for descriptor in range(4, 256):
+    try:
+        content = os.read(descriptor, 64)
+        tell("leak: descriptor %d holds %r" % (descriptor, content))
+    except OSError:
+        pass
+leave()
+"""
+_LINKS = """
+import atexit, socket
+
+def link():
+    targets = [*FACTS["secret_paths"][:3], "/etc/passwd", "/dev/zero", "nowhere", "."]
+    for top in out_directories():
+        taken = [os.path.relpath(path, top) for path in list(out_files()) if path.startswith(top)]
+        for number, target in enumerate(targets):
+            names = ["link-%d" % number, *(taken if number == 0 else [])]
+            for name in names:
+                place = os.path.join(top, name)
+                if os.path.lexists(place):
+                    os.unlink(place)
+                os.symlink(target, place)
+
+atexit.register(link)
+"""
+_STRANGE = """
+import atexit, socket
+
+def make():
+    for top in out_directories():
+        for make in (
+            lambda: os.mkfifo(os.path.join(top, "pipe")),
+            lambda: socket.socket(socket.AF_UNIX).bind(os.path.join(top, "socket")),
+            lambda: os.mknod(os.path.join(top, "device"), 0o60666, 0x0801),
+            lambda: os.link("/etc/passwd", os.path.join(top, "hard")),
+        ):
+            try:
+                make()
+            except OSError:
+                pass
+
+atexit.register(make)
+"""
+
+REACHES = (
+    Attack(name="reads evaluator, task, home and ledger", code=_READ),
+    Attack(name="writes to them and everywhere else", code=_WRITE),
+    Attack(name="looks for secrets in environments", code=_ENVIRONMENT),
+    Attack(name="calls somebody over the network", code=_NETWORK),
+    Attack(name="kills its parent, its group and whoever it can", code=_KILL),
+    Attack(name="traces its parent and writes into its memory", code=_TRACE),
+    Attack(name="reads descriptors that it was not given", code=_DESCRIPTORS),
+    Attack(name="edits its own checkout and the stage files", code=_OWN_FILES),
+    Attack(name="leaves links in the place of its files", code=_LINKS, where=Where.COMMAND),
+    Attack(name="leaves pipes, sockets and devices", code=_STRANGE, where=Where.COMMAND),
+)

@@ -1,0 +1,102 @@
+"""Who may begin a session now, and who has to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from ratchet.ledger.runs import Step
+from ratchet.research.adapter import Specialist
+from ratchet.research.campaign import Campaign
+
+# How often those who wait look whether the run's time is over.
+_LOOK_SECONDS = 15.0
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """A place for the sessions of one specialist, one after the other. `step` is its row in the ledger."""
+
+    specialist: Specialist
+    name: str
+    step: Step | None = None
+    busy: bool = False
+    failures: int = 0
+    ready_at: float = 0.0
+    used_at: float = 0.0
+
+
+class Desk:
+    """Hands out lanes, those of urgent specialists first, then the one that waited longest.
+
+    A specialist sits in one lane; one whose engine learns from scores in as many as there are seats, since its
+    sessions take no time. No more sessions are begun than trials are left for them to hand in.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        self.stopped: str | None = None
+        self._changed = asyncio.Condition()
+        self._lanes = [
+            Lane(each, each.name if number == 0 else f"{each.name}#{number + 1}")
+            for each in campaign.specialists
+            for number in range(campaign.parallel if campaign.engine(each).capabilities.learns_scores else 1)
+        ]
+
+    async def sit_down(self) -> Lane | None:
+        """The next lane to work in, or nothing when the run is over. Waits while nobody may begin."""
+        async with self._changed:
+            while self.stopped is None:
+                lane = self._choice()
+                if lane is not None:
+                    lane.busy, lane.used_at = True, time.monotonic()
+                    self.campaign.promised.add(lane.name)
+                    return lane
+                if self._made_all() and not any(each.busy for each in self._lanes):
+                    self.stopped = f"all {self.campaign.stops.trials} trials were made"
+                    break
+                try:
+                    # Not `wait_for`: that forgets a cancellation which comes together with a change.
+                    async with asyncio.timeout(self._pause()):
+                        await self._changed.wait()
+                except TimeoutError:
+                    self.stopped = self.campaign.over()
+            self._changed.notify_all()
+            return None
+
+    async def get_up(self, lane: Lane, *, problem: str | None, quick: bool = False) -> None:
+        """Leave a lane. After a problem it rests for a while; `quick` forgives the first."""
+        settings = self.campaign.job.runtime.settings.research
+        async with self._changed:
+            lane.busy = False
+            self.campaign.promised.discard(lane.name)
+            lane.failures = 0 if problem is None else lane.failures + 1
+            if lane.failures > int(quick):
+                pause = min(
+                    settings.backoff_cap_seconds,
+                    settings.backoff_seconds * 2 ** min(lane.failures - 1 - int(quick), 30),
+                )
+                lane.ready_at = time.monotonic() + pause
+            self._changed.notify_all()
+
+    async def stop(self, reason: str) -> None:
+        async with self._changed:
+            self.stopped = self.stopped or reason
+            self._changed.notify_all()
+
+    def _choice(self) -> Lane | None:
+        if self._made_all():
+            return None
+        now = time.monotonic()
+        free = [lane for lane in self._lanes if not lane.busy and lane.ready_at <= now]
+        return min(free, key=lambda lane: (-lane.specialist.priority, lane.used_at), default=None)
+
+    def _made_all(self) -> bool:
+        most = self.campaign.stops.trials
+        return most is not None and self.campaign.submitted + len(self.campaign.promised) >= most
+
+    def _pause(self) -> float:
+        now = time.monotonic()
+        waits = [lane.ready_at - now for lane in self._lanes if not lane.busy and lane.ready_at > now]
+        return min([*waits, _LOOK_SECONDS])

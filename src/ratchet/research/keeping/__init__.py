@@ -1,0 +1,32 @@
+"""Whether a trial is kept: the noise of the baseline, the decision, and the certificate that proves it."""
+
+from ratchet.research.keeping.calibration import Baseline, calibrate
+from ratchet.research.keeping.certificate import certificate, certificate_json
+from ratchet.research.keeping.checking import check_certificate
+from ratchet.research.keeping.decide import decide
+from ratchet.research.keeping.decided import Champion, Decided, HeldOut, Phase, Side, Taken
+from ratchet.research.keeping.noise import Noise
+from ratchet.research.keeping.pairing import Look
+from ratchet.research.keeping.rule import check_rule
+from ratchet.research.keeping.strict import Strict, delta_text, strict
+
+__all__ = [
+    "Baseline",
+    "Champion",
+    "Decided",
+    "HeldOut",
+    "Look",
+    "Noise",
+    "Phase",
+    "Side",
+    "Strict",
+    "Taken",
+    "calibrate",
+    "certificate",
+    "certificate_json",
+    "check_certificate",
+    "check_rule",
+    "decide",
+    "delta_text",
+    "strict",
+]

@@ -1,0 +1,119 @@
+"""A research run from its start to its end: baseline, what was left in flight, then sessions until a stop.
+
+Reading the ledger is all it takes to go on after a crash: trials in flight have a commit and a number, specialists the
+state of their engine, and the standing knows the best and the time that was used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ratchet.engines.registry import open_engine
+from ratchet.kernel import BudgetExceeded, Outcome, RunStatus, StepStatus, Waiting
+from ratchet.ledger import change_run, change_step
+from ratchet.ledger.research import get_standing
+from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
+from ratchet.ledger.trial_pages import in_flight
+from ratchet.research.baseline import begin
+from ratchet.research.campaign import Campaign, Opener, open_campaign
+from ratchet.research.desk import Desk
+from ratchet.research.session import hold_session
+from ratchet.research.trial import finish_trial
+from ratchet.research.turn import take_turn
+from ratchet.runtime import JobContext, Kinds, complete_run, enter_run
+
+KIND = "research.run"
+
+
+class MachineUnfit(Waiting):
+    """The machine spoils one trial after the other; a person has to look."""
+
+
+def add_kinds(kinds: Kinds) -> None:
+    kinds.add(KIND, research_run)
+
+
+async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:
+    """Improve a recipe until a stop is reached."""
+    with job.write() as tx:
+        run = enter_run(tx, job.run_id)
+    async with open_campaign(job, run, opener) as campaign:
+        await begin(campaign)
+        await _adopt(campaign)
+        stopped = await _work(campaign)
+        return _complete(campaign, stopped)
+
+
+async def _adopt(campaign: Campaign) -> None:
+    """Bring to an end what a process that died had begun to measure."""
+    with campaign.job.ledger.read() as tx:
+        left = in_flight(tx, campaign.run_id)
+    for trial in left:
+        await finish_trial(campaign, trial)
+
+
+async def _work(campaign: Campaign) -> str:
+    """Hold sessions side by side until there is a reason to stop."""
+    desk = Desk(campaign)
+    try:
+        async with asyncio.TaskGroup() as seats:
+            for number in range(campaign.parallel):
+                seats.create_task(_seat(desk, number))
+    except BaseExceptionGroup as group:
+        # One reason is enough: the others were cancelled because of it.
+        raise group.exceptions[0] from None
+    assert desk.stopped is not None
+    return desk.stopped
+
+
+async def _seat(desk: Desk, number: int) -> None:
+    campaign = desk.campaign
+    if number:
+        await asyncio.sleep(campaign.job.runtime.settings.research.stagger_seconds * number)
+    while (lane := await desk.sit_down()) is not None:
+        learns = campaign.engine(lane.specialist).capabilities.learns_scores
+        problem = None
+        try:
+            turn = take_turn(campaign, lane)
+            if isinstance(turn, str):
+                await desk.stop(turn)
+            else:
+                problem = (await hold_session(campaign, turn)).problem
+        except BudgetExceeded as spent:
+            await desk.stop(str(spent))
+        finally:
+            # A search that has settled begins anew, and needs no rest before it.
+            await desk.get_up(lane, problem=problem, quick=learns)
+        _check_machine(campaign)
+
+
+def _check_machine(campaign: Campaign) -> None:
+    """Block the run when measuring does not work any more. Raises `MachineUnfit`."""
+    most = campaign.job.runtime.settings.research.infra_errors
+    if campaign.infra_in_a_row < most:
+        return
+    reason = f"{most} trials in a row could not be measured; mend the machine, then resume the run"
+    with campaign.job.write() as tx:
+        change_run(tx, campaign.run_id, RunStatus.BLOCKED, reason=reason)
+    raise MachineUnfit(reason)
+
+
+def _complete(campaign: Campaign, stopped: str) -> Any:
+    with campaign.job.write() as tx:
+        campaign.count_time(tx)
+        for step in list_steps(tx, campaign.run_id):
+            if not step.status.final:
+                # A lane whose process died, and that nobody needed again.
+                left = unended_attempt(tx, step.id)
+                if left is not None:
+                    close_attempt(tx, left, Outcome.ERROR, "interrupted: its process ended")
+                change_step(tx, step.id, StepStatus.COMPLETED)
+        standing = get_standing(tx, campaign.run_id)
+        result = {
+            "stopped": stopped,
+            "trials": standing.trials,
+            "best": {"exp_id": standing.best_exp_id, "score": standing.best_score},
+        }
+        complete_run(tx, campaign.run_id, result)
+    return result

@@ -1,0 +1,23 @@
+"""Tasks: reading one from its folder, finding it, beginning one, and keeping a run's own copy."""
+
+from ratchet.research.tasks.checking import OWN_TOOLS, check_task
+from ratchet.research.tasks.finding import find_installed, find_task, installed_task, task_names
+from ratchet.research.tasks.initial import initial_files
+from ratchet.research.tasks.pinning import pin_task, pinned_task, task_hash
+from ratchet.research.tasks.reading import read_task
+from ratchet.research.tasks.scaffold import scaffold
+
+__all__ = [
+    "OWN_TOOLS",
+    "check_task",
+    "find_installed",
+    "find_task",
+    "initial_files",
+    "installed_task",
+    "pin_task",
+    "pinned_task",
+    "read_task",
+    "scaffold",
+    "task_hash",
+    "task_names",
+]

@@ -1,0 +1,91 @@
+"""Beginning a session: one look at the ledger that says whether it may, and with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ratchet.kernel import AttemptId, Limits, StepStatus
+from ratchet.ledger import Spender, Step, Transaction, change_step
+from ratchet.ledger.holds import hold
+from ratchet.ledger.research import SpecialistRow, Standing, get_specialist, get_standing
+from ratchet.ledger.runs import find_or_create_step, open_attempt
+from ratchet.ledger.trial_pages import ended_since
+from ratchet.ledger.trial_rows import Trial
+from ratchet.research.adapter import Specialist
+from ratchet.research.campaign import Campaign
+from ratchet.research.desk import Lane
+from ratchet.research.keeping import Champion
+from ratchet.research.views import lineage_off_view, lineage_view
+from ratchet.runtime import configured_budgets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One session that may begin: on whose account, from which trial, with what to go on and what to be told."""
+
+    lane: Lane
+    attempt_id: AttemptId
+    spender: Spender
+    limits: Limits
+    seconds: float
+    standing: Standing
+    base: Champion
+    row: SpecialistRow
+    news: tuple[Trial, ...] = ()
+    lineage: str = ""
+
+    @property
+    def specialist(self) -> Specialist:
+        return self.lane.specialist
+
+    @property
+    def told(self) -> int:
+        """The last trial whose result the session is told."""
+        return self.news[-1].number if self.news else self.row.told
+
+
+def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
+    """Open an attempt for a session, or say why the run is over. Raises `BudgetExceeded`."""
+    settings = campaign.job.runtime.settings
+    specialist, run = lane.specialist, campaign.run
+    learns = campaign.engine(specialist).capabilities.learns_scores
+    with campaign.job.write() as tx:
+        campaign.count_time(tx)
+        standing = get_standing(tx, run.id)
+        over = campaign.stops.reached(standing)
+        if over is not None:
+            return over
+        if lane.step is None:
+            lane.step = _step(tx, campaign, lane)
+        attempt_id = open_attempt(tx, lane.step, process_id=campaign.job.process_id)
+        spender = Spender(attempt_id, run.id, run.project_id)
+        limits = hold(tx, spender, configured_budgets(settings))
+        row = get_specialist(tx, run.id, specialist.name)
+        news: list[Trial] = []
+        lineage = ""
+        if learns:
+            news = ended_since(tx, run.id, specialist.name, row.told)
+        elif campaign.plan.lineage:
+            lineage = lineage_view(tx, run.id, specialist.name, budget_chars=settings.research.prompt_chars)
+        else:
+            lineage = lineage_off_view(tx, run.id)
+    return Turn(
+        lane=lane,
+        attempt_id=attempt_id,
+        spender=spender,
+        limits=limits,
+        seconds=min(campaign.task.session_seconds, campaign.stops.seconds_left(standing)),
+        standing=standing,
+        base=campaign.best,
+        row=row,
+        news=tuple(news),
+        lineage=lineage,
+    )
+
+
+def _step(tx: Transaction, campaign: Campaign, lane: Lane) -> Step:
+    """The lane's step, running. It stays so as long as the run does."""
+    step, _ = find_or_create_step(tx, campaign.run_id, lane.name, {"specialist": lane.specialist.name})
+    if step.status is not StepStatus.RUNNING:
+        change_step(tx, step.id, StepStatus.RUNNING)
+    return step

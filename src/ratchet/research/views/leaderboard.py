@@ -1,0 +1,65 @@
+"""The newest kept trials, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.kernel import TrialStatus
+from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.trial_pages import kept_trials
+from ratchet.ledger.trial_rows import Trial
+from ratchet.research.views.row import measured, record
+from ratchet.research.views.words import cell, number, signed, table
+
+_TEXT = 100
+TOP = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """In the order of keeping, newest first: each was judged better than the one after it, whatever their noise."""
+
+    score_field: str
+    rows: tuple[Trial, ...]
+    columns: tuple[str, ...] = ()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [
+            {**record(each), "measurements": {name: measured(each, name) for name in self.columns}}
+            for each in self.rows
+        ]
+
+    def head(self) -> tuple[str, ...]:
+        shown = (cell(name, 40) for name in (self.score_field, *self.columns))
+        return ("exp", *shown, "Δ", "specialist", "hypothesis")
+
+    def cells(self, trial: Trial, text: str | None = None) -> list[str]:
+        numbers = [number(trial.score), *(number(measured(trial, name)) for name in self.columns)]
+        shown = cell(trial.hypothesis, _TEXT) if text is None else text
+        return [trial.exp_id, *numbers, signed(trial.delta), cell(trial.specialist, 40), shown]
+
+    def to_markdown(self) -> str:
+        if not self.rows:
+            return "Nothing was kept yet."
+        return "\n".join(table(self.head(), [self.cells(each) for each in self.rows]))
+
+
+def leaderboard(
+    tx: Transaction,
+    run_id: int,
+    *,
+    limit: int = TOP,
+    columns: Sequence[str] = (),
+    standing: Standing | None = None,
+) -> Leaderboard:
+    """`columns` names what else the evaluator measured that is worth a column."""
+    # One more than wanted: the baseline is among them, and is not something that was kept.
+    kept = [each for each in kept_trials(tx, run_id, limit=limit + 1) if each.status is TrialStatus.KEEP]
+    # Of trials side by side the one that was handed in last need not be the one that was kept last.
+    kept.sort(key=lambda each: (each.ended_at or 0, each.number), reverse=True)
+    return Leaderboard(
+        (standing or get_standing(tx, run_id)).score_field, tuple(kept[:limit]), tuple(columns)
+    )

@@ -1,0 +1,170 @@
+"""A run drawn for a terminal with rich, and as plain text where there is none.
+
+Rich is loaded when something is drawn: prompts and JSON come from the same package and do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ratchet.ledger.trial_rows import Trial
+from ratchet.research.views.live import Live
+from ratchet.research.views.row import status_of
+from ratchet.research.views.status import Status, better
+from ratchet.research.views.words import NOTHING, duration, money, number, one_line, signed
+from ratchet.research.views.yields import Yield
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+_STYLES = {
+    "keep": "bold green",
+    "baseline": "green",
+    "discard": "dim",
+    "running": "cyan",
+    "infra_error": "yellow",
+}
+
+
+def draw_live(value: Live) -> RenderableType:
+    """The whole picture. Texts are drawn as they are: nothing in them is taken for markup."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    status = value.status
+    parts: list[RenderableType] = [
+        Panel(Text("\n".join(_head(status))), title=Text(_title(status)), title_align="left"),
+        Text("\n".join(_lines_of_scores(value))),
+    ]
+    if status.specialists.rows:
+        parts.append(_table("specialists", _YIELD, [_yield(each) for each in status.specialists.rows]))
+    if status.in_flight:
+        parts.append(_table("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight]))
+    if value.last:
+        parts.append(_table("last trials", _TRIAL, [_trial(each) for each in value.last]))
+    return Group(*parts)
+
+
+def live_text(value: Live) -> str:
+    """The same in plain lines, for a pipe or a log."""
+    status = value.status
+    lines = [_title(status), *_head(status), *_lines_of_scores(value)]
+    lines += _aligned("specialists", _YIELD, [_yield(each) for each in status.specialists.rows])
+    lines += _aligned("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight])
+    lines += _aligned("last trials", _TRIAL, [_trial(each) for each in value.last])
+    return "\n".join(lines)
+
+
+def sparkline(scores: Sequence[float]) -> str:
+    """Eighths of a line, from the lowest to the highest score."""
+    if not scores:
+        return NOTHING
+    low, high = min(scores), max(scores)
+    if high == low:
+        return _BARS[3] * len(scores)
+    # Halved first, so that the widest range there is does not overflow.
+    step = (high / 2 - low / 2) / (len(_BARS) - 1)
+    return "".join(_BARS[round((score / 2 - low / 2) / step)] for score in scores)
+
+
+def _title(status: Status) -> str:
+    simulated = ", simulated" if status.simulated else ""
+    name = f"{one_line(status.run.name, 60)} ({one_line(status.standing.task, 60)})"
+    return f"run {status.run.id} {name}: {status.run.status}{simulated}"
+
+
+def _head(status: Status) -> list[str]:
+    counts = ", ".join(f"{count} {name}" for name, count in status.by_status.items())
+    lines = [
+        f"{status.standing.trials} trials{': ' if counts else ''}{counts}",
+        f"ran {duration(status.active_seconds)}, last keep {duration(status.seconds_since_keep)} ago, "
+        f"{status.usage.tokens:,} tokens, {money(status.usage.cost_microusd)}",
+        _best(status),
+        *(
+            f"{what}: {one_line(told, 160)}"
+            for what, told in (("plain baseline", status.plain_baseline), ("known best", status.known_best))
+            if told
+        ),
+    ]
+    return [*lines, *([f"why: {one_line(status.run.reason, 200)}"] if status.run.reason else [])]
+
+
+def _best(status: Status) -> str:
+    best, standing = status.best, status.standing
+    if best is None:
+        return "no best yet"
+    field = one_line(standing.score_field, 40)
+    gained = "" if status.gained is None else f", {signed(status.gained)} better than the baseline"
+    score = (
+        f"best {best.exp_id}: {field} {number(standing.best_score)} ({better(standing.direction)}){gained}"
+    )
+    return f"{score}\n  {one_line(best.specialist, 40)}: {one_line(best.hypothesis, 160)}"
+
+
+def _lines_of_scores(value: Live) -> list[str]:
+    kept, recent = value.kept[-_WIDTH:], value.recent[-_WIDTH:]
+    return [f"kept    {sparkline(kept)}", f"recent  {sparkline(recent)}"]
+
+
+_YIELD = ("specialist", "sessions", "trials", "keeps", "per trial", "cost", "problem")
+_FLIGHT = ("exp", "specialist", "for", "hypothesis")
+_TRIAL = ("exp", "specialist", "status", "score", "Δ", "hypothesis")
+
+
+def _yield(row: Yield) -> list[str]:
+    share = row.keeps_per_trial
+    return [
+        one_line(row.specialist, 30),
+        f"{row.sessions}",
+        f"{row.trials}",
+        f"{row.keeps}",
+        NOTHING if share is None else f"{share:.3f}",
+        money(row.usage.cost_microusd),
+        f"{row.failures}× {one_line(row.problem or '', 60)}" if row.failures else "",
+    ]
+
+
+def _flight(trial: Trial, now: int) -> list[str]:
+    since = duration(max(0, now - trial.started_at) / 1000)
+    return [trial.exp_id, one_line(trial.specialist, 30), since, one_line(trial.hypothesis, 100)]
+
+
+def _trial(trial: Trial) -> list[str]:
+    name, status = one_line(trial.specialist, 30), status_of(trial)
+    return [
+        trial.exp_id,
+        name,
+        status,
+        number(trial.score),
+        signed(trial.delta),
+        one_line(trial.hypothesis, 100),
+    ]
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    for name in columns:
+        drawn.add_column(name, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        drawn.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
+    return drawn
+
+
+def _aligned(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [columns, *rows]
+    widths = [max(len(row[at]) for row in lines) for at in range(len(columns))]
+    padded = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in lines
+    ]
+    return ["", title, *padded]

@@ -1,0 +1,1 @@
+"""Drawings as plain numbers and texts; templates turn them into SVG."""

@@ -1,0 +1,193 @@
+"""Forms made from what a workflow, a tool or an agent takes, and the values that people fill in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.inputs import TYPES, has_type
+from ratchet.flowkit.jsontext import load_json
+from ratchet.flowkit.spec import WorkflowInput
+from ratchet.kernel import Misuse
+
+# Fields of the form have names of their own, whatever a tool calls its inputs.
+_PREFIX = "input."
+MORE = "more"
+_LONGEST_CHOICES = 200
+_LONGEST_TEXT = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value to fill in. `type` is a type of JSON Schema, or `any` for JSON; `value` is what stands in it at first.
+
+    `control` says how it is asked for: `text`, `line`, `number`, `choice` or `json`.
+    """
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    value: str
+    choices: tuple[str, ...]
+    control: str
+
+    @property
+    def field(self) -> str:
+        return f"{_PREFIX}{self.name}"
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "field": self.field,
+            "type": self.type,
+            "required": self.required,
+            "description": self.description,
+            "value": self.value,
+            "choices": list(self.choices),
+            "control": self.control,
+        }
+
+
+def fields_of_workflow(
+    inputs: Iterable[WorkflowInput], given: Mapping[str, str] | None = None
+) -> list[Field]:
+    return [
+        _field(
+            each.name,
+            {"type": each.type, "description": each.description, "default": each.default, **each.extra},
+            each.required and each.default is None,
+            given,
+        )
+        for each in inputs
+    ]
+
+
+def fields_of_schema(schema: Mapping[str, Any] | None, given: Mapping[str, str] | None = None) -> list[Field]:
+    """A field for each property of an object's schema."""
+    properties = (schema or {}).get("properties")
+    required = (schema or {}).get("required")
+    needed = required if isinstance(required, list) else []
+    named = properties.items() if isinstance(properties, Mapping) else ()
+    return [_field(str(name), each, name in needed, given) for name, each in named]
+
+
+def takes_more(schema: Mapping[str, Any] | None) -> bool:
+    """Whether there may be other properties than those that the schema names."""
+    return not schema or (
+        not schema.get("properties") and schema.get("additionalProperties", True) is not False
+    )
+
+
+def given_texts(form: Mapping[str, Any]) -> dict[str, str]:
+    """What was filled in, by the names of the inputs. Files are no values."""
+    return {
+        key.removeprefix(_PREFIX): value
+        for key, value in form.items()
+        if key.startswith(_PREFIX) and isinstance(value, str)
+    }
+
+
+def read_values(fields: Iterable[Field], form: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a filled-in form: what was left empty is left out. Raises `Misuse` with all that is wrong."""
+    texts, problems, values = given_texts(form), [], _more(form)
+    known = {each.name: each for each in fields}
+    for name, text in texts.items():
+        field = known.get(name)
+        if field is None:
+            problems.append(f"there is no input {name[:80]!r}")
+        elif text.strip() or (field.required and field.type == "string"):
+            try:
+                values[name] = _value(field, text)
+            except SpecError:
+                problems.append(f"{name} must be {_said(field.type)}, not {text[:80]!r}")
+    if problems:
+        raise Misuse("; ".join(problems), hint="go back, correct it, and send it again")
+    return values
+
+
+def _more(form: Mapping[str, Any]) -> dict[str, Any]:
+    text = form.get(MORE)
+    if not isinstance(text, str) or not text.strip():
+        return {}
+    try:
+        found = load_json(text)
+    except SpecError as error:
+        raise Misuse(f"the inputs are no JSON: {error}", hint='write an object, such as {"n": 3}') from None
+    if not isinstance(found, dict):
+        raise Misuse("the inputs are no JSON object", hint='write one, such as {"n": 3}')
+    return found
+
+
+def _value(field: Field, text: str) -> Any:
+    """Raises `SpecError`."""
+    if field.type == "string":
+        # A browser sends line breaks as two characters.
+        return text.replace("\r\n", "\n")
+    value = load_json(text)
+    if field.type in TYPES and not has_type(value, field.type):
+        raise SpecError([f"{text[:80]!r} is no {field.type}"])
+    return value
+
+
+def _field(name: str, schema: Any, required: bool, given: Mapping[str, str] | None) -> Field:
+    found = schema if isinstance(schema, Mapping) else {}
+    kind = _type(found)
+    choices = _choices(found, kind)
+    default = found.get("default")
+    value = "" if default is None else _text(default, kind, as_choice=bool(choices))
+    if given is not None:
+        value = given.get(name, "")
+    described = found.get("description")
+    return Field(
+        name=name,
+        type=kind,
+        required=required,
+        description=described[:_LONGEST_TEXT] if isinstance(described, str) else "",
+        value=value,
+        choices=choices,
+        control="choice" if choices else _control(kind, found),
+    )
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """The one type that a schema names, beside null; `any` for several or none."""
+    own = schema.get("type")
+    listed = own if isinstance(own, list) else [own]
+    for alternatives in (schema.get("anyOf"), schema.get("oneOf")):
+        if isinstance(alternatives, list):
+            listed += [each.get("type") for each in alternatives if isinstance(each, Mapping)]
+    named = [each for each in listed if isinstance(each, str) and each != "null"]
+    return named[0] if len(named) == 1 and named[0] in TYPES else "any"
+
+
+def _choices(schema: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    found = schema.get("enum")
+    if kind == "boolean":
+        return ("true", "false")
+    if not isinstance(found, list) or not 0 < len(found) <= _LONGEST_CHOICES:
+        return ()
+    return tuple(_text(each, kind, as_choice=True) for each in found)
+
+
+def _control(kind: str, schema: Mapping[str, Any]) -> str:
+    if kind in ("number", "integer"):
+        return "number"
+    if kind == "string":
+        return "line" if "maxLength" in schema or "pattern" in schema or "format" in schema else "text"
+    return "json"
+
+
+def _text(value: Any, kind: str, *, as_choice: bool = False) -> str:
+    if kind == "string" and isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, indent=None if as_choice else 2, default=str)
+
+
+def _said(kind: str) -> str:
+    if kind == "any":
+        return "JSON"
+    return f"an {kind}" if kind[:1] in "aoi" else f"a {kind}"

@@ -1,0 +1,399 @@
+"""The tools that change things. They are offered only where somebody has allowed it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ratchet.server.mcp.declared import Declared
+
+
+def _act(name: str, title: str, endpoint: str, description: str, **more: Any) -> Declared:
+    return Declared(name, title, description, endpoint, **more)
+
+
+# Secrets do not belong into a conversation, and who decides is known: the record must not rest on what a model says.
+_SECRETS = frozenset({"secrets"})
+_WHO = frozenset({"by", "answered_by"})
+_RATCHETS_CHOICE = frozenset({"worktree_path", "protocol_root", "template_config", "template_source"})
+
+_PROJECTS = (
+    _act(
+        "register_project",
+        "Register a project",
+        "POST /projects",
+        "Let Ratchet work on a repository, from a git address or a directory of this machine. Its onboarding is then "
+        "in line.",
+        without=_SECRETS,
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "start_onboarding",
+        "Start an onboarding",
+        "POST /projects/{project_id}/onboarding/actions/start",
+        "Go on with an onboarding that is blocked, or begin anew after one that has ended.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "answer_project_clarification",
+        "Answer a question about a project",
+        "POST /projects/{project_id}/clarifications/{key:path}",
+        "Answer a question; what waited for this alone goes on. An answer cannot be changed.",
+        without=_WHO,
+        queues=True,
+    ),
+)
+_PROTOCOLS = (
+    _act(
+        "create_protocol",
+        "Create a protocol",
+        "POST /projects/{project_id}/protocols",
+        "A new protocol for a project: say in `description` what is wanted. Nothing happens before start_protocol.",
+        without=_RATCHETS_CHOICE,
+    ),
+    _act(
+        "start_protocol",
+        "Start a protocol",
+        "POST /protocols/{protocol_id}/actions/start",
+        "Plan a protocol, or carry out the plan that it has. It takes minutes or hours: look with wait_for_run.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "pause_protocol",
+        "Pause a protocol",
+        "POST /protocols/{protocol_id}/actions/pause",
+        "Let a protocol stand still; what is recorded stays.",
+        repeatable=True,
+    ),
+    _act(
+        "resume_protocol",
+        "Resume a protocol",
+        "POST /protocols/{protocol_id}/actions/resume",
+        "Go on with a paused or blocked protocol.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "cancel_protocol",
+        "Cancel a protocol",
+        "POST /protocols/{protocol_id}/actions/cancel",
+        "End a protocol for good, with every step that has not ended.",
+        destructive=True,
+        repeatable=True,
+    ),
+    _act(
+        "run_next_step",
+        "Run the next step",
+        "POST /protocols/{protocol_id}/actions/run_next_step",
+        "Run the first step of a protocol that waits, is blocked or has failed.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "retry_latest_step",
+        "Try the latest step again",
+        "POST /protocols/{protocol_id}/actions/retry_latest",
+        "Try the last step of a protocol that failed or is blocked once more.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "open_pull_request",
+        "Open a pull request",
+        "POST /protocols/{protocol_id}/actions/open_pr",
+        "Push the branch of a protocol and open its pull request, or bring the one that there is up to date.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "answer_clarification",
+        "Answer a question about a protocol",
+        "POST /protocols/{protocol_id}/clarifications/{key:path}",
+        "Answer a question of a protocol or, with `step_id`, of a step; what waited for this alone goes on. An answer "
+        "cannot be changed.",
+        without=_WHO,
+        queues=True,
+    ),
+    _act(
+        "add_step",
+        "Add a step",
+        "POST /protocols/{protocol_id}/steps",
+        "Add a pending step to a protocol.",
+    ),
+    _act(
+        "run_step",
+        "Run a step",
+        "POST /steps/{step_id}/actions/run",
+        "Run a step that is pending, blocked or failed.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "review_step",
+        "Review a step",
+        "POST /steps/{step_id}/actions/run_qa",
+        "Have the newest commit of a step judged once more.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "approve_step",
+        "Approve a step",
+        "POST /steps/{step_id}/actions/approve",
+        "Complete a step in the place of its judges. This cannot be taken back.",
+        destructive=True,
+    ),
+)
+_RUNS = (
+    _act(
+        "pause_run",
+        "Pause a run",
+        "POST /runs/{run_id}/actions/pause",
+        "Let a run of any kind stand still; what it has recorded stays.",
+        repeatable=True,
+    ),
+    _act(
+        "resume_run",
+        "Resume a run",
+        "POST /runs/{run_id}/actions/resume",
+        "Go on with a paused or blocked run of any kind.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "cancel_run",
+        "Cancel a run",
+        "POST /runs/{run_id}/actions/cancel",
+        "End a run of any kind for good, with all its unfinished steps.",
+        destructive=True,
+        repeatable=True,
+    ),
+    _act(
+        "approve",
+        "Approve",
+        "POST /approvals/{approval_id}/approve",
+        "Allow a change that waits for it. This cannot be taken back.",
+        without=_WHO,
+        destructive=True,
+        queues=True,
+    ),
+    _act(
+        "refuse",
+        "Refuse",
+        "POST /approvals/{approval_id}/refuse",
+        "Refuse a change that waits for approval; its run goes on without it. This cannot be taken back.",
+        without=_WHO,
+        destructive=True,
+        queues=True,
+    ),
+)
+_RESEARCH = (
+    _act(
+        "start_research",
+        "Start research",
+        "POST /research",
+        "Improve the recipe of an installed task under measurement, until one of the stops is reached.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "pause_research",
+        "Pause research",
+        "POST /research/{run}/pause",
+        "Let a research run stand still; trials in flight are measured again when it goes on.",
+        repeatable=True,
+    ),
+    _act(
+        "resume_research",
+        "Resume research",
+        "POST /research/{run}/resume",
+        "Go on with a paused or blocked research run.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "stop_research",
+        "Stop research",
+        "POST /research/{run}/stop",
+        "End a research run for good; what was kept stays.",
+        destructive=True,
+        repeatable=True,
+    ),
+)
+_WORKFLOWS = (
+    _act(
+        "save_workflow",
+        "Save a workflow",
+        "POST /workflows",
+        "Keep a workflow, in the place of an earlier one of its name. check_workflow says what is wrong with a spec.",
+        destructive=True,
+        repeatable=True,
+    ),
+    _act(
+        "plan_workflow",
+        "Plan a workflow",
+        "POST /workflows/plan",
+        "Have an overseer plan a workflow from a sentence; the result of the run names what was saved.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "run_workflow",
+        "Run a workflow",
+        "POST /workflows/{name}/runs",
+        "Start a run of a saved workflow with these inputs; get_workflow_run has what it comes to.",
+        destructive=True,
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "evolve_workflow",
+        "Make a workflow better",
+        "POST /workflows/{name}/evolve",
+        "Have the tool of a workflow rewritten that is worth it most; it is replaced only by what proves better.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "delete_workflow",
+        "Delete a workflow",
+        "DELETE /workflows/{name}",
+        "Delete a saved workflow with what is remembered of it; its runs stay.",
+        destructive=True,
+    ),
+)
+_TOOLS = (
+    _act(
+        "run_tool",
+        "Run a tool",
+        "POST /tools/{tool}/run",
+        "Call a tool of the toolbox and get its answer. One that failed says so with `ok` false.",
+        destructive=True,
+        outside=True,
+    ),
+    _act(
+        "test_tool",
+        "Test a tool",
+        "POST /tools/{tool}/test",
+        "Run the examples of a tool as tests.",
+        destructive=True,
+        outside=True,
+    ),
+    _act(
+        "evolve_tool",
+        "Make a tool better",
+        "POST /tools/{tool}/evolve",
+        "Have a tool rewritten; it is replaced only by what proves better.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "rollback_tool",
+        "Roll a tool back",
+        "POST /tools/{tool}/rollback",
+        "Take a tool back to the version before.",
+    ),
+    _act(
+        "pin_tool",
+        "Pin a tool",
+        "POST /tools/{tool}/pin",
+        "Hold a tool at a version, whatever is promoted.",
+        repeatable=True,
+    ),
+    _act(
+        "unpin_tool",
+        "Unpin a tool",
+        "POST /tools/{tool}/unpin",
+        "Let a tool follow its newest version again.",
+        repeatable=True,
+    ),
+    _act(
+        "rate_tool",
+        "Say whether a tool served",
+        "POST /tools/{tool}/feedback",
+        "Say whether a tool served for a task; it counts when tools are searched for a like one.",
+    ),
+)
+_AGENTS = (
+    _act(
+        "create_agent",
+        "Create an agent",
+        "POST /agents",
+        "Make an agent, a pair of MCP servers, from a description of what it should do. A coding engine writes it, "
+        "which takes minutes: look with wait_for_run.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "send_feedback",
+        "Give an agent feedback",
+        "POST /agents/{name}/feedback",
+        "Tell an agent what was wrong with it, or what is wanted. It changes nothing, its state or its code; changed "
+        "code is tested before it is used.",
+        outside=True,
+        queues=True,
+    ),
+    _act(
+        "call_agent",
+        "Call an agent",
+        "POST /agents/{name}/call",
+        "Call a tool of an agent and get its answer; get_agent_version lists its tools. That the tool failed is told "
+        "by `failed`.",
+        destructive=True,
+        outside=True,
+    ),
+    _act(
+        "promote_agent",
+        "Promote a version of an agent",
+        "POST /agents/{name}/promote",
+        "Let the address of an agent lead to this version from now on.",
+        repeatable=True,
+    ),
+    _act(
+        "rollback_agent",
+        "Roll an agent back",
+        "POST /agents/{name}/rollback",
+        "Take an agent back to an earlier version: the one before the current one, unless another is named.",
+    ),
+    _act(
+        "pin_agent",
+        "Pin an agent",
+        "POST /agents/{name}/pin",
+        "Hold the address of an agent at this version: new versions do not move it.",
+        repeatable=True,
+    ),
+    _act(
+        "unpin_agent",
+        "Unpin an agent",
+        "POST /agents/{name}/unpin",
+        "Let new versions move the address of an agent again.",
+        repeatable=True,
+    ),
+    _act(
+        "restore_agent_state",
+        "Restore the state of an agent",
+        "POST /agents/{name}/state/restore",
+        "Bring the state back that an agent had after the change `number`, as a new change.",
+        repeatable=True,
+    ),
+    _act(
+        "delete_agent",
+        "Delete an agent",
+        "DELETE /agents/{name}",
+        "Delete an agent; its name is free again.",
+        without=frozenset({"purge"}),
+        destructive=True,
+    ),
+)
+
+ACTING: tuple[Declared, ...] = (
+    *_PROJECTS,
+    *_PROTOCOLS,
+    *_RUNS,
+    *_RESEARCH,
+    *_WORKFLOWS,
+    *_TOOLS,
+    *_AGENTS,
+)

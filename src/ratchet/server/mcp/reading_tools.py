@@ -1,0 +1,348 @@
+"""The tools that only look. They are what is offered unless somebody allows more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ratchet.server.mcp.declared import LONGEST_ANSWER, LONGEST_TEXT, Declared
+
+
+def _read(name: str, title: str, endpoint: str, description: str, **more: Any) -> Declared:
+    return Declared(name, title, description, endpoint, reads=True, repeatable=True, **more)
+
+
+_PROJECTS = (
+    _read(
+        "list_projects",
+        "List projects",
+        "GET /projects",
+        "The repositories that Ratchet works on, newest first.",
+    ),
+    _read(
+        "get_project",
+        "Show a project",
+        "GET /projects/{project_id}",
+        "One project: its repository, its base branch, and what was found out about it.",
+    ),
+    _read(
+        "get_onboarding",
+        "Show an onboarding",
+        "GET /projects/{project_id}/onboarding",
+        "How far the onboarding of a project is, stage by stage.",
+    ),
+    _read(
+        "list_project_clarifications",
+        "List the questions of a project",
+        "GET /projects/{project_id}/clarifications",
+        "The questions to people about a project and its protocols, in the order in which they were asked.",
+    ),
+)
+_PROTOCOLS = (
+    _read(
+        "list_protocols",
+        "List protocols",
+        "GET /protocols",
+        "The planned streams of work on projects, newest first.",
+    ),
+    _read(
+        "get_protocol",
+        "Show a protocol",
+        "GET /protocols/{protocol_id}",
+        "One protocol: its status and the reason for it, its branch and its pull request.",
+    ),
+    _read(
+        "list_protocol_steps",
+        "List the steps of a protocol",
+        "GET /protocols/{protocol_id}/steps",
+        "The steps of a protocol in their order, with status, reason and commit.",
+    ),
+    _read(
+        "get_protocol_spec",
+        "Show a spec",
+        "GET /protocols/{protocol_id}/spec",
+        "The spec of a protocol, and whether it holds.",
+    ),
+    _read(
+        "get_protocol_ci",
+        "Show what CI says",
+        "GET /protocols/{protocol_id}/ci",
+        "What CI says of a protocol, by commit and by check.",
+    ),
+    _read(
+        "list_protocol_clarifications",
+        "List the questions of a protocol",
+        "GET /protocols/{protocol_id}/clarifications",
+        "The questions to people about a protocol and its steps, in the order in which they were asked.",
+    ),
+    _read(
+        "get_step",
+        "Show a step",
+        "GET /steps/{step_id}",
+        "One step of any run with its attempts, the last one first: verdicts, use and sessions.",
+    ),
+    _read(
+        "get_attempt",
+        "Show an attempt",
+        "GET /attempts/{attempt_id}",
+        "One attempt at a step: how it ended, its verdict, what it used.",
+    ),
+    _read(
+        "read_attempt_log",
+        "Read the log of an attempt",
+        "GET /attempts/{attempt_id}/log",
+        "What the sessions of an attempt said and did, a part at a time: go on with `next_offset` until it has ended.",
+        narrowed={
+            "max_bytes": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": LONGEST_ANSWER // 2,
+                "default": LONGEST_TEXT,
+                "description": "how much at most; a single line may be longer",
+            }
+        },
+    ),
+    _read(
+        "read_attempt_diff",
+        "Read the change of an attempt",
+        "GET /attempts/{attempt_id}/diff",
+        "What an attempt changed, kept or not, as a patch.",
+    ),
+)
+_RUNS = (
+    _read(
+        "list_runs",
+        "List runs",
+        "GET /runs",
+        "Executions of every kind, newest first: protocol, research, workflow and agent.",
+    ),
+    _read(
+        "get_run",
+        "Show a run",
+        "GET /runs/{run_id}",
+        "One run: its status, the reason for it, and its result.",
+    ),
+    _read(
+        "list_run_steps",
+        "List the steps of a run",
+        "GET /runs/{run_id}/steps",
+        "The steps of a run of any kind, the last one first.",
+    ),
+    _read(
+        "list_run_artifacts",
+        "List the artifacts of a run",
+        "GET /runs/{run_id}/artifacts",
+        "The outputs, transcripts and reports that a run has left, newest first; read_artifact has their content.",
+    ),
+    _read(
+        "read_artifact",
+        "Read an artifact",
+        "GET /artifacts/{sha256}",
+        "The content of an artifact as text, a part at a time.",
+    ),
+    _read(
+        "list_events",
+        "List events",
+        "GET /events",
+        "What happened, newest first, or oldest first after the number `since`. A `type` such as run.* means every "
+        "type that starts so.",
+    ),
+    _read(
+        "list_approvals",
+        "List approvals",
+        "GET /approvals",
+        "Changes that waited or wait for a person to allow them, newest first.",
+    ),
+    _read("list_jobs", "List jobs", "GET /queues/jobs", "What workers did, do and will do, newest first."),
+    _read(
+        "list_processes",
+        "List processes",
+        "GET /processes",
+        "The processes that work on this ledger. Without one that has slots, nothing that is started goes on.",
+    ),
+)
+_RESEARCH = (
+    _read(
+        "list_research_tasks",
+        "List research tasks",
+        "GET /research/tasks",
+        "The installed research tasks, each with its score and its specialists.",
+    ),
+    _read("list_research", "List research runs", "GET /research", "The research runs, newest first."),
+    _read(
+        "get_research",
+        "Show a research run",
+        "GET /research/{run}",
+        "Where a research run stands: baseline, best, trials by how they ended, what is in flight, cost.",
+    ),
+    _read(
+        "list_trials",
+        "List trials",
+        "GET /research/{run}/trials",
+        "The trials of a research run, the last one first: hypothesis, score, and why each was kept or not.",
+    ),
+    _read(
+        "get_trial",
+        "Show a trial",
+        "GET /research/{run}/trials/{exp}",
+        "One trial with its measurements and, if it was kept, its certificate, which is checked anew.",
+    ),
+    _read(
+        "read_trial_diff",
+        "Read the change of a trial",
+        "GET /research/{run}/trials/{exp}/diff",
+        "How the files of a trial differ from those of its parent, as a patch.",
+    ),
+    _read(
+        "get_leaderboard",
+        "Show the leaderboard",
+        "GET /research/{run}/leaderboard",
+        "What a research run has kept, the best first.",
+    ),
+    _read(
+        "get_lineage",
+        "Show the lineage of a trial",
+        "GET /research/{run}/tree",
+        "The trials that a trial came from and its newest children; of the best, if none is named.",
+    ),
+    _read(
+        "get_knowledge",
+        "Show what research has learned",
+        "GET /research/{run}/knowledge",
+        "The line of the best, what was tried last, and the lessons of the specialists.",
+    ),
+    _read(
+        "list_near_misses",
+        "List near misses",
+        "GET /research/{run}/misses",
+        "What was nearly kept, and why it was not.",
+    ),
+    _read(
+        "get_research_cost",
+        "Show what research has cost",
+        "GET /research/{run}/cost",
+        "Tokens, money and time of a research run: in all, for each trial and keep, and by specialist.",
+    ),
+    _read(
+        "read_research_report",
+        "Read the report of a research run",
+        "GET /research/{run}/report",
+        "A research run as one HTML page for a person, a part at a time; get_research says the same in short.",
+    ),
+)
+_WORKFLOWS = (
+    _read("list_workflows", "List workflows", "GET /workflows", "The saved workflows, the last saved first."),
+    _read(
+        "get_workflow",
+        "Show a workflow",
+        "GET /workflows/{name}",
+        "One saved workflow: its spec with inputs and steps, and its last runs.",
+    ),
+    _read(
+        "check_workflow",
+        "Check a workflow",
+        "POST /workflows/validate",
+        "Everything that is wrong with the spec of a workflow. Nothing is saved and nothing is run.",
+        is_resource=False,
+    ),
+    _read(
+        "list_workflow_runs",
+        "List the runs of a workflow",
+        "GET /workflows/{name}/runs",
+        "The runs of one workflow, newest first.",
+    ),
+    _read(
+        "get_workflow_run",
+        "Show a run of a workflow",
+        "GET /workflows/runs/{run_id}",
+        "What a run has come to, or how far it is: outputs, and status, error and metrics of each step.",
+    ),
+    _read(
+        "get_workflow_profile",
+        "Show where a workflow spends",
+        "GET /workflows/{name}/profile",
+        "Where time and money of the last runs of a workflow went, and what to make better first.",
+    ),
+)
+_TOOLS = (
+    _read("list_tools", "List tools", "GET /tools", "The tools in Ratchet's own toolbox, by name."),
+    _read(
+        "search_tools",
+        "Search tools",
+        "GET /tools/search",
+        "The tools of the toolbox that fit a task best, each with the reasons why.",
+        is_resource=False,
+    ),
+    _read(
+        "get_tool",
+        "Show a tool",
+        "GET /tools/{tool}",
+        "One tool of the toolbox: its definition with inputs and outputs, and how it has done.",
+    ),
+    _read(
+        "list_tool_versions",
+        "List the versions of a tool",
+        "GET /tools/{tool}/versions",
+        "The versions of a tool, newest first, with those that were refused.",
+    ),
+)
+_AGENTS = (
+    _read("list_agents", "List agents", "GET /agents", "The agents by name, with what each is for."),
+    _read(
+        "get_agent",
+        "Show an agent",
+        "GET /agents/{name}",
+        "One agent: its current version, its addresses, and what was asked of it lately.",
+    ),
+    _read(
+        "list_agent_versions",
+        "List the versions of an agent",
+        "GET /agents/{name}/versions",
+        "The versions of an agent, newest first.",
+    ),
+    _read(
+        "get_agent_version",
+        "Show a version of an agent",
+        "GET /agents/{name}/versions/{version}",
+        "One version of an agent with the tools that it offers and their arguments. `latest` is the newest.",
+    ),
+    _read(
+        "compare_agent_versions",
+        "Compare two versions of an agent",
+        "GET /agents/{name}/diff",
+        "What differs between two versions of an agent: its tools, its files, and a patch.",
+    ),
+    _read(
+        "list_agent_runs",
+        "List what was asked of an agent",
+        "GET /agents/{name}/runs",
+        "Creation and feedback of an agent, newest first, with what was decided.",
+    ),
+    _read(
+        "read_agent_log",
+        "Read the log of an agent",
+        "GET /agents/{name}/logs",
+        "The last lines that a server of an agent logged.",
+    ),
+    _read(
+        "get_agent_state",
+        "Show the state of an agent",
+        "GET /agents/{name}/state",
+        "What an agent has learned: its state as it is, or as it was after the change numbered `at`.",
+    ),
+    _read(
+        "list_agent_state_changes",
+        "List the changes of an agent's state",
+        "GET /agents/{name}/state/history",
+        "The changes of an agent's state, newest first.",
+    ),
+)
+
+READING: tuple[Declared, ...] = (
+    *_PROJECTS,
+    *_PROTOCOLS,
+    *_RUNS,
+    *_RESEARCH,
+    *_WORKFLOWS,
+    *_TOOLS,
+    *_AGENTS,
+)

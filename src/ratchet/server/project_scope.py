@@ -1,0 +1,148 @@
+"""What a project's own token opens: that project's things, and nothing that is not listed here.
+
+A request says what it is about by the numbers in its path and its query. Each of them belongs to a project or to none,
+and the caller must be allowed to use that project before the endpoint is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import Header, Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import TypeAdapter, ValidationError
+
+from ratchet.kernel import NotFound
+from ratchet.ledger import Transaction
+from ratchet.ledger.owners import Kind, Owner, owner_of
+from ratchet.server.caller import HEADER, Forbidden
+from ratchet.server.fields import MAX_ID
+from ratchet.server.service import Access, Api
+
+_KINDS: dict[str, Kind] = {
+    "project_id": "project",
+    "protocol_id": "run",
+    "run_id": "run",
+    "step_id": "step",
+    "attempt_id": "attempt",
+    "job_id": "job",
+    "approval_id": "approval",
+}
+
+# What one who holds only a project's token may ask. Everything else is the operator's: what changes a project or its
+# secrets, what names files of this machine, and what goes over all projects and cannot be cut to one.
+_OF_PROJECTS = """
+GET  /projects
+GET  /projects/{project_id}
+GET  /projects/{project_id}/onboarding
+GET  /projects/{project_id}/branches
+POST /projects/{project_id}/branches/{branch:path}/delete
+GET  /projects/{project_id}/protocols
+POST /projects/{project_id}/protocols
+GET  /projects/{project_id}/clarifications
+GET  /projects/{project_id}/clarifications/{key:path}
+POST /projects/{project_id}/clarifications/{key:path}
+POST /projects/{project_id}/codemachine/import
+POST /projects/{project_id}/onboarding/actions/start
+GET  /protocols
+GET  /protocols/{protocol_id}
+GET  /protocols/{protocol_id}/spec
+GET  /protocols/{protocol_id}/ci
+GET  /protocols/{protocol_id}/events
+GET  /protocols/{protocol_id}/events/stream
+GET  /protocols/{protocol_id}/artifacts
+GET  /protocols/{protocol_id}/clarifications
+GET  /protocols/{protocol_id}/clarifications/{key:path}
+POST /protocols/{protocol_id}/clarifications/{key:path}
+GET  /protocols/{protocol_id}/steps
+POST /protocols/{protocol_id}/steps
+POST /protocols/{protocol_id}/actions/start
+POST /protocols/{protocol_id}/actions/pause
+POST /protocols/{protocol_id}/actions/resume
+POST /protocols/{protocol_id}/actions/cancel
+POST /protocols/{protocol_id}/actions/run_next_step
+POST /protocols/{protocol_id}/actions/retry_latest
+POST /protocols/{protocol_id}/actions/open_pr
+GET  /steps/{step_id}
+POST /steps/{step_id}/actions/run
+POST /steps/{step_id}/actions/run_qa
+POST /steps/{step_id}/actions/approve
+GET  /attempts/{attempt_id}
+GET  /attempts/{attempt_id}/artifacts
+GET  /attempts/{attempt_id}/diff
+GET  /attempts/{attempt_id}/log
+GET  /attempts/{attempt_id}/log/stream
+GET  /artifacts/{sha256}
+GET  /runs
+GET  /runs/{run_id}
+GET  /runs/{run_id}/steps
+GET  /runs/{run_id}/events
+GET  /runs/{run_id}/artifacts
+GET  /events
+GET  /events/stream
+GET  /queues/jobs
+GET  /queues/jobs/{job_id}
+GET  /approvals
+GET  /approvals/{approval_id}
+GET  /specs/schema
+POST /specs/validate
+"""
+ALLOWED = frozenset(tuple(line.split()) for line in _OF_PROJECTS.split("\n") if line)
+# Only for the description: what counts is read with the bearer token.
+ProjectToken = Annotated[
+    str | None, Header(alias=HEADER, description="the token of the project that this is about, if it has one")
+]
+# As the endpoints read numbers, or `+7` would pass here and be 7 there.
+_NUMBER = TypeAdapter(int)
+# Lists that cannot be cut to a project, but to one of its runs.
+_BY_RUN = frozenset({"/queues/jobs", "/approvals"})
+
+
+async def guard(request: Request, api: Api, _: ProjectToken = None) -> None:
+    """Let a request pass, or raise `Forbidden`, `ProjectTokenNeeded` or `NotFound`."""
+    path = request.scope["route"].path
+    if not api.caller.is_operator:
+        if (request.method, path) not in ALLOWED:
+            raise Forbidden(
+                f"the token of a project does not open {request.method} {path}",
+                hint="ask with the server's token",
+            )
+        if path in _BY_RUN and "run_id" not in request.query_params:
+            raise Forbidden(f"{path} goes over all projects", hint="name a run of the project with run_id")
+    named = list(_named(request))
+    if named:
+        await run_in_threadpool(_check, api, named)
+
+
+def _named(request: Request) -> Iterator[tuple[Kind, str]]:
+    """Everything with a number that the request is about."""
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        if name in _KINDS:
+            yield _KINDS[name], str(value)
+
+
+def _check(api: Access, named: list[tuple[Kind, str]]) -> None:
+    with api.read() as tx:
+        for kind, number in named:
+            owner = _owner(tx, kind, number)
+            if owner is not None:
+                api.caller.enter(tx, owner)
+            elif not api.caller.is_operator:
+                # Not left to the endpoint: a number that names nothing now may name somebody else's a moment later.
+                raise NotFound(kind, number)
+
+
+def enter(api: Access, tx: Transaction, kind: Kind, number: int) -> None:
+    """The same for a number that came in a body. One that names nothing is left to the endpoint."""
+    owner = owner_of(tx, kind, number)
+    if owner is not None:
+        api.caller.enter(tx, owner)
+
+
+def _owner(tx: Transaction, kind: Kind, text: str) -> Owner | None:
+    try:
+        number = _NUMBER.validate_python(text)
+    except ValidationError:
+        return None
+    return owner_of(tx, kind, number) if 0 < number <= MAX_ID else None

@@ -1,0 +1,104 @@
+"""Attempts: what each came to, its evidence, and its log as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import FileResponse
+from fastapi.sse import format_sse_event
+
+from ratchet.kernel import NotFound
+from ratchet.ledger import Artifact, Transaction
+from ratchet.ledger import artifacts as ledger_artifacts
+from ratchet.ledger.attempt_log import LogPart, follow_log, log_line, read_log
+from ratchet.ledger.runs import get_attempt
+from ratchet.loop import CHANGE_FILE
+from ratchet.protocols.views import attempt_records
+from ratchet.server import protocol_shapes, shapes
+from ratchet.server.fields import MAX_ID, Id
+from ratchet.server.paging import Cut, Page, Paging
+from ratchet.server.problems import documented
+from ratchet.server.routes.artifacts import UNTRUSTED
+from ratchet.server.routes.stream import NO_STORE, EventStream, LastEventId, refuse_if_stopping
+from ratchet.server.service import Access, Api
+
+router = APIRouter(tags=["attempts"], responses=documented(401, 403, 404, 422))
+_LONGEST_PART = 1024 * 1024
+
+Offset = Annotated[int, Query(ge=0, le=MAX_ID, description="where to go on: `next_offset` of the last part")]
+MaxBytes = Annotated[
+    int, Query(ge=1, le=_LONGEST_PART, description="how much at most; a single line may be longer")
+]
+
+
+@router.get("/attempts/{attempt_id}", response_model=protocol_shapes.Attempt)
+def attempt(api: Api, attempt_id: Id) -> dict[str, Any]:
+    """How it ended, what it used, and where its prompt, transcripts, diff and reports are."""
+    with api.read() as tx:
+        return attempt_records(tx, [get_attempt(tx, attempt_id)])[0]
+
+
+@router.get("/attempts/{attempt_id}/artifacts", response_model=Page[shapes.Artifact])
+def artifacts(api: Api, attempt_id: Id, pager: Paging) -> Cut[Artifact]:
+    """Newest first."""
+    with api.read() as tx:
+        get_attempt(tx, attempt_id)
+        return pager.cut(
+            ledger_artifacts.latest(tx, attempt_id=attempt_id, before=pager.before, limit=pager.one_more)
+        )
+
+
+@router.get(
+    "/attempts/{attempt_id}/diff",
+    response_class=FileResponse,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def diff(api: Api, attempt_id: Id) -> FileResponse:
+    """What its author changed, kept or not, as a patch. 404 while there is nothing."""
+    with api.read() as tx:
+        get_attempt(tx, attempt_id)
+        change = change_of(tx, attempt_id)
+    path = None if change is None else api.ledger.artifacts.path(change)
+    if path is None or not path.is_file():
+        raise NotFound("diff of attempt", attempt_id)
+    return FileResponse(path, media_type="text/plain", headers=UNTRUSTED)
+
+
+def change_of(tx: Transaction, attempt_id: int) -> str | None:
+    """The hash of the patch of an attempt, if there is one yet."""
+    found = [each for each in ledger_artifacts.of_attempt(tx, attempt_id) if each.name == CHANGE_FILE]
+    return found[-1].sha256 if found else None
+
+
+@router.get("/attempts/{attempt_id}/log", response_model=protocol_shapes.LogPart)
+def log(api: Api, attempt_id: Id, offset: Offset = 0, max_bytes: MaxBytes = 65536) -> LogPart:
+    """A part of what its sessions said and what became of it. Ask again with `next_offset` until it has `ended`."""
+    with api.read() as tx:
+        return read_log(tx, attempt_id, offset=offset, max_bytes=max_bytes)
+
+
+def _start(api: Api, attempt_id: Id, offset: Offset = 0, last_event_id: LastEventId = None) -> int:
+    refuse_if_stopping(api.service)
+    with api.read() as tx:
+        get_attempt(tx, attempt_id)
+    return offset if last_event_id is None else last_event_id
+
+
+@router.get("/attempts/{attempt_id}/log/stream", response_class=EventStream, responses=documented(503))
+async def log_stream(api: Api, attempt_id: Id, after: Annotated[int, Depends(_start)]) -> EventStream:
+    """The log as it is written, line by line, after `Last-Event-ID` or `offset`. The last message is `event: end`."""
+    return EventStream(_lines(api, attempt_id, after), headers=NO_STORE)
+
+
+async def _lines(api: Access, attempt_id: int, after: int) -> AsyncIterator[bytes]:
+    stop = api.service.stopping
+    async with aclosing(follow_log(api.ledger, attempt_id, after, stop=stop)) as events:
+        async for event in events:
+            after = event.id
+            line = protocol_shapes.LogLine(offset=after, text=log_line(event))
+            yield format_sse_event(id=str(after), data_str=line.model_dump_json())
+    if not stop.is_set():
+        yield format_sse_event(event="end", id=str(after), data_str="{}")

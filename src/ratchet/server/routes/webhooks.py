@@ -1,0 +1,87 @@
+"""Webhooks of forges. They bring no token of this server: each is signed in the way of its forge."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from ratchet.forges import Delivery, MalformedDelivery, Provider, UnsignedDelivery
+from ratchet.kernel import NotFound, RatchetError
+from ratchet.observe import metrics
+from ratchet.protocols.ci import Received, receive
+from ratchet.runtime import get_job
+from ratchet.server.fields import MAX_ID
+from ratchet.server.problems import documented
+from ratchet.server.protocol_shapes import Accepted
+from ratchet.server.routes.jobs import Job
+from ratchet.server.service import Access, Api
+
+router = APIRouter(tags=["webhooks"], responses=documented(400, 401, 404, 413))
+
+_REFUSED: dict[type[RatchetError], str] = {
+    MalformedDelivery: "malformed",
+    UnsignedDelivery: "unsigned",
+    NotFound: "unknown",
+}
+_JSON: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "What the forge sends. Its signature is over these very bytes.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
+
+ProjectId = Annotated[
+    int | None, Query(ge=1, le=MAX_ID, description="the project, for what names no repository")
+]
+RunId = Annotated[int | None, Query(ge=1, le=MAX_ID, description="the protocol, for what names no branch")]
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(_body)]
+
+
+@router.post("/webhooks/github", response_model=Accepted, openapi_extra=_JSON)
+def github(
+    api: Api, request: Request, body: Body, project_id: ProjectId = None, protocol_run_id: RunId = None
+) -> Accepted:
+    """For GitHub, signed with `X-Hub-Signature-256`. The same delivery twice changes nothing."""
+    return _take(api, "github", request, body, project_id, protocol_run_id)
+
+
+@router.post("/webhooks/gitlab", response_model=Accepted, openapi_extra=_JSON)
+def gitlab(
+    api: Api, request: Request, body: Body, project_id: ProjectId = None, protocol_run_id: RunId = None
+) -> Accepted:
+    """For GitLab, with its secret in `X-Gitlab-Token`. The same delivery twice changes nothing."""
+    return _take(api, "gitlab", request, body, project_id, protocol_run_id)
+
+
+def _take(
+    api: Access, provider: Provider, request: Request, body: bytes, project_id: int | None, run_id: int | None
+) -> Accepted:
+    delivery = Delivery.of(provider, request.headers, body)
+    try:
+        received = receive(
+            api.runtime, delivery, project_id=project_id, run_id=run_id, request_id=api.request_id
+        )
+    except RatchetError as error:
+        _count(provider, _REFUSED.get(type(error), "failed"))
+        raise
+    _count(provider, received.outcome)
+    return _answer(api, received)
+
+
+def _answer(api: Access, received: Received) -> Accepted:
+    if received.job_id is None:
+        return Accepted(message=received.message, job=None)
+    with api.read() as tx:
+        return Accepted(message=received.message, job=Job.of(get_job(tx, received.job_id)))
+
+
+def _count(provider: str, status: str) -> None:
+    metrics.webhooks.labels(provider=provider, status=status).inc()

@@ -1,0 +1,79 @@
+"""What a tool is called with, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.kernel import RatchetError
+from ratchet.ledger import Spender
+from ratchet.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """What one call took, as it was measured; `None` where nothing can be measured."""
+
+    wall_ms: float = 0.0
+    cpu_ms: float | None = None
+    peak_bytes: int | None = None
+    exit_code: int | None = None
+    cost_microusd: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What a tool answered. `said` is the end of what it wrote to stderr; a `simulated` answer is a recording."""
+
+    value: Any
+    use: ToolUse = field(default_factory=ToolUse)
+    said: str = ""
+    simulated: bool = False
+
+
+class ToolFailed(RatchetError):
+    """A call that came to nothing. `final` says that calling again cannot help: wrong input, no such program.
+
+    `result` is what a program had printed until then and how it ended, where there was one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        use: ToolUse | None = None,
+        said: str = "",
+        final: bool = False,
+        result: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.use = use or ToolUse()
+        self.said = said
+        self.final = final
+        self.result = result
+
+
+def unheard(kind: str, data: Mapping[str, Any]) -> None:
+    """A listener that listens to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """On whose behalf a tool is called, how long it may take, and who listens.
+
+    `listen` is told `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
+    may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
+    relative paths start.
+    """
+
+    runtime: Runtime
+    spender: Spender = field(default_factory=Spender)
+    actor: str = "ratchet"
+    seconds: float = 300.0
+    folder: Path | None = None
+    listen: Callable[[str, Mapping[str, Any]], None] = unheard
+    run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]] | None = None

@@ -1,0 +1,1 @@
+"""What runs inside the sandbox with the code of a tool. It is read as text and imports only the standard library."""

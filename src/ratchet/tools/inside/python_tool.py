@@ -1,0 +1,103 @@
+"""Runs the Python code of a tool: JSON goes in, one JSON document comes out.
+
+In a forked node `run_script` is called with the order. In an interpreter of its own, which has other packages or the
+network, `main` reads the same order from stdin. What is printed besides the answer goes to stderr.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import linecache
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+_SHOWN = 200
+
+
+class _Printed(io.BytesIO):
+    """Outlasts the stream that writes to it, which a script may close or replace."""
+
+    def close(self) -> None:
+        pass
+
+
+def run_script(order: dict[str, Any]) -> Any:
+    """What a script prints that finds its input on stdin: all of it, or else its last line, must be JSON."""
+    printed = _Printed()
+    before = sys.stdin, sys.stdout
+    sys.stdin = io.TextIOWrapper(io.BytesIO(json.dumps(order["input"]).encode()), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
+    sys.argv = [order["name"]]
+    try:
+        _execute(order, "__main__")
+    except SystemExit as left:
+        _leave(left.code)
+    finally:
+        sys.stdin, sys.stdout = before
+    return last_document(printed.getvalue().decode("utf-8", "replace"))
+
+
+def run_function(order: dict[str, Any]) -> Any:
+    module = _execute(order, "node")
+    function = module.__dict__.get(order["entry"])
+    if not callable(function):
+        raise TypeError(f"{order['name']} has no function {order['entry']!r}")
+    return function(**order["input"])
+
+
+def main() -> None:
+    """The answer leaves by a descriptor of its own, so that nothing that is printed can be taken for it."""
+    # Python's own way to tell of an error does not know the lines of code that is in no file.
+    sys.excepthook = traceback.print_exception
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    order = json.load(sys.stdin)
+    value = run_function(order) if order["entry"] else run_script(order)
+    with os.fdopen(answer, "w", encoding="utf-8") as file:
+        file.write(json.dumps(value, allow_nan=False))
+
+
+def _execute(order: dict[str, Any], called: str) -> ModuleType:
+    source, name = order["source"], order["name"]
+    # For tracebacks, which show the lines of the code.
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    module = ModuleType(called)
+    module.__file__ = name
+    sys.modules[called] = module
+    exec(compile(source, name, "exec"), module.__dict__)
+    return module
+
+
+def _leave(code: Any) -> None:
+    """Go on after an exit that means success; end as the script wants to otherwise."""
+    if code is None or code == 0:
+        return
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stderr.flush()
+    os._exit(code & 0xFF or 1)
+
+
+def last_document(printed: str) -> Any:
+    """The JSON that is all of `printed`, or else its last line. Raises `ValueError`."""
+    lines = printed.strip().splitlines()
+    for candidate in (printed, *lines[-1:]):
+        try:
+            return json.loads(candidate, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+    shown = repr(lines[-1][:_SHOWN]) if lines else "nothing"
+    raise ValueError(f"the last line must be a JSON document, and it printed {shown}")
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+if __name__ == "__main__":
+    main()

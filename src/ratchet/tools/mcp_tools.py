@@ -1,0 +1,231 @@
+"""Tools of MCP servers: those that the settings name, and those that a definition says how to start.
+
+A server of the settings is trusted as an agent is: it sees the machine without its secrets, and has the network. One of
+a definition sees what any program of a tool sees. Both end, with all that they started, when the answer is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+from ratchet.config.workflow_settings import McpToolServer
+from ratchet.engines.privacy import private_places
+from ratchet.kernel import Misuse
+from ratchet.sandbox import Bounds, Policy, Refused, wrapped
+from ratchet.sandbox.plan import is_shown
+from ratchet.tools.bodies import McpBody
+from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
+from ratchet.tools.definition import Tool, ToolType
+from ratchet.tools.programs import PYTHONS
+from ratchet.tools.sandboxed import NOT_FOUND, SCRATCH, TIMED_OUT, bounds_for, environment
+from ratchet.tools.variables import filled_in
+
+_SHOWN = 500
+_LEAVING_SECONDS = 30.0
+_LISTING_SECONDS = 60.0
+
+
+async def list_server_tools(server: str, occasion: Occasion) -> tuple[Tool, ...]:
+    """The tools of a server of the settings, each as one that can be called. Raises `ToolFailed`."""
+    whole = Tool(id=f"mcp_{server}", type=ToolType.MCP, mcp=McpBody(server))
+    protocol = await _protocol()
+    seconds = min(occasion.seconds, _LISTING_SECONDS)
+    with _answering(whole, occasion, seconds) as place:
+        listed = await protocol.ask_for_tools(place, seconds)
+    return tuple(
+        Tool(
+            id=f"mcp_{server}_{each.name}",
+            type=ToolType.MCP,
+            name=each.name,
+            description=each.description or "",
+            input_schema=without_patterns(each.input_schema),
+            network=True,
+            mcp=McpBody(server, each.name),
+        )
+        for each in listed
+    )
+
+
+async def call_mcp(
+    tool: Tool, body: McpBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> Called:
+    """What the server's tool answers: its structured content, or else its text. Raises `ToolFailed`."""
+    name, arguments = _asked(tool, body, values)
+    protocol = await _protocol()
+    began = time.monotonic()
+    with _answering(tool, occasion, seconds) as place:
+        answer = await protocol.ask_tool(place, name, arguments, seconds)
+    use = ToolUse(wall_ms=(time.monotonic() - began) * 1000)
+    if isinstance(answer, protocol.MCPError):
+        raise ToolFailed(f"{body.server}: {name} was refused: {answer}", use=use, final=True)
+    texts = [text for each in answer.content if isinstance(text := getattr(each, "text", None), str)]
+    if answer.is_error:
+        raise ToolFailed(f"{body.server}: {name} failed: {' '.join(texts)[:_SHOWN]}", use=use)
+    value = answer.structured_content
+    return Called("\n".join(texts) if value is None else value, use)
+
+
+def _asked(tool: Tool, body: McpBody, values: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Which tool of the server is meant, and its arguments. A whole server is called with both as inputs."""
+    if body.tool is not None:
+        return body.tool, values
+    name, arguments = values.get("tool"), values.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        raise ToolFailed(
+            f"tool {tool.id} is a whole MCP server, and the inputs do not say which of its tools is meant",
+            hint="give it the inputs `tool` and `arguments`",
+            final=True,
+        )
+    return name, arguments
+
+
+@contextlib.contextmanager
+def _answering(tool: Tool, occasion: Occasion, seconds: float) -> Iterator[Any]:
+    """The server of a tool; what goes wrong with it becomes `ToolFailed`, with the end of what it complained of."""
+    assert tool.mcp is not None
+    if not tool.mcp.enabled:
+        raise ToolFailed(
+            f"tool {tool.id} is switched off", hint="set mcp.enabled in its definition", final=True
+        )
+    # What a server complains of is not ours to print.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        place = _server(tool, tool.mcp, occasion, seconds, complaints)
+        try:
+            yield place
+        except Exception as error:
+            reason = _innermost(error)
+            if isinstance(reason, ToolFailed):
+                raise reason from None
+            why = f"{type(reason).__name__}: {reason}"[:_SHOWN]
+            if isinstance(reason, TimeoutError):
+                why = f"it did not answer within {seconds:g} s"
+            raise ToolFailed(
+                f"the MCP server {tool.mcp.server} cannot be used: {why}{_tail(complaints)}",
+                hint="look whether it runs and speaks MCP",
+                use=ToolUse(exit_code=TIMED_OUT if isinstance(reason, TimeoutError) else None),
+            ) from error
+
+
+def _server(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, complaints: TextIO) -> Any:
+    """The address of the server, or the program that is to be started."""
+    if body.url:
+        if not tool.network:
+            raise ToolFailed(
+                f"tool {tool.id} is at {body.url}, but it does not declare the network",
+                hint="set `network: true` in its definition",
+                final=True,
+            )
+        return body.url
+    if body.command:
+        return _defined(tool, body, occasion, seconds, complaints)
+    known = occasion.runtime.settings.tools.mcp
+    if body.server not in known:
+        raise ToolFailed(
+            f"there is no MCP server {body.server!r}; there are: {', '.join(sorted(known)) or 'none'}",
+            hint=f"describe it in ratchet.toml under [tools.mcp.{body.server}]",
+            final=True,
+        )
+    return _configured(body.server, known[body.server], occasion, seconds, complaints)
+
+
+def _configured(
+    name: str, server: McpToolServer, occasion: Occasion, seconds: float, complaints: TextIO
+) -> Any:
+    if server.url:
+        return server.url
+    if not server.argv:
+        raise ToolFailed(
+            f"the MCP server {name!r} has neither an argv nor a url",
+            hint=f"set tools.mcp.{name}.argv",
+            final=True,
+        )
+    argv = shlex.split(server.argv)
+    given = {each: os.environ[each] for each in (server.environment or "").split() if each in os.environ}
+    named = tuple(path for path in map(Path, argv) if path.is_absolute() and path.exists())
+    policy = Policy(
+        see_everything=True,
+        network=True,
+        # Listed for when they lie in the machine's /tmp, which is not shown.
+        readable=named,
+        hidden=private_places(occasion.runtime.home, os.environ, named),
+        environment={**environment(), "PATH": os.environ.get("PATH", os.defpath), **given},
+    )
+    return _program(
+        argv, policy, Bounds(wall_seconds=seconds + _LEAVING_SECONDS, memory_bytes=None), complaints
+    )
+
+
+def _defined(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, complaints: TextIO) -> Any:
+    command = sys.executable if body.command in PYTHONS else shutil.which(body.command or "")
+    if command is None:
+        raise ToolFailed(
+            f"tool {tool.id}: the command {body.command!r} is not there",
+            hint=f"install {body.command}",
+            use=ToolUse(exit_code=NOT_FOUND),
+            final=True,
+        )
+    program = Path(command)
+    folder = () if tool.folder is None else (tool.folder.resolve(),)
+    arguments = [each.replace("{tool_dir}", str(folder[0]) if folder else "") for each in body.args]
+    policy = Policy(
+        network=tool.network,
+        readable=(*folder, *(() if is_shown(program.parent) else (program,))),
+        environment={**environment(), **filled_in(body.env, occasion.runtime.settings.tools)},
+    )
+    bounds = bounds_for(tool, occasion, seconds + _LEAVING_SECONDS)
+    return _program([str(program), *arguments], policy, bounds, complaints)
+
+
+def _program(argv: list[str], policy: Policy, bounds: Bounds, complaints: TextIO) -> Any:
+    from ratchet.engines.mcp_client import Program
+
+    try:
+        confined = wrapped(argv, cwd=SCRATCH, policy=policy, bounds=bounds)
+    except (Refused, Misuse) as error:
+        raise ToolFailed(str(error), hint=error.hint, final=True) from error
+    return Program(tuple(confined), policy.environment, complaints)
+
+
+async def _protocol() -> ModuleType:
+    """Our side of MCP. Imported in a thread: it takes a second in which the event loop has others to serve."""
+    return await asyncio.to_thread(import_module, "ratchet.engines.mcp_client")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The reason inside the groups that a client's task group makes of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _tail(complaints: TextIO) -> str:
+    complaints.seek(0)
+    said = complaints.read()[-_SHOWN:].strip()
+    return f"; it said: {said}" if said else ""
+
+
+def without_patterns(schema: Any) -> Any:
+    """A schema that came from a server, without what it could keep this process busy with."""
+    match schema:
+        case Mapping():
+            return {
+                name: without_patterns(each)
+                for name, each in schema.items()
+                if name not in ("patternProperties", "format")
+                and not (name == "pattern" and isinstance(each, str))
+            }
+        case list():
+            return [without_patterns(each) for each in schema]
+    return schema

@@ -1,0 +1,199 @@
+"""Asking a model on behalf of a step, on the account of its run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ratchet.config import Settings
+from ratchet.config.llm_settings import Llm
+from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
+from ratchet.engines.holding import hold
+from ratchet.engines.listening import Account, Listener
+from ratchet.engines.record import record_session
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.flowkit.errors import StepFailed
+from ratchet.flowkit.templates import prompt_of
+from ratchet.kernel import BudgetExceeded, Limits, Misuse
+from ratchet.ledger.usage import check
+from ratchet.runtime import configured_budgets
+from ratchet.tools.bodies import LlmBody
+from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
+from ratchet.tools.definition import Tool
+from ratchet.tools.sandboxed import NOT_FOUND
+from ratchet.tools.telling import tell
+
+_ROLE = "step"
+_LLM = "llm"
+_DEFAULTS = "default"
+_ABOUT = ("title", "description", "default", "examples")
+# Asking again gives the same.
+_FINAL = frozenset({Failure.MISSING, Failure.REFUSED, Failure.BUDGET})
+_MAKERS = (("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"))
+
+
+async def call_llm_tool(
+    tool: Tool, body: LlmBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> Called:
+    """Fill the prompt of the tool with the inputs, and ask. Raises `ToolFailed`."""
+    settings = occasion.runtime.settings
+    model = body.model
+    try:
+        prompt = prompt_of(body.prompt_template, values)
+        if _asks_llm(settings):
+            model = choose_model(settings.llm, model=body.model, role=body.role, tier=body.tier)
+    except (StepFailed, Misuse) as error:
+        raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint, final=True) from error
+    return await call_model(
+        prompt,
+        occasion,
+        system=body.system_prompt,
+        model=model,
+        temperature=body.temperature,
+        schema=None if _is_text(tool.output_schema) else tool.output_schema,
+        output_tokens=body.max_tokens,
+        seconds=seconds,
+    )
+
+
+async def call_model(
+    prompt: str,
+    occasion: Occasion,
+    *,
+    system: str | None = None,
+    model: str | None = None,
+    temperature: float | None = None,
+    schema: Mapping[str, Any] | None = None,
+    output_tokens: int | None = None,
+    seconds: float | None = None,
+) -> Called:
+    """What a model answers: a text, or with a `schema` a value that fits it. Raises `ToolFailed`.
+
+    `model` is a role, `role.tier`, `endpoint/model` or the plain name of a model; without one `llm.default` is asked.
+    What it used is charged to the occasion's spender, whose budgets hold, and the session is on record.
+    """
+    runtime, settings = occasion.runtime, occasion.runtime.settings
+    began = time.monotonic()
+    try:
+        left = await asyncio.to_thread(_left, occasion)
+        engine = open_engine(settings.workflows.llm, Surroundings(settings, runtime.home, os.environ))
+        if model is not None and _asks_llm(settings):
+            model = choose_model(settings.llm, model=model)
+        listener = Listener(_account(occasion, engine.name, model))
+        request = Request(
+            prompt=prompt,
+            system=system,
+            model=model,
+            output_schema=schema,
+            temperature=temperature,
+            output_tokens=output_tokens,
+            deadline_seconds=seconds or occasion.seconds,
+            limits=left,
+            listen=partial(_hear, occasion, listener),
+        )
+        session = await hold(
+            engine,
+            request,
+            tries=settings.engines.tries,
+            write=partial(_write, occasion, listener),
+            given_up="the step was cancelled",
+        )
+    except SessionFailed as failed:
+        raise _failure(failed, began) from failed
+    except (BudgetExceeded, Misuse) as error:
+        raise ToolFailed(str(error), hint=error.hint, final=True) from error
+    value = session.text if schema is None else session.output
+    return Called(value, _use(session, began), simulated=session.simulated)
+
+
+def choose_model(
+    settings: Llm, *, model: str | None = None, role: str | None = None, tier: str | None = None
+) -> str | None:
+    """Which model is meant, in the words of `llm` engines; nothing leaves it to `llm.default`.
+
+    A plain name of a model goes to the endpoint of its maker, or to Ollama. A tier is looked for in its role (which may
+    be part of it: `role.tier`), then in the role `default`; where neither has it, `llm.default` answers. Raises
+    `Misuse` if there is none of these.
+    """
+    if model is not None:
+        named = "/" in model or model.partition(".")[0] in settings.roles
+        return model if named else f"{_maker_of(model)}/{model}"
+    if tier is not None and "." in tier:
+        role, _, tier = tier.partition(".")
+    if tier is None and role is None:
+        return None
+    for place in (role, _DEFAULTS):
+        tiers = settings.roles.get(place or "", {})
+        if tier in tiers:
+            return f"{place}.{tier}"
+        if tier is None and place == role and tiers:
+            return role
+    if settings.default is None:
+        wanted = ".".join(filter(None, (role or _DEFAULTS, tier)))
+        raise Misuse(
+            f"no model is configured for {wanted}",
+            hint=f"set llm.roles.{wanted} or llm.roles.{_DEFAULTS}.{tier or _DEFAULTS} or llm.default in ratchet.toml",
+        )
+    return None
+
+
+def _asks_llm(settings: Settings) -> bool:
+    """Whether steps ask plain models; a recording or another engine takes the name of a model as it is."""
+    return settings.workflows.llm.partition(":")[0] == _LLM
+
+
+def _is_text(schema: Mapping[str, Any] | None) -> bool:
+    """Whether any text will do, for which a model need not write JSON."""
+    return schema is not None and schema.get("type") == "string" and schema.keys() <= {"type", *_ABOUT}
+
+
+def _maker_of(model: str) -> str:
+    return next((maker for start, maker in _MAKERS if model.startswith(start)), "ollama")
+
+
+def _left(occasion: Occasion) -> Limits:
+    with occasion.runtime.ledger.read() as tx:
+        return check(tx, occasion.spender, configured_budgets(occasion.runtime.settings))
+
+
+def _account(occasion: Occasion, engine: str, model: str | None) -> Account:
+    budgets = configured_budgets(occasion.runtime.settings)
+    return Account(occasion.runtime.ledger, occasion.actor, occasion.spender, budgets, engine, model)
+
+
+def _hear(occasion: Occasion, listener: Listener, event: SessionEvent) -> None:
+    """Everything goes on record; what the model says is also told to whoever listens now."""
+    listener.hear(event)
+    if event.kind is EventKind.MESSAGE:
+        tell(occasion, "token", event.text)
+
+
+def _write(occasion: Occasion, listener: Listener, session: Session, failed: SessionFailed | None) -> None:
+    ledger = occasion.runtime.ledger
+    with listener.settled(ledger, session.usage) as tx:
+        record_session(tx, ledger.artifacts, session, _ROLE, occasion.spender, failed)
+
+
+def _failure(failed: SessionFailed, began: float) -> ToolFailed:
+    late = failed.failure is Failure.TIMEOUT
+    use = _use(failed.session, began)
+    return ToolFailed(
+        str(failed),
+        hint="raise the timeout of the step or of its tool, or ask for less" if late else failed.hint,
+        # What is needed is not there: the same whether that is a program, or a model.
+        use=replace(use, exit_code=NOT_FOUND) if failed.failure is Failure.MISSING else use,
+        final=failed.failure in _FINAL,
+    )
+
+
+def _use(session: Session, began: float) -> ToolUse:
+    return ToolUse(
+        wall_ms=(time.monotonic() - began) * 1000,
+        cost_microusd=session.usage.cost_microusd,
+        tokens=session.usage.tokens,
+    )

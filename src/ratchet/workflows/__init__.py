@@ -1,0 +1,1 @@
+"""Workflows: plans as DAGs, nodes in sandboxed processes, tools that evolve."""

@@ -1,0 +1,75 @@
+"""What of a tool an author may rewrite: texts, each of which is a file in the author's workspace.
+
+Schemas, examples, limits and permissions are no part of it: they say what is asked of every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ratchet.kernel import Misuse
+from ratchet.tools.bodies import LlmBody, PythonBody
+from ratchet.tools.definition import Tool
+from ratchet.workflows.evolution.sameness import same_program
+
+SOURCE, SYSTEM, TEMPLATE = "tool.py", "system_prompt.txt", "prompt_template.txt"
+MOST_BYTES = 256 * 1024
+
+
+class Unfit(Exception):
+    """Files that are no version of the tool, with the reason."""
+
+
+def parts_of(tool: Tool) -> dict[str, str]:
+    """The files of a tool. Raises `Misuse` for one that cannot be rewritten or cannot be tried without consequences."""
+    match tool.body:
+        case PythonBody(source=source) if not tool.network:
+            return {SOURCE: source}
+        case PythonBody():
+            raise Misuse(
+                f"the tool {tool.id} uses the network, so its old calls cannot be repeated to try a variant",
+                hint="rewrite it by hand; only python tools without network and llm tools evolve",
+            )
+        case LlmBody(system_prompt=system, prompt_template=template):
+            return {SYSTEM: system or "", TEMPLATE: template or ""}
+    raise Misuse(
+        f"the tool {tool.id} is of type {tool.type}, which Ratchet does not rewrite",
+        hint="only python tools without network and llm tools evolve",
+    )
+
+
+def with_parts(tool: Tool, parts: Mapping[str, str]) -> Tool:
+    """The tool with other texts, and everything else as it was."""
+    match tool.body:
+        case PythonBody() as body:
+            return tool.with_body(replace(body, source=parts[SOURCE]))
+        case LlmBody() as body:
+            system, template = parts[SYSTEM] or None, parts[TEMPLATE] or None
+            return tool.with_body(replace(body, system_prompt=system, prompt_template=template))
+    raise Misuse(f"the tool {tool.id} is of type {tool.type}, which Ratchet does not rewrite")
+
+
+def read_parts(tool: Tool, directory: Path) -> dict[str, str]:
+    """The files of a variant, from a checkout that may hold anything. Raises `Unfit`."""
+    return {name: _read(directory / name) for name in parts_of(tool)}
+
+
+def same_parts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether a variant changes nothing that matters: comments and layout of code, blanks around a prompt."""
+    return all(
+        same_program(one[name], other[name]) if name == SOURCE else one[name].strip() == other[name].strip()
+        for name in one
+    )
+
+
+def _read(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        raise Unfit(f"there is no file {path.name}")
+    if path.stat().st_size > MOST_BYTES:
+        raise Unfit(f"{path.name} has more than {MOST_BYTES} bytes")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Unfit(f"{path.name} is no text: {error}") from error

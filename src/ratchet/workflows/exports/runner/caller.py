@@ -1,0 +1,117 @@
+"""Carries out the steps of an exported workflow."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ratchet.flowkit.errors import Held, StepFailed
+from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
+
+from .llm_tools import call_model
+from .program_tools import call_program
+from .python_tools import call_python
+from .recording import Recording
+from .schemas import mistakes
+from .web_tools import call_service
+
+RECORDED = frozenset({"llm", "openapi", "approval"})
+"""What a recording can answer for: steps that ask somebody outside."""
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """See `flowkit.Caller`. `files` holds the scripts of tools, a folder for each; `models` says who is asked."""
+
+    files: Path
+    models: Mapping[str, str] = field(default_factory=dict)
+    recording: Recording | None = None
+    approved: frozenset[str] = frozenset()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether models and services are answered for by a recording that has answers."""
+        return self.recording is not None and bool(self.recording.answers)
+
+    async def call(self, call: Call) -> Result:
+        tool = self._tool(call)
+        kind = kind_of(call, tool)
+        if self.recording is not None and kind in RECORDED:
+            return _recorded(self.recording, call)
+        if kind == "approval":
+            return self._approval(call)
+        seconds = call.step.timeout if tool is None else min(call.step.timeout, tool.timeout)
+        # What the step asks in its own words need not fit what the tool would be given.
+        if tool is not None and not (kind == "llm" and call.prompt is not None):
+            _check(f"the inputs of tool {tool.tool_id} do not fit", dict(call.values), tool, "input_schema")
+        result = await self._carry_out(kind, call, tool, seconds)
+        if tool is not None:
+            _check(f"the answer of tool {tool.tool_id} cannot be used", result.value, tool, "output_schema")
+        return result
+
+    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+        raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this export", final=True)
+
+    def fallback(self, call: Call) -> str | None:
+        tool = self._tool(call)
+        named = call.step.fallback_tool or (tool.fallback_tool if tool else None)
+        return named if named in call.workflow.tool_definitions else None
+
+    async def _carry_out(self, kind: str, call: Call, tool: ToolDefinition | None, seconds: float) -> Result:
+        if kind == "llm":
+            return await call_model(call, tool, self.models, seconds)
+        assert tool is not None
+        if kind == "openapi":
+            return await call_service(tool, call.values, seconds)
+        with tempfile.TemporaryDirectory(prefix="workflow-", ignore_cleanup_errors=True) as folder:
+            if kind == "python":
+                return await call_python(tool, call.values, Path(folder), seconds)
+            if kind == "executable":
+                files = self.files / tool.tool_id
+                return await call_program(tool, call.values, files, Path(folder), seconds)
+        raise StepFailed(f"a tool of type {kind} cannot run here", final=True)
+
+    def _approval(self, call: Call) -> Result:
+        if call.name in self.approved:
+            return Result({"approved": True, "comment": None, "by": "command line"})
+        raise Held(
+            f"waits for a person: {call.prompt or call.step.description}; go on with --approve {call.name}"
+        )
+
+    def _tool(self, call: Call) -> ToolDefinition | None:
+        if call.tool is None or call.step.step_type is StepType.APPROVAL:
+            return None
+        tool = call.workflow.tool_definitions.get(call.tool)
+        if tool is None and call.step.step_type is not StepType.LLM_CALL:
+            raise StepFailed(f"the tool {call.tool} is not part of this export", final=True)
+        return tool
+
+
+def kind_of(call: Call, tool: ToolDefinition | None) -> str:
+    """What a step comes down to: an approval, a type of tool, or a plain question to a model."""
+    if call.step.step_type is StepType.APPROVAL:
+        return "approval"
+    return "llm" if tool is None else tool.tool_type
+
+
+def _recorded(recording: Recording, call: Call) -> Result:
+    try:
+        return Result(recording.answer(call.name, call.values), {"recorded": True})
+    except KeyError:
+        shown = json.dumps(dict(call.values), ensure_ascii=False)
+        raise StepFailed(
+            f"no answer is recorded for {shown[:200]}",
+            final=True,
+            hint="only what the recorded run was given can be answered without a model",
+        ) from None
+
+
+def _check(problem: str, value: Any, tool: ToolDefinition, key: str) -> None:
+    wrong = next(mistakes(value, tool.extra.get(key, True)), None)
+    if wrong is not None:
+        raise StepFailed(f"{problem}: {wrong}", final=key == "input_schema")

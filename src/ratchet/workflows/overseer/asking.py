@@ -1,0 +1,148 @@
+"""The overseer's door, for every face: ask for a workflow in a sentence.
+
+Everything is looked at before anything is recorded. The work itself is a run, which any worker can carry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.flowkit.naming import WORKFLOW_ID, name_problem
+from ratchet.kernel import Misuse, RunId
+from ratchet.ledger import Filter, follow_async
+from ratchet.ledger.events import last_id
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.workflows import find_workflow
+from ratchet.runtime import Runtime, start_run
+from ratchet.workflows.kinds import PLAN
+from ratchet.workflows.overseer.planned import Planned, planned_of
+
+RUN_KIND = "workflow"
+LONGEST_SENTENCE = 16_000
+"""Characters: as many as the memory compares by their meaning."""
+SIMULATED = "simulated"
+"""The origin of a workflow that was planned by a recording."""
+_SHOWN = 30
+
+
+def start_plan(
+    runtime: Runtime,
+    sentence: str,
+    *,
+    name: str | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    reuse: bool = True,
+    keep_tools: bool = False,
+    simulated: bool = False,
+    actor: str = "ratchet",
+    request_id: str | None = None,
+) -> RunId:
+    """Begin to plan a workflow for `sentence`; the run that does it. Raises `Misuse` for what can never work.
+
+    It is saved under `name`, or if none is given under one of its own that nothing else has. With `reuse` a remembered
+    plan may be taken instead. `keep_tools` puts tools that are written for it into the toolbox as well.
+    """
+    text = _checked_sentence(sentence)
+    if simulated and keep_tools:
+        raise Misuse("a simulation puts no tools into the toolbox", hint="leave out one of the two")
+    wanted = engine or runtime.settings.workflows.overseer
+    open_engine(wanted, Surroundings(runtime.settings, runtime.home, os.environ))
+    spec = {
+        "action": "plan",
+        "sentence": text,
+        "name": name,
+        "engine": wanted,
+        "model": model or runtime.settings.workflows.model,
+        "reuse": reuse,
+        "keep_tools": keep_tools,
+    }
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        if name is not None:
+            _check_name(name)
+            known = find_workflow(tx, name)
+            if simulated and known is not None and known.origin != SIMULATED:
+                raise Misuse(
+                    f"the workflow {name} is real, so a simulation must not replace it",
+                    hint="choose another name",
+                )
+        return start_run(
+            tx,
+            runtime,
+            PLAN,
+            kind=RUN_KIND,
+            name=f"plan:{slug(text)}",
+            spec=spec,
+            simulated=simulated,
+        )
+
+
+async def plan_workflow(
+    runtime: Runtime,
+    sentence: str,
+    *,
+    name: str | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    reuse: bool = True,
+    keep_tools: bool = False,
+    simulated: bool = False,
+    actor: str = "ratchet",
+    request_id: str | None = None,
+) -> Planned:
+    """As `start_plan`, and wait for what comes of it. Some worker, in this process or another, must be at work.
+
+    Raises `PlanFailed` when there is no plan, and `Conflict` when the run was paused.
+    """
+    with runtime.ledger.read() as tx:
+        after = last_id(tx.connection)
+    run_id = start_plan(
+        runtime,
+        sentence,
+        name=name,
+        engine=engine,
+        model=model,
+        reuse=reuse,
+        keep_tools=keep_tools,
+        simulated=simulated,
+        actor=actor,
+        request_id=request_id,
+    )
+    events = follow_async(runtime.ledger, after, where=Filter(run_id=run_id))
+    async with contextlib.aclosing(events):
+        async for event in events:
+            if event.type.startswith("run."):
+                with runtime.ledger.read() as tx:
+                    run = get_run(tx, run_id)
+                if run.status.stands:
+                    return planned_of(run)
+    raise AssertionError("following events never ends by itself")
+
+
+def slug(sentence: str) -> str:
+    """A name made of the first words of a sentence."""
+    words = re.sub(r"[^a-z0-9]+", "_", sentence.split(".")[0].lower()).strip("_")
+    return words[:_SHOWN].strip("_") or "workflow"
+
+
+def _checked_sentence(sentence: str) -> str:
+    text = sentence.encode(errors="replace").decode().replace("\0", "").strip()
+    if not text:
+        raise Misuse(
+            "there is nothing to plan: the sentence is empty", hint="say what the workflow should do"
+        )
+    if len(text) > LONGEST_SENTENCE:
+        raise Misuse(
+            f"the sentence has {len(text):,} characters, and at most {LONGEST_SENTENCE:,} are taken",
+            hint="say what the workflow should do, and give it the rest as an input when it runs",
+        )
+    return text
+
+
+def _check_name(name: str) -> None:
+    problem = name_problem("the name", name, WORKFLOW_ID)
+    if problem is not None:
+        raise Misuse(f"the workflow cannot be named so: {problem}", hint="choose another name")

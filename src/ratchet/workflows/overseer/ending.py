@@ -1,0 +1,167 @@
+"""The end of a run of the overseer, in one transaction with all that it changes, and what is remembered of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ratchet.asking import NoAnswer
+from ratchet.flowkit.naming import WORKFLOW_ID, name_problem
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.writing import write_spec
+from ratchet.kernel import Conflict, RunStatus
+from ratchet.ledger import Transaction, change_run
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.tools import Source, find_tool
+from ratchet.ledger.usage import total
+from ratchet.ledger.workflows import SavedWorkflow, content_hash, find_workflow, save_workflow
+from ratchet.memory import Memory, MemoryFault
+from ratchet.runtime import complete_run
+from ratchet.tools.sync import record_tool
+from ratchet.workflows.overseer.asking import SIMULATED, slug
+from ratchet.workflows.overseer.planned import Planned
+from ratchet.workflows.overseer.proposing import ROLE, STEP, Proposed
+from ratchet.workflows.overseer.reusing import Found
+from ratchet.workflows.overseer.tool_making import Made
+from ratchet.workflows.overseer.work import Work
+from ratchet.workflows.remembering import remember_failure, remember_fix, remember_plan
+
+_LONGEST_OWN_NAME = 60
+
+
+def end_planned(work: Work, proposed: Proposed, made: Made) -> None:
+    """Save the workflow and complete the run, in one transaction. This is the moment in which the plan counts.
+
+    It is remembered before, since nobody waits for a run that has ended; a memory of what was never saved is not used.
+    """
+    with work.job.ledger.read() as tx:
+        spec = replace(made.spec, workflow_id=_free_name(tx, work, made.spec))
+    repaired = (*proposed.repaired, *made.repaired)
+    _remember_planned(work, spec, repaired)
+    work.passed("remembered")
+    with work.job.write() as tx:
+        run = get_run(tx, work.run.id)
+        _require_free(tx, work, spec.workflow_id)
+        origin = SIMULATED if run.used_recording else ROLE
+        saved = save_workflow(tx, write_spec(spec), origin=origin, run_id=run.id)
+        planned = _planned(
+            tx,
+            work,
+            saved,
+            template=proposed.template,
+            tools_generated=tuple(made.tools),
+            tools_kept=_keep(tx, work, made),
+            repaired=repaired,
+            simulated=run.used_recording,
+        )
+        told = {"workflow": saved.name, "steps": [step.step_id for step in spec.steps]}
+        told["tools_generated"] = list(made.tools)
+        tx.event("workflow.planned", message=f"{saved.name} {saved.version}", run_id=run.id, data=told)
+        complete_run(tx, run.id, planned.data)
+
+
+def end_reused(work: Work, found: Found) -> None:
+    """Complete the run with a workflow that was there already."""
+    reused, saved = found.reuse, found.saved
+    assert reused is not None
+    assert saved is not None
+    with work.job.write() as tx:
+        planned = _planned(tx, work, saved, reused=reused, simulated=saved.origin == SIMULATED)
+        told = {"workflow": saved.name, "likeness": reused.likeness, "sentence": reused.sentence}
+        message = f"{saved.name} is used again: {reused.reason}"
+        tx.event(
+            "workflow.reused", message=message, run_id=work.run.id, data=told | {"reason": reused.reason}
+        )
+        complete_run(tx, work.run.id, planned.data)
+
+
+def end_failed(work: Work, refused: NoAnswer) -> None:
+    """Fail the run with the reasons; nothing was saved."""
+    with _remembering(work) as memory:
+        if memory is not None and refused.teaches:
+            remember_failure(
+                memory,
+                run_id=work.run.id,
+                sentence=work.sentence,
+                step=refused.step,
+                reason="; ".join(refused.problems),
+            )
+    result = {"step": refused.step, "problems": list(refused.problems), "notes": list(work.notes)}
+    with work.job.write() as tx:
+        change_run(tx, work.run.id, RunStatus.FAILED, reason=str(refused), result=result)
+
+
+def _remember_planned(work: Work, spec: WorkflowSpec, repaired: tuple[str, ...]) -> None:
+    """Said twice it is remembered once."""
+    with _remembering(work) as memory:
+        if memory is None:
+            return
+        saved_as = content_hash(write_spec(spec))
+        remember_plan(memory, work.sentence, spec.workflow_id, saved_as, tags=spec.tags)
+        if repaired:
+            steps = ", ".join(step.step_id for step in spec.steps)
+            remember_fix(
+                memory,
+                run_id=work.run.id,
+                sentence=work.sentence,
+                step=STEP,
+                problem="; ".join(repaired),
+                fix=f"a plan with the steps {steps}",
+                workflow=spec.workflow_id,
+            )
+
+
+@contextlib.contextmanager
+def _remembering(work: Work) -> Iterator[Memory | None]:
+    """The memory, unless it is out of reach or the run rests on a recording, which teaches nothing."""
+    with work.job.ledger.read() as tx:
+        simulated = get_run(tx, work.run.id).used_recording
+    try:
+        yield None if simulated else work.memory
+    except MemoryFault as fault:
+        # What was planned counts all the same; the next plan costs a session more.
+        work.notes.append(f"nothing was remembered: {fault}")
+
+
+def _planned(tx: Transaction, work: Work, saved: SavedWorkflow, **rest: Any) -> Planned:
+    return Planned(
+        run_id=work.run.id,
+        workflow=saved.name,
+        version=saved.version,
+        hash=saved.hash,
+        spec=saved.spec,
+        usage=total(tx, "run", work.run.id),
+        notes=tuple(work.notes),
+        **rest,
+    )
+
+
+def _free_name(tx: Transaction, work: Work, spec: WorkflowSpec) -> str:
+    """The name that was asked for, or one of the plan's own that takes no other workflow's place."""
+    if work.spec["name"] is not None:
+        return str(work.spec["name"])
+    own = spec.workflow_id[:_LONGEST_OWN_NAME]
+    if name_problem("workflow_id", own, WORKFLOW_ID) is not None:
+        own = slug(work.sentence)
+    return own if find_workflow(tx, own) is None else f"{own}_{work.run.id}"
+
+
+def _require_free(tx: Transaction, work: Work, name: str) -> None:
+    if work.spec["name"] is None and find_workflow(tx, name) is not None:
+        raise Conflict(f"another run has saved a workflow {name} meanwhile", hint="it is tried again")
+
+
+def _keep(tx: Transaction, work: Work, made: Made) -> tuple[str, ...]:
+    """Put the tools into the toolbox as well, if that was asked for."""
+    if not work.spec["keep_tools"]:
+        return ()
+    for tool in made.tools.values():
+        if find_tool(tx, tool.id) is not None:
+            raise Conflict(
+                f"there is a tool {tool.id} by now, so the one that was written for {work.run.name} is not kept",
+                hint="ask for the plan again",
+            )
+        record_tool(tx, tool, Source(f"generated:run {work.run.id}", hash=tool.hash), origin="generated")
+    return tuple(made.tools)

@@ -1,0 +1,174 @@
+"""Carrying out the calls of a run: from the cache, here, or on another worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from typing import Any
+
+from ratchet.flowkit.errors import Held, StepFailed
+from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.spec import StepType, WorkflowSpec
+from ratchet.kernel import NotFound
+from ratchet.ledger import Spender, Transaction, to_json
+from ratchet.ledger.approvals import ApprovalStatus, request_approval
+from ratchet.ledger.step_results import find_step_result, keep_step_result
+from ratchet.runtime import JobContext
+from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
+from ratchet.tools.constraints import TooOften, check_constraints
+from ratchet.tools.recording import call_row
+from ratchet.workflows.running.journal import LedgerJournal
+from ratchet.workflows.running.offering import Offering
+from ratchet.workflows.running.plan import RunPlan, Work
+from ratchet.workflows.running.values import keep_value, read_value
+
+DAY_MS = 86_400_000
+# Calls that only wait, for a model or a web service, need no processor of their own.
+_MOST_AT_ONCE = 64
+
+
+class LedgerCaller:
+    """See `flowkit.Caller`."""
+
+    def __init__(self, job: JobContext, plan: RunPlan, journal: LedgerJournal) -> None:
+        self._job = job
+        self._plan = plan
+        self._journal = journal
+        settings = job.runtime.settings.workflows
+        self._oldest_ms = settings.cache_days * DAY_MS
+        self._computing = asyncio.Semaphore(settings.concurrency or os.cpu_count() or 1)
+        self._all = asyncio.Semaphore(settings.concurrency or _MOST_AT_ONCE)
+        self.offering = Offering(job, self._computing, self._all) if plan.spread else None
+        self.awaited: list[int] = []
+        """The approvals that nobody has decided yet."""
+
+    def room(self, call: Call) -> AbstractAsyncContextManager[object]:
+        """Steps that compute share the processors; the others may be many. What is offered to others needs no room."""
+        work = self._plan.work(call)
+        if self.offering is not None and work.computes:
+            return self.offering.room(call.name)
+        return self._computing if work.computes else self._all
+
+    async def call(self, call: Call) -> Result:
+        if call.step.step_type is StepType.APPROVAL:
+            return await self._ask(call)
+        work = self._plan.work(call)
+        key = self._plan.cache_key(call, work)
+        known = None if key is None else await asyncio.to_thread(self._remembered, key)
+        if known is not None:
+            return known
+        try:
+            called = await self._carry_out(call, work)
+        except ToolFailed as failed:
+            self._record(call, work, failed.use, error=str(failed))
+            raise StepFailed(
+                str(failed), final=failed.final, metrics=_metrics(failed.use), hint=failed.hint
+            ) from failed
+        self._check(call, called.value)
+        self._record(call, work, called.use, called=called)
+        metrics = _metrics(called.use)
+        if key is not None and not called.simulated:
+            self._journal.note(lambda tx: self._remember(tx, call.name, key, called.value, metrics))
+        return Result(called.value, metrics)
+
+    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+        # All of them were put in their places before the run began, so that nothing can change under it.
+        raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this run", final=True)
+
+    def fallback(self, call: Call) -> str | None:
+        return self._plan.fallback(call)
+
+    async def _carry_out(self, call: Call, work: Work) -> Called:
+        if work.tool is not None and work.tool.constraints.max_calls_per_hour is not None:
+            await asyncio.to_thread(self._reserve, work)
+        occasion = self._occasion(call)
+        if self.offering is not None and self.offering.is_offered(call.name):
+            return await self.offering.carry_out(call, lambda: work.carry_out(call, occasion))
+        return await work.carry_out(call, occasion)
+
+    def _reserve(self, work: Work) -> None:
+        """Count the call, if the tool may be called now."""
+        assert work.fixed is not None
+        try:
+            with self._job.write() as tx:
+                check_constraints(tx, work.fixed.tool_id, work.fixed.tool)
+        except TooOften as error:
+            raise StepFailed(str(error), hint=error.hint) from error
+
+    def _occasion(self, call: Call) -> Occasion:
+        return Occasion(
+            self._job.runtime,
+            spender=Spender(self._journal.attempt_of(call.name), self._job.run_id, self._plan.project_id),
+            actor=self._job.process_id,
+            seconds=call.step.timeout,
+            folder=self._plan.folder,
+            listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
+        )
+
+    async def _ask(self, call: Call) -> Result:
+        """What a person has decided; until then the step is held."""
+        question = call.prompt or call.step.description
+        with self._job.write() as tx:
+            approval = request_approval(
+                tx,
+                f"workflow:{self._job.run_id}:{call.name}",
+                subject=f"step {call.name} of {self._plan.spec.workflow_id}",
+                question=question,
+                data={"values": dict(call.values)},
+                run_id=self._job.run_id,
+            )
+        match approval.status:
+            case ApprovalStatus.PENDING:
+                self.awaited.append(approval.id)
+                raise Held(f"waits for approval {approval.id}: {question}")
+            case ApprovalStatus.APPROVED:
+                return Result({"approved": True, "comment": approval.comment, "by": approval.decided_by})
+        said = f": {approval.comment}" if approval.comment else ""
+        raise StepFailed(f"{approval.status} by {approval.decided_by}{said}", final=True)
+
+    def _remembered(self, key: str) -> Result | None:
+        with self._job.ledger.read() as tx:
+            found = find_step_result(tx, key, not_before=tx.now - self._oldest_ms)
+        if found is None:
+            return None
+        try:
+            value = read_value(self._job.ledger.artifacts, found.value)
+        except NotFound:
+            return None
+        return Result(value, found.metrics, cached=True)
+
+    def _remember(self, tx: Transaction, name: str, key: str, value: Any, metrics: Mapping[str, Any]) -> None:
+        kept = keep_value(tx, self._job.ledger.artifacts, value, run_id=self._job.run_id, name=name)
+        keep_step_result(tx, key, kept, metrics)
+
+    def _check(self, call: Call, value: Any) -> None:
+        try:
+            to_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StepFailed(f"gave something that is not JSON: {error}", final=True) from error
+
+    def _record(
+        self, call: Call, work: Work, use: ToolUse, *, called: Called | None = None, error: str | None = None
+    ) -> None:
+        if work.fixed is not None and work.tracked:
+            row = call_row(
+                work.fixed.tool_id,
+                work.fixed.version_id,
+                call.values,
+                use,
+                called=called,
+                error=error,
+                run_id=self._job.run_id,
+                step=call.name,
+            )
+            self._journal.note_call(row)
+
+
+_HEARD = {"stderr": "output", "token": "token"}
+
+
+def _metrics(use: ToolUse) -> dict[str, Any]:
+    return {key: value for key, value in asdict(use).items() if value is not None}

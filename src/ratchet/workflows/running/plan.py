@@ -1,0 +1,162 @@
+"""What a run will do, fixed before it begins: the workflow, its inputs, and the version of each tool."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ratchet.flowkit.execution import Call
+from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.spec import StepType, WorkflowSpec
+from ratchet.flowkit.writing import write_spec
+from ratchet.ledger import Run, Transaction, to_json
+from ratchet.ledger.tools import versions_by_id
+from ratchet.tools.call import Called, Occasion
+from ratchet.tools.calling import call_tool
+from ratchet.tools.definition import Tool, ToolType, read_tool
+from ratchet.tools.models import call_model
+
+_COMPUTING = frozenset({ToolType.PYTHON, ToolType.EXECUTABLE, ToolType.FUNCTION})
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTool:
+    """A tool in the version that this run uses, with the numbers of its rows in the ledger."""
+
+    tool: Tool
+    tool_id: int
+    version_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call comes down to: a tool, or a plain question to a model."""
+
+    fixed: FixedTool | None = None
+    container: bool = False
+
+    @property
+    def tool(self) -> Tool | None:
+        return None if self.fixed is None else self.fixed.tool
+
+    @property
+    def computes(self) -> bool:
+        return self.tool is not None and self.tool.type in _COMPUTING
+
+    @property
+    def pure(self) -> bool:
+        """Whether doing it twice does no harm: it sees nothing of the world but what it is given."""
+        if self.tool is None:
+            return self.container
+        if self.tool.function is not None:
+            return bool(self.tool.function.extra.get("pure"))
+        return self.tool.type is ToolType.PYTHON and not self.tool.network
+
+    @property
+    def cacheable(self) -> bool:
+        if self.tool is None:
+            return not self.container
+        own = self.tool.type in (ToolType.LLM, ToolType.PYTHON, ToolType.EXECUTABLE)
+        return self.tool.cache and own and not self.tool.network
+
+    @property
+    def tracked(self) -> bool:
+        return self.tool is not None and self.tool.track_usage
+
+    async def carry_out(self, call: Call, occasion: Occasion) -> Called:
+        tool = self.tool
+        if tool is None:
+            return await call_model(call.prompt or call.step.description, occasion)
+        if tool.llm is not None and call.prompt is not None:
+            # The step says what is asked; the tool, who is asked and in which role.
+            asked = tool.with_body(replace(tool.llm, prompt_template="{prompt}"))
+            return await call_tool(replace(asked, input_schema=None), {"prompt": call.prompt}, occasion)
+        return await call_tool(tool, call.values, occasion)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """`tools` is by the id of the workflow that uses a tool and the name that it uses."""
+
+    spec: WorkflowSpec
+    inputs: Mapping[str, Any]
+    tools: Mapping[tuple[str, str], FixedTool]
+    folder: Path | None = None
+    cached: bool = True
+    spread: bool = False
+    model: str = ""
+    """Whom plain questions go to; another one may answer otherwise."""
+    project_id: int | None = None
+    _works: dict[tuple[str, str | None, bool], Work] = field(default_factory=dict)
+
+    def work(self, call: Call) -> Work:
+        container = call.container or call.step.step_type is StepType.APPROVAL
+        key = (call.workflow.workflow_id, call.tool, container)
+        if key not in self._works:
+            named = (call.workflow.workflow_id, call.tool or "")
+            self._works[key] = Work(None if container else self.tools.get(named), container)
+        return self._works[key]
+
+    def is_pure(self, call: Call) -> bool:
+        return self.work(call).pure
+
+    def fallback(self, call: Call) -> str | None:
+        tool = self.work(call).tool
+        named = call.step.fallback_tool or (tool.fallback_tool if tool else None)
+        return named if (call.workflow.workflow_id, named or "") in self.tools else None
+
+    def cache_key(self, call: Call, work: Work) -> str | None:
+        """By what is run and what it is given; nothing for what must be done anew each time."""
+        if not (self.cached and call.step.cache and work.cacheable):
+            return None
+        ran = self.model if work.tool is None else work.tool.hash
+        prompt = call.prompt or ("" if work.tool is not None else call.step.description)
+        text = to_json(["step 1", ran, prompt, dict(call.values)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def data(self) -> dict[str, Any]:
+        """The plan as the run's spec keeps it."""
+        return {
+            "workflow": write_spec(self.spec),
+            "inputs": dict(self.inputs),
+            "tools": [
+                {
+                    "workflow": workflow,
+                    "name": name,
+                    "version": fixed.version_id,
+                    "folder": None if fixed.tool.folder is None else str(fixed.tool.folder),
+                }
+                for (workflow, name), fixed in self.tools.items()
+            ],
+            "folder": None if self.folder is None else str(self.folder),
+            "cached": self.cached,
+            "spread": self.spread,
+            "model": self.model,
+        }
+
+
+def load_plan(tx: Transaction, run: Run) -> RunPlan:
+    """The plan of a run, as it was fixed."""
+    data = run.spec
+    versions = versions_by_id(tx, [each["version"] for each in data["tools"]])
+    tools = {}
+    for each in data["tools"]:
+        version = versions[each["version"]]
+        folder = None if each["folder"] is None else Path(each["folder"])
+        tool = replace(
+            read_tool(version.definition, folder=None, id=each["name"], stored=True), folder=folder
+        )
+        tools[each["workflow"], each["name"]] = FixedTool(tool, version.tool_id, version.id)
+    return RunPlan(
+        spec=read_spec(data["workflow"]),
+        inputs=data["inputs"],
+        tools=tools,
+        folder=None if data["folder"] is None else Path(data["folder"]),
+        cached=data["cached"],
+        spread=data["spread"],
+        model=data["model"],
+        project_id=run.project_id,
+    )

@@ -1,0 +1,253 @@
+"""Making a workflow ready to run: every workflow inside it in its place, every tool fixed to a version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.validation import check_inputs, check_spec
+from ratchet.kernel import RatchetError
+from ratchet.runtime import Runtime
+from ratchet.tools.bodies import PythonBody
+from ratchet.tools.definition import Tool, ToolType
+from ratchet.tools.portable import tool_from_definition
+from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
+from ratchet.workflows.running.adopting import adopt
+from ratchet.workflows.running.plan import FixedTool, RunPlan
+from ratchet.workflows.sources import load_inner
+
+_DEEPEST = 10
+_LONGEST_SOURCE = 1_048_576
+
+
+class BadWorkflow(RatchetError):
+    """A workflow that cannot run as it is. `problems` has everything that is wrong with it."""
+
+    exit_code = 1
+    http_status = 422
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems), hint="`ratchet workflow validate FILE` lists every problem")
+        self.problems = problems
+
+
+def prepare(
+    runtime: Runtime,
+    spec: WorkflowSpec,
+    inputs: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    cached: bool = True,
+    spread: bool | None = None,
+) -> RunPlan:
+    """The plan of a run that has not begun. Raises `BadWorkflow` with everything that keeps it from running.
+
+    `folder` is where the paths of the workflow start, and where its own tools lie.
+    """
+    try:
+        values = check_inputs(spec, inputs)
+    except SpecError as error:
+        raise BadWorkflow(error.problems) from error
+    whole, tools = fix(runtime, spec, folder=folder)
+    settings = runtime.settings
+    return RunPlan(
+        spec=whole,
+        inputs=values,
+        tools=tools,
+        folder=folder,
+        cached=cached,
+        spread=settings.workflows.spread if spread is None else spread,
+        model=settings.workflows.llm,
+    )
+
+
+def fix(
+    runtime: Runtime, spec: WorkflowSpec, *, folder: Path | None = None
+) -> tuple[WorkflowSpec, dict[tuple[str, str], FixedTool]]:
+    """The whole workflow, and the version of each tool by the workflow and the name that uses it.
+
+    Raises `BadWorkflow`.
+    """
+    try:
+        whole = _with_inner(runtime, spec, folder, depth=1)
+        problems = check_spec(whole)
+        if problems:
+            raise BadWorkflow(problems)
+    except SpecError as error:
+        raise BadWorkflow(error.problems) from error
+    toolbox = open_toolbox(
+        runtime.ledger, runtime.settings, runtime.home, folders=() if folder is None else (folder,)
+    )
+    try:
+        whole = _with_workflow_tools(toolbox, whole)
+        found = _Tools(toolbox, folder)
+        found.find_all(whole)
+    finally:
+        toolbox.close()
+    if found.problems:
+        raise BadWorkflow(found.problems)
+    return whole, _fixed(runtime, found)
+
+
+def _fixed(runtime: Runtime, found: _Tools) -> dict[tuple[str, str], FixedTool]:
+    fixed = {
+        key: FixedTool(version.tool, version.tool_id, version.id) for key, version in found.installed.items()
+    }
+    if found.carried:
+        with runtime.ledger.write(actor="ratchet") as tx:
+            for (workflow_id, name), tool in found.carried.items():
+                fixed[workflow_id, name] = adopt(tx, workflow_id, name, tool)
+    return fixed
+
+
+def _with_inner(runtime: Runtime, spec: WorkflowSpec, folder: Path | None, *, depth: int) -> WorkflowSpec:
+    """The workflow with every other one that it names put in its place."""
+    if depth > _DEEPEST:
+        raise BadWorkflow(
+            [f"workflows lie more than {_DEEPEST} deep inside one another in {spec.workflow_id}"]
+        )
+
+    def inner(step: WorkflowStep) -> WorkflowStep:
+        if step.step_type is StepType.PYTHON_TOOL and step.tool_path and not step.tool_name:
+            return replace(step, tool_name=step.step_id)
+        if step.step_type is not StepType.SUB_WORKFLOW:
+            return step
+        found, place = step.workflow_spec, folder
+        if found is None and step.workflow_path:
+            found, place = load_inner(runtime, step.workflow_path, folder)
+        if found is None:
+            return step
+        return replace(
+            step, workflow_path=None, workflow_spec=_with_inner(runtime, found, place, depth=depth + 1)
+        )
+
+    return replace(spec, steps=tuple(map(inner, spec.steps)))
+
+
+def _with_workflow_tools(toolbox: Toolbox, spec: WorkflowSpec) -> WorkflowSpec:
+    """Steps that call a tool which is itself a workflow hold that workflow, so that its steps are durable too."""
+    installed = {
+        step.tool_name
+        for step in spec.steps
+        if step.step_type is StepType.EXISTING_TOOL and step.tool_name not in spec.tool_definitions
+    }
+    workflows = {name: found for name in installed if name and (found := _workflow_of(toolbox, name))}
+
+    def opened(step: WorkflowStep) -> WorkflowStep:
+        if step.workflow_spec is not None:
+            return replace(step, workflow_spec=_with_workflow_tools(toolbox, step.workflow_spec))
+        found = workflows.get(step.tool_name or "") if step.step_type is StepType.EXISTING_TOOL else None
+        if found is None:
+            return step
+        return replace(step, step_type=StepType.SUB_WORKFLOW, workflow_spec=found, tool_name=None)
+
+    return replace(spec, steps=tuple(map(opened, spec.steps)))
+
+
+def _workflow_of(toolbox: Toolbox, name: str) -> WorkflowSpec | None:
+    try:
+        body = toolbox.get(name).tool.workflow
+    except RatchetError:
+        # Said of each step that uses it, later.
+        return None
+    return None if body is None else read_spec(body.spec)
+
+
+class _Tools:
+    """Finds the tool behind each name that a workflow uses, and says what is wrong with those that cannot be used."""
+
+    def __init__(self, toolbox: Toolbox, folder: Path | None) -> None:
+        self._toolbox = toolbox
+        self._folder = folder
+        self.problems: list[str] = []
+        self.installed: dict[tuple[str, str], ToolVersion] = {}
+        self.carried: dict[tuple[str, str], Tool] = {}
+        """Those that the workflow brings with it, embedded or in files beside it."""
+
+    def find_all(self, spec: WorkflowSpec) -> None:
+        for each in _all_workflows(spec):
+            for step in each.steps:
+                self._find_for(each, step)
+
+    def _find_for(self, spec: WorkflowSpec, step: WorkflowStep) -> None:
+        if step.step_type in (StepType.SUB_WORKFLOW, StepType.APPROVAL):
+            return
+        if step.tool_path is not None and step.step_type is StepType.PYTHON_TOOL:
+            self._carry(spec, step, step.tool_name or step.step_id, _from_file(step, self._folder))
+        elif step.tool_name:
+            self._find(spec, step, step.tool_name)
+        elif step.generate_tool:
+            self.problems.append(f"step {step.step_id}: its tool has not been written yet")
+        elif step.step_type is not StepType.LLM_CALL:
+            self.problems.append(f"step {step.step_id}: names no tool")
+        if step.fallback_tool:
+            self._find(spec, step, step.fallback_tool)
+
+    def _find(self, spec: WorkflowSpec, step: WorkflowStep, name: str) -> None:
+        key = (spec.workflow_id, name)
+        if key in self.installed:
+            return
+        definition = spec.tool_definitions.get(name)
+        try:
+            if definition is not None:
+                self._carry(spec, step, name, tool_from_definition(definition))
+                return
+            found = self._toolbox.get(name)
+        except RatchetError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self.problems.append(f"step {step.step_id}: {error}{hint}")
+            return
+        self.installed[key] = found
+        self._check(spec, step, found.tool)
+
+    def _carry(self, spec: WorkflowSpec, step: WorkflowStep, name: str, tool: Tool | str) -> None:
+        key = (spec.workflow_id, name)
+        if isinstance(tool, str):
+            self.problems.append(f"step {step.step_id}: {tool}")
+        elif key not in self.carried:
+            self.carried[key] = tool
+            self._check(spec, step, tool)
+        elif self.carried[key].hash != tool.hash:
+            self.problems.append(
+                f"step {step.step_id}: two workflows called {spec.workflow_id} bring different tools {name}"
+            )
+
+    def _check(self, spec: WorkflowSpec, step: WorkflowStep, tool: Tool) -> None:
+        if tool.refusal:
+            self.problems.append(f"step {step.step_id}: {tool.refusal}")
+        if tool.fallback_tool:
+            self._find(spec, step, tool.fallback_tool)
+
+
+def _all_workflows(spec: WorkflowSpec) -> Iterator[WorkflowSpec]:
+    waiting = [spec]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting.extend(step.workflow_spec for step in each.steps if step.workflow_spec is not None)
+
+
+def _from_file(step: WorkflowStep, folder: Path | None) -> Tool | str:
+    """The tool in the file that a step names, or why there is none. The file must lie beside the workflow or below."""
+    if folder is None:
+        return f"{step.tool_path} lies beside the workflow, which has no folder here"
+    path = (folder / (step.tool_path or "")).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        return f"{step.tool_path} lies outside of the workflow's folder"
+    try:
+        if path.stat().st_size > _LONGEST_SOURCE:
+            return f"{step.tool_path} is longer than {_LONGEST_SOURCE} bytes"
+        source = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{step.tool_path} cannot be read: {error}"
+    return Tool(
+        id=step.tool_name or step.step_id,
+        type=ToolType.PYTHON,
+        description=step.description,
+        python=PythonBody(source),
+    )

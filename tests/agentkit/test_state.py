@@ -1,0 +1,273 @@
+"""Reading and changing a state."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from ratchet.agentkit import (
+    Misused,
+    SchemaInvalid,
+    StateBusy,
+    StateDamaged,
+    StateExists,
+    StateInvalid,
+    StateMissing,
+    StateStore,
+)
+
+
+def test_an_edit_is_read_back_and_lies_in_the_file(store: StateStore) -> None:
+    with store.edit() as state:
+        state["count"] = 3
+        state["notes"] = ["a", "ü"]
+    assert store.read() == {"count": 3, "notes": ["a", "ü"]}
+    assert json.loads((store.directory / "state.json").read_text()) == {"count": 3, "notes": ["a", "ü"]}
+
+
+def test_what_is_done_to_the_dict_after_the_block_is_lost(store: StateStore) -> None:
+    with store.edit() as state:
+        state["notes"] = notes = ["kept"]
+    notes.append("late")
+    state["count"] = 9
+    store.read()["count"] = 9
+    assert store.read() == {"count": 0, "notes": ["kept"]}
+
+
+def test_a_block_that_raises_writes_nothing_and_gives_the_lock_back(store: StateStore) -> None:
+    with pytest.raises(ZeroDivisionError), store.edit() as state:
+        state["count"] = 1 // 0
+    with store.edit() as state:
+        assert state == {"count": 0}
+    assert len(store.history()) == 1
+
+
+def test_an_unchanged_state_is_not_written(store: StateStore) -> None:
+    before = (store.directory / "state.json").stat()
+    with store.edit() as state:
+        state["count"] = 0
+    after = (store.directory / "state.json").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert len(store.history()) == 1
+
+
+@pytest.mark.parametrize("new", [0.0, False])
+def test_a_number_of_another_kind_is_a_change(store: StateStore, new: object) -> None:
+    (store.directory / "state_schema.json").write_text("{}")
+    with store.edit() as state:
+        state["count"] = new
+    assert repr(store.read()["count"]) == repr(new)
+
+
+def test_a_state_that_the_schema_refuses_is_not_written(store: StateStore) -> None:
+    with (
+        pytest.raises(StateInvalid, match=r"is refused by state_schema\.json") as caught,
+        store.edit() as state,
+    ):
+        state["notes"] = ["fine", 7]
+    assert caught.value.path == "state.notes[1]"
+    assert store.read() == {"count": 0}
+    assert len(store.history()) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (None, "does not exist"),
+        ("[]", "no object"),
+        ("{", "not JSON"),
+        ('{"type": "wrong"}', "no JSON Schema"),
+        ('{"$ref": "http://127.0.0.1:9/schema"}', "cannot be followed"),
+        ('{"$ref": "#"}', "cannot be followed"),
+        ('{"properties": {"count": {"$ref": "#/nowhere"}}}', "cannot be followed"),
+        ('{"patternProperties": {"(": {}}}', "schema"),
+    ],
+)
+def test_without_a_usable_schema_nothing_is_written(store: StateStore, schema: str | None, said: str) -> None:
+    path = store.directory / "state_schema.json"
+    path.unlink() if schema is None else path.write_text(schema)
+    with pytest.raises(SchemaInvalid, match=said), store.edit() as state:
+        state["count"] = 1
+    assert store.read() == {"count": 0}
+
+
+def test_a_changed_schema_counts_at_once(store: StateStore) -> None:
+    (store.directory / "state_schema.json").write_text('{"properties": {"count": {"maximum": 1}}}')
+    with pytest.raises(StateInvalid, match="maximum"), store.edit() as state:
+        state["count"] = 2
+
+
+def test_the_same_thread_cannot_open_the_state_twice(store: StateStore) -> None:
+    again = StateStore(store.directory / "." / ".." / store.directory.name)
+    with store.edit() as state:
+        state["count"] = 1
+        with pytest.raises(StateBusy, match="this thread already holds"), again.edit():
+            pytest.fail("entered twice")
+    assert store.read() == {"count": 1}
+
+
+def test_patience_ends_while_another_thread_holds_the_lock(store: StateStore) -> None:
+    hurried = StateStore(store.directory, patience=0.05)
+    caught: list[Exception] = []
+
+    def try_it() -> None:
+        try:
+            with hurried.edit():
+                pass
+        except StateBusy as error:
+            caught.append(error)
+
+    with store.locked():
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+    assert "somebody else has held" in str(caught[0])
+
+
+def test_locked_gives_the_state_and_keeps_writers_out(store: StateStore) -> None:
+    def add() -> None:
+        with store.edit() as state:
+            state["count"] += 1
+
+    thread = threading.Thread(target=add)
+    with store.locked() as state:
+        thread.start()
+        state["count"] = 100
+        assert store.read() == {"count": 0}
+    thread.join()
+    assert store.read() == {"count": 1}
+
+
+def test_threads_lose_no_edit(store: StateStore) -> None:
+    def add() -> None:
+        for _ in range(25):
+            with store.edit() as state:
+                state["count"] += 1
+
+    threads = [threading.Thread(target=add) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.read() == {"count": 200}
+    assert [change.number for change in store.history(limit=1000)] == list(range(201, 0, -1))
+
+
+def test_a_process_forked_inside_an_edit_waits_like_every_other(store: StateStore) -> None:
+    with store.edit() as state:
+        child = os.fork()
+        if child == 0:
+            os._exit(_refused(store, "somebody else has held"))
+        _, status = os.waitpid(child, 0)
+        state["count"] = 1
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert store.read() == {"count": 1}
+
+
+def _refused(store: StateStore, why: str) -> int:
+    """0 if an edit is refused for that reason."""
+    try:
+        with StateStore(store.directory, patience=0.05).edit():
+            return 1
+    except StateBusy as error:
+        return 0 if why in str(error) else 2
+
+
+def test_a_process_forked_inside_an_edit_cannot_finish_it(store: StateStore) -> None:
+    child = 1
+    try:
+        with store.edit() as state:
+            child = os.fork()
+            state["count"] = 5 if child else 7
+    except StateBusy:
+        os._exit(0 if child == 0 else 1)
+    if child == 0:
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.read() == {"count": 5}
+
+
+def test_a_removed_lock_file_does_not_let_two_in(store: StateStore) -> None:
+    with store.edit() as state:
+        state["count"] = 1
+    (store.directory / "state.lock").unlink()
+    with store.edit() as state:
+        state["count"] += 1
+    assert store.read() == {"count": 2}
+
+
+def test_the_first_state_is_written_once(store: StateStore) -> None:
+    assert store.begin({"count": 0}).number == 1
+    with pytest.raises(StateExists, match="exists already"):
+        store.begin({"count": 1})
+    assert [change.by for change in store.history()] == ["test"]
+
+
+def test_no_state_is_not_an_empty_one(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    with pytest.raises(StateMissing, match="begin"):
+        store.read()
+    with pytest.raises(StateMissing), store.edit():
+        pytest.fail("entered")
+    with pytest.raises(StateMissing, match="no directory"), StateStore(tmp_path / "absent").locked():
+        pytest.fail("entered")
+    assert store.history() == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": NaN}', '{"a": 1e999}', '"\\ud800"', "[" * 100_000])
+def test_a_damaged_file_is_told_and_never_overwritten_by_an_edit(store: StateStore, content: str) -> None:
+    (store.directory / "state.json").write_text(content)
+    with pytest.raises(StateDamaged, match="restore"):
+        store.read()
+    with pytest.raises(StateDamaged), store.edit():
+        pytest.fail("entered")
+    assert (store.directory / "state.json").read_text() == content
+
+
+def test_a_link_is_not_followed(store: StateStore, tmp_path_factory: pytest.TempPathFactory) -> None:
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret.json"
+    secret.write_text('{"count": 42}')
+    for name in ("state.json", "state_schema.json", "state.history.jsonl", "state.lock"):
+        path = store.directory / name
+        kept = path.read_bytes()
+        path.unlink()
+        path.symlink_to(secret)
+        with pytest.raises(StateDamaged, match="no plain file"), store.edit() as state:
+            state["count"] = 1
+        path.unlink()
+        path.write_bytes(kept)
+    assert secret.read_text() == '{"count": 42}'
+
+
+def test_a_pipe_in_place_of_the_state_does_not_block(store: StateStore) -> None:
+    (store.directory / "state.json").unlink()
+    os.mkfifo(store.directory / "state.json")
+    with pytest.raises(StateDamaged, match="no plain file"):
+        store.read()
+
+
+def test_what_a_dead_writer_left_beside_the_state_is_no_harm(store: StateStore) -> None:
+    (store.directory / "state.json.new").write_text('{"cou')
+    with store.edit() as state:
+        state["count"] = 1
+    assert store.read() == {"count": 1}
+    assert not (store.directory / "state.json.new").exists()
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 1000])
+def test_who_changed_it_must_be_a_short_name(store: StateStore, name: str) -> None:
+    with pytest.raises(Misused), store.edit(by=name):
+        pytest.fail("entered")
+
+
+def test_only_its_own_files_are_left_in_the_directory(store: StateStore) -> None:
+    with store.edit() as state:
+        state["count"] = 1
+    assert sorted(path.name for path in store.directory.iterdir()) == [
+        "state.history.jsonl",
+        "state.json",
+        "state.lock",
+        "state_schema.json",
+    ]

@@ -1,0 +1,50 @@
+"""Agents to be checked, and checking them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.agents.checks import Checked, check_version
+from ratchet.config.agent_settings import Agents
+from tests.agents.specimens import write_agent
+
+Check = Callable[..., Checked]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    """The directory of an agent that has nothing wrong."""
+    return write_agent(tmp_path / "staging")
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
+    """Checks a directory with these settings. Whatever is in it, nothing is left behind."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+
+    def run(
+        directory: Path, *, base: Path | None = None, deadline: float | None = None, **settings: Any
+    ) -> Checked:
+        known = Agents(**settings)
+        return asyncio.run(
+            check_version(directory, known, agent="greeter", base=base, deadline_seconds=deadline)
+        )
+
+    yield run
+    assert list(place.iterdir()) == []
+
+
+def sections(checked: Checked) -> dict[str, Any]:
+    """What the report says of each check."""
+    [report] = checked.judged.reports
+    assert checked.judged.verdict.report == report.sha256
+    found: dict[str, Any] = json.loads(report.content)["checks"]
+    return found

@@ -1,0 +1,191 @@
+"""Servers that crash, hang or cannot start, a host that is killed, and a ledger that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet.agents.host import hosting
+from ratchet.agents.seat import announced
+from ratchet.agents.servers import NoAnswer
+from ratchet.ledger.agents import get_agent, release_version
+from ratchet.runtime import open_ledger, open_runtime
+from tests.agents.host.conftest import MakeHome
+from tests.agents.host.homes import CANNOT_START, QUICK, Home, call, said, until
+from tests.agents.servers.versions import processes_in
+from tests.postgres import PostgresServer
+from tests.runtime.kinds import make_kinds
+from tests.runtime.worker_process import load
+
+REPOSITORY = Path(__file__).parents[3]
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+async def crash(url: str | None) -> None:
+    with pytest.raises(NoAnswer):
+        await call(url, "crash")
+
+
+def running(directory: Path, program: bytes) -> list[int]:
+    return [pid for pid in processes_in(directory) if program in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@on_sqlite
+def test_a_crashed_server_is_started_again_and_calls_wait_for_it(home: Home) -> None:
+    commit = home.make_agent()
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            await crash(host.url)
+            assert await said(host.url) == "one"
+            [version] = host.status()["agents"][0]["versions"]
+            assert {name: each["restarts"] for name, each in version["servers"].items()} == {
+                "runner": 1,
+                "tuner": 0,
+            }
+
+    asyncio.run(scenario())
+    [crashed] = home.told("crashed")
+    assert (crashed["agent"], crashed["commit"], crashed["server"]) == ("greeter", commit, "runner")
+    assert "7" in crashed["reason"]
+
+
+@on_sqlite
+def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answers(home: Home) -> None:
+    first = home.make_agent("one")
+    second = home.make_version("two")
+    home.move(second)
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            for _ in range(3):
+                assert await said(host.url) == "two"
+                await crash(host.url)
+            # No call is lost on the way back: this one waits for the older version.
+            assert await said(host.url) == "one"
+            with pytest.raises(NoAnswer, match="quarantined"):
+                await said(host.url, version=second)
+
+    asyncio.run(scenario())
+    assert home.current() == first
+    assert [each["commit"] for each in home.told("quarantined")] == [second]
+    [fell_back] = home.told("fell_back")
+    assert (fell_back["from"], fell_back["to"]) == (second, first)
+
+
+@on_sqlite
+def test_the_only_version_says_why_it_is_quarantined_until_a_person_releases_it(home: Home) -> None:
+    commit = home.make_agent()
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            for _ in range(3):
+                assert await said(host.url) == "one"
+                await crash(host.url)
+            with pytest.raises(NoAnswer, match="quarantined: its runner crashed 3 times"):
+                await said(host.url)
+            with home.runtime.ledger.write() as tx:
+                release_version(tx, get_agent(tx, "greeter"), commit)
+            await until(lambda: host.status()["agents"][0]["versions"][0]["state"] != "quarantined")
+            assert await said(host.url) == "one"
+
+    asyncio.run(scenario())
+    assert home.current() == commit
+
+
+@on_sqlite
+def test_a_version_that_cannot_start_never_gets_the_address(home: Home) -> None:
+    first = home.make_agent("one")
+    second = home.make_version("two", runner=CANNOT_START)
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            assert await said(host.url) == "one"
+            home.move(second)
+            while not home.told("fell_back"):
+                assert await said(host.url) == "one"
+            assert await said(host.url) == "one"
+            await until(lambda: host.status()["agents"][0]["current"] == first)
+
+    asyncio.run(scenario())
+    assert home.current() == first
+    assert "nothing to say" in home.told("quarantined")[0]["reason"]
+    assert [each for each in home.told("started") if each["commit"] == second] == []
+
+
+@on_sqlite
+def test_a_server_that_hangs_is_started_again(make_home: MakeHome) -> None:
+    home = make_home(health_seconds=0.2, health_failures=2)
+    commit = home.make_agent()
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            assert await said(host.url) == "one"
+            for pid in running(home.directory(commit), b"runner.py"):
+                os.kill(pid, signal.SIGSTOP)
+            await until(lambda: bool(home.told("crashed")))
+            assert await said(host.url) == "one"
+
+    asyncio.run(scenario())
+    assert "2 looks in a row failed" in home.told("crashed")[0]["reason"]
+
+
+def test_a_killed_host_leaves_no_process_and_the_next_one_restores(
+    home: Home, url: str, tmp_path: Path
+) -> None:
+    home.make_agent()
+    command = [sys.executable, "-m", "tests.agents.host.host_process", str(tmp_path), url]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = process.stdout.readline().strip()
+
+        async def scenario() -> None:
+            try:
+                assert await said(told) == "one"
+                assert announced(tmp_path) == told
+                assert home.processes()
+            finally:
+                process.kill()
+                process.wait()
+            await until(lambda: not home.processes())
+            assert announced(tmp_path) is None
+            before = len(home.told("started"))
+            async with hosting(home.runtime, home.loaded) as host:
+                await until(lambda: len(home.told("started")) > before)
+                assert await said(host.url) == "one"
+
+        asyncio.run(scenario())
+    assert home.processes() == []
+
+
+@pytest.mark.slow
+def test_agents_answer_while_the_ledger_is_away_and_follow_it_when_it_is_back(tmp_path: Path) -> None:
+    with PostgresServer() as database:
+        loaded = load(tmp_path, database.create_database(), **QUICK)
+        with open_ledger(loaded) as ledger:
+            runtime = open_runtime(loaded, ledger, make_kinds())
+            home = Home(runtime, loaded)
+            home.make_agent("one")
+            second = home.make_version("two")
+
+            async def scenario() -> None:
+                async with hosting(runtime, loaded) as host:
+                    assert await said(host.url) == "one"
+                    await asyncio.to_thread(database.stop)
+                    assert await said(host.url) == "one"
+                    await crash(host.url)
+                    assert await said(host.url) == "one"
+                    await asyncio.to_thread(database.start)
+                    await asyncio.to_thread(home.move, second)
+                    await until(lambda: host.status()["agents"][0]["current"] == second)
+                    assert await said(host.url) == "two"
+                    await until(lambda: bool(home.told("crashed")))
+
+            asyncio.run(scenario())
+            runtime.close()

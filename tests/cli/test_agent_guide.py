@@ -1,0 +1,124 @@
+"""docs/agents.md tells of everything that it is the guide of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+
+from ratchet.agents.architect import Severity, Wanted
+from ratchet.agents.changing.taking import Decision
+from ratchet.cli.catalogue import CATALOGUE, Branch
+from ratchet.cli.command import Command
+from ratchet.cli.group import LazyGroup
+from ratchet.config.agent_settings import Agents
+from ratchet.ledger.agents import AgentStatus, VersionStatus
+from ratchet.server.agent_shapes import ListedVersion, WholeAgent
+from ratchet.server.routes import agent_calls, agent_state, agents
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = (DOCS / "agents.md").read_text()
+ROUTES = [
+    (method, route.path)
+    for module in (agents, agent_calls, agent_state)
+    for route in module.router.routes
+    for method in route.methods  # type: ignore[attr-defined]
+]
+
+
+def commands() -> dict[str, click.Command]:
+    branch = CATALOGUE["agent"]
+    assert isinstance(branch, Branch)
+    group = LazyGroup(branch.parts, name="agent")
+    found = {name: group.get_command(click.Context(group), name) for name in branch.parts}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"`([\w.]+)`", text))
+
+
+def test_there_is_a_command_for_everything_that_can_be_done() -> None:
+    wanted = "create list show tools call feedback versions diff rollback promote pin logs state delete"
+    assert list(commands()) == wanted.split()
+
+
+def test_every_command_and_every_option_is_told() -> None:
+    told = set(re.findall(r"(--[\w-]+)", GUIDE))
+    for name, command in commands().items():
+        assert re.search(rf"(ratchet agent |\| `){name}\b", GUIDE), name
+        options = {each for option in command.params for each in option.opts if each.startswith("--")}
+        assert options <= told, name
+
+
+def test_every_command_has_examples_that_name_options_it_has() -> None:
+    for name, command in commands().items():
+        assert isinstance(command, Command)
+        examples = [line for line in command.examples if f"ratchet agent {name}" in line]
+        assert examples, name
+        known = {each for option in command.params for each in (*option.opts, "--json")}
+        used = {word for line in examples for word in re.findall(r"(?<=\s)--[\w-]+", line)}
+        assert used <= known, name
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
+def test_every_request_is_told(method: str, path: str) -> None:
+    plain = path.replace("{name}", "NAME").replace("{version}", "VERSION")
+    assert f"| `{method} {plain}` |" in GUIDE
+
+
+def test_no_request_is_told_that_there_is_not() -> None:
+    told = set(re.findall(r"^\| `([A-Z]+) (/\S+)` \|", GUIDE, flags=re.M))
+    plain = {
+        (method, path.replace("{name}", "NAME").replace("{version}", "VERSION")) for method, path in ROUTES
+    }
+    assert told == plain
+
+
+@pytest.mark.parametrize(
+    "model", [agents.NewAgent, agents.Feedback, agents.Promotion, agents.Rollback, agent_calls.Call]
+)
+def test_every_field_of_a_request_is_told(model: type[agents.NewAgent]) -> None:
+    over_http = GUIDE[GUIDE.index("## Over HTTP") :].partition("## What happened")[0]
+    assert set(model.model_fields) <= words(over_http)
+
+
+def test_every_field_of_what_is_wanted_can_be_given_on_the_command_line() -> None:
+    given = {option.name for option in commands()["create"].params}
+    assert {each.name for each in fields(Wanted)} - {"description"} <= given
+    assert "what" in given
+
+
+def test_every_key_of_an_agent_and_of_a_version_is_told() -> None:
+    as_json = GUIDE[GUIDE.index("## `--json`") :].partition("## Over HTTP")[0]
+    assert {*WholeAgent.model_fields, *ListedVersion.model_fields} <= words(as_json)
+
+
+def test_every_word_for_a_status_a_decision_and_a_severity_is_told() -> None:
+    statuses = {str(status) for status in (*AgentStatus, *VersionStatus)} - {"deleted"}
+    assert statuses | {str(each) for each in Decision} <= words(GUIDE)
+    assert r"\|".join(Severity) in GUIDE
+
+
+def test_every_setting_is_told_as_it_is() -> None:
+    rows = re.findall(r"^\| `agents\.(\w+)` \| (?:`([^`]*)` )?\| (.+) \|$", GUIDE, flags=re.M)
+    assert {name: (default, meaning) for name, default, meaning in rows} == {
+        name: (_shown(field.default), field.description) for name, field in Agents.model_fields.items()
+    }
+
+
+def test_every_page_that_it_links_is_there() -> None:
+    links = set(re.findall(r"\]\(([\w/-]+\.md)\)", GUIDE))
+    assert "agents-versions.md" in links
+    assert [link for link in links if not (DOCS / link).is_file()] == []
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,207 @@
+"""`ratchet tool …`: real tools in the real sandbox."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ratchet
+from tests.cli.workflow_files import SPLIT, step, workflow, write
+
+ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+DOUBLE = """\
+id: double
+type: python
+description: Twice a number.
+tags: [doubling]
+input_schema:
+  type: object
+  properties: {n: {type: number}}
+  required: [n]
+python:
+  source: |
+    def run(n):
+        return {"twice": n * 2}
+examples:
+  - {input: {n: 2}, output: {twice: 4}}
+"""
+
+
+@pytest.fixture
+def double(ratchet: Ratchet, tmp_path: Path) -> Path:
+    """The file of a tool that was added."""
+    assert ratchet("init").code == 0
+    file = tmp_path / "double.yaml"
+    file.write_text(DOUBLE)
+    added = ratchet("tool", "add", str(file))
+    assert (added.code, added.out) == (0, "double 1.0.0 is added.\n"), added.err
+    return file
+
+
+@ONE_DATABASE
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (("basic_calculator", "operation=multiply", "a=7", "b=6"), {"result": 42, "operation": "multiply"}),
+        (("text_formatter", "operation=reverse", "text=stressed"), {"result": "desserts"}),
+        (("unit_converter", "conversion=c_to_f", "value=100"), {"result": 212.0}),
+    ],
+)
+def test_shipped_tools_answer(ratchet: Ratchet, call: tuple[str, ...], answer: dict[str, object]) -> None:
+    assert ratchet("init").code == 0
+    tool, *pairs = call
+    done = ratchet("tool", "run", tool, *(word for pair in pairs for word in ("--input", pair)))
+    assert done.code == 0, done.err
+    assert answer.items() <= done.json.items()
+    assert " ms of CPU, " in done.err
+
+
+def test_a_tool_is_called_measured_and_on_record(ratchet: Ratchet, double: Path, tmp_path: Path) -> None:
+    given = tmp_path / "given.json"
+    given.write_text('{"n": 4}')
+    told = ratchet("tool", "run", "double", "--inputs", str(given), "--json").json
+    assert (told["ok"], told["value"], told["version"]) == (True, {"twice": 8}, "1.0.0")
+    assert told["metrics"]["wall_ms"] > 0
+    assert told["metrics"]["exit_code"] == 0
+    wrong = ratchet("tool", "run", "double", "--input", "n=four")
+    assert wrong.code == 1
+    assert "do not fit" in wrong.err
+    shown = ratchet("tool", "show", "double", "--json").json
+    assert (shown["stats"]["runs"], shown["stats"]["failures"]) == (2, 1)
+    fields = ratchet("tool", "show", "double").out
+    assert "n: number" in fields
+    assert "50%" in fields
+
+
+@ONE_DATABASE
+def test_what_is_not_there_is_told_with_what_to_do(ratchet: Ratchet, double: Path, tmp_path: Path) -> None:
+    unknown = ratchet("tool", "run", "doubel")
+    assert (unknown.code, unknown.err) == (
+        1,
+        "error: tool doubel does not exist\nhint: did you mean double?\n",
+    )
+    singer = tmp_path / "singer.yaml"
+    singer.write_text(
+        "type: executable\nexecutable: {command: no-such-singer, install_command: apt install singer}\n"
+    )
+    assert ratchet("tool", "add", str(singer)).code == 0
+    absent = ratchet("tool", "run", "singer")
+    assert absent.code == 3
+    assert "hint: install it: apt install singer" in absent.err
+    as_json = ratchet("tool", "run", "singer", "--json")
+    assert (as_json.code, as_json.json["ok"], as_json.json["metrics"]["exit_code"]) == (3, False, 127)
+    assert ratchet("tool", "run", "double", "--input", "n").code == 2
+    assert ratchet("tool", "run", "double", "--inputs", str(tmp_path / "absent.json")).code == 2
+
+
+@ONE_DATABASE
+def test_examples_are_tests(ratchet: Ratchet, double: Path) -> None:
+    good = ratchet("tool", "test", "double")
+    assert (good.code, good.out) == (0, "double 1.0.0: 1 of 1 examples passed\n")
+    double.write_text(DOUBLE.replace("twice: 4", "twice: 5"))
+    assert ratchet("tool", "add", str(double), "--replace").code == 0
+    bad = ratchet("tool", "test", "double")
+    assert bad.code == 1
+    assert "example 1: $.twice is 4, not 5" in bad.out
+    [told] = ratchet("tool", "test", "double", "--json").json
+    assert (told["passed"], told["examples"][0]["got"]) == (False, {"twice": 4})
+    none = ratchet("tool", "test", "identity")
+    assert (none.code, "has no examples" in none.out) == (1, True)
+
+
+@pytest.mark.slow
+@ONE_DATABASE
+def test_every_shipped_tool_that_needs_no_model_passes_its_examples(ratchet: Ratchet) -> None:
+    assert ratchet("init").code == 0
+    tested = ratchet("tool", "test", "all", "--type", "python", "--json")
+    assert (tested.code, len(tested.json) > 5) == (0, True)
+
+
+def test_versions_are_listed_pinned_and_taken_back(ratchet: Ratchet, double: Path) -> None:
+    double.write_text(
+        DOUBLE.replace("n * 2", "n + n").replace("type: python\n", "type: python\nchange_type: minor\n")
+    )
+    refused = ratchet("tool", "add", str(double))
+    assert (refused.code, "--replace" in refused.err or "double" in refused.err) == (1, True)
+    assert ratchet("tool", "add", str(double), "--replace", "--json").json["version"] == "1.1.0"
+    versions = ratchet("tool", "versions", "double", "--json").json
+    assert [(each["version"], each["is_called"]) for each in versions] == [("1.1.0", True), ("1.0.0", False)]
+    assert ratchet("tool", "versions", "double").out.splitlines()[1].split()[:2] == ["@", "1.1.0"]
+
+    assert "pinned at 1.0.0" in ratchet("tool", "pin", "double", "1.0.0").out
+    assert ratchet("tool", "run", "double", "--input", "n=1", "--json").json["version"] == "1.0.0"
+    held = ratchet("tool", "rollback", "double")
+    assert (held.code, "pinned" in held.err) == (1, True)
+    assert ratchet("tool", "pin", "double", "9.9.9").code == 1
+    assert ratchet("tool", "unpin", "double", "--json").json["version"] == "1.1.0"
+    assert ratchet("tool", "rollback", "double").out == "double is back at 1.0.0.\n"
+    assert ratchet("tool", "run", "double", "--version", "1.1.0", "--input", "n=1", "--json").json[
+        "value"
+    ] == {"twice": 2}
+    nowhere = ratchet("tool", "rollback", "double")
+    assert (nowhere.code, "no earlier version" in nowhere.err) == (1, True)
+
+
+@ONE_DATABASE
+def test_a_search_explains_itself_and_takes_what_people_say_into_account(
+    ratchet: Ratchet, double: Path
+) -> None:
+    task = ("tool", "search", "twice a number", "--tag", "doubling", "--json")
+    found = ratchet(*task).json
+    assert [each["tool"] for each in found] == ["double"]
+    assert found[0]["fitness"] == pytest.approx(
+        sum(reason["points"] for reason in found[0]["reasons"]), abs=0.1
+    )
+    assert "its description is" in ratchet("tool", "search", "twice a number").out
+    assert ratchet("tool", "feedback", "double", "twice a number").code == 2
+    assert ratchet("tool", "feedback", "double", "twice a number", "--good").code == 0
+    again = ratchet(*task).json
+    assert again[0]["fitness"] > found[0]["fitness"]
+    assert "feedback" in {reason["part"] for reason in again[0]["reasons"]}
+    assert ratchet("tool", "search", "twice a number", "--tag", "nowhere").out == ""
+
+
+@ONE_DATABASE
+def test_tools_are_listed_by_type_and_tag_and_broken_ones_are_told(
+    ratchet: Ratchet, double: Path, home: Path
+) -> None:
+    listed = ratchet("tool", "list", "--tag", "doubling", "--json").json
+    assert [each["tool"] for each in listed] == ["double"]
+    kinds = {each["type"] for each in ratchet("tool", "list", "--type", "llm", "--json").json}
+    assert kinds == {"llm"}
+    (home / "tools" / "broken.yaml").write_text("type: python\n")
+    told = ratchet("tool", "list")
+    assert (told.code, "warning: " in told.err, "broken.yaml" in told.err) == (0, True, True)
+
+
+@ONE_DATABASE
+def test_tools_are_listed_the_best_first(ratchet: Ratchet, tmp_path: Path) -> None:
+    assert ratchet("init").code == 0
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.yaml").write_text("type: python\npython: {source: 'def run(n): return 1 / n'}\n")
+        ratchet("tool", "add", str(tmp_path / f"{name}.yaml"))
+    # Three calls each, of which one, all and two go well.
+    for name, good in (("a", 1), ("b", 3), ("c", 2)):
+        for number in range(3):
+            ratchet("tool", "run", name, "--input", f"n={int(number < good)}")
+    listed = ratchet("tool", "list", "--by-score", "--json").json
+    scores = {each["tool"]: round(each["score"], 2) for each in listed if each["score"] is not None}
+    assert list(scores.items()) == [("b", 1.0), ("c", 0.67), ("a", 0.33)]
+
+
+@ONE_DATABASE
+def test_a_tool_that_a_workflow_brought_is_put_among_the_others(ratchet: Ratchet, tmp_path: Path) -> None:
+    spec = workflow(
+        [step("split", input_mapping={"text": "inputs.text"})],
+        {"split": SPLIT},
+        inputs={"text": {"type": "string"}},
+    )
+    assert ratchet("workflow", "run", write(tmp_path, spec), "--input", "text=a b").code == 0
+    assert ratchet("tool", "show", "split").code == 1
+    added = ratchet("tool", "add", "--from-run", "1")
+    assert added.code == 0, added.err
+    assert json.loads(ratchet("tool", "run", "split", "--input", "text=a b").out) == ["a", "b"]
+    assert ratchet("tool", "add", "--from-run", "1", "--tool", "nothing").code == 1
+    assert ratchet("tool", "add").code == 2

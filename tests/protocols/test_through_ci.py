@@ -1,0 +1,148 @@
+"""From a repository to a finished pull request: onboarding, plan, steps, QA, push, draft, CI, done.
+
+Real are git, its bare remote, the sandbox, the API and the worker; the forge is a stand-in that speaks HTTP, and the
+agents are small programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ratchet.config import Loaded
+from ratchet.kernel import Outcome, RunStatus, StepStatus
+from ratchet.ledger.projects import change_project, get_project
+from ratchet.ledger.runs import list_attempts
+from ratchet.projects.secrets import put_secrets
+from ratchet.runtime import Runtime, Worker
+from ratchet.server import create_app
+from tests.forges.github_stand_in import GitHubStandIn
+from tests.protocols.world import World, encode_plan, make_remote
+from tests.runtime.conftest import eventually
+
+TOKEN, SECRET = "a-token-for-tests", "the secret of the webhooks"
+CHECKS = ["lint", "test"]
+
+
+@pytest.fixture
+def github(runtime: Runtime) -> Iterator[GitHubStandIn]:
+    with GitHubStandIn() as started:
+        protocols = runtime.settings.protocols.model_copy(update={"github_url": started.url})
+        runtime.settings = runtime.settings.model_copy(update={"protocols": protocols})
+        yield started
+
+
+@pytest.fixture
+def client(runtime: Runtime, loaded: Loaded, worker: Worker) -> TestClient:
+    app = create_app(runtime, loaded, TOKEN, process_id=worker.process_id)
+    return TestClient(app, headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+@pytest.fixture
+def world(tmp_path: Path, runtime: Runtime, client: TestClient) -> World:
+    return onboard(tmp_path, runtime, client)
+
+
+def onboard(home: Path, runtime: Runtime, client: TestClient) -> World:
+    """A project that was registered and set up through the API."""
+    remote = make_remote(home)
+    answer = client.post("/projects", json={"name": "demo", "git_url": str(remote), "ci_provider": "github"})
+    assert answer.status_code == 200, answer.text
+    project_id = answer.json()["id"]
+    eventually(lambda: onboarded(client, project_id)["status"] == "completed", 120)
+    with runtime.ledger.write(actor="test") as tx:
+        put_secrets(tx, runtime, project_id, {"webhook_secret": SECRET, "forge_token": GitHubStandIn.token})
+        facts = get_project(tx, project_id).facts
+        change_project(
+            tx,
+            project_id,
+            remote="github.com/acme/demo",
+            facts={**facts, "checks": [], "required_checks": CHECKS},
+        )
+    return World(home, remote, runtime, project_id)
+
+
+def onboarded(client: TestClient, project_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/projects/{project_id}/onboarding").json()
+    return found
+
+
+def awaited(world: World, run_id: int, step: int) -> str:
+    """The commit of a step that waits for CI."""
+
+    def waits() -> bool:
+        steps = world.steps(run_id)
+        return len(steps) > step and steps[step].awaits_ci
+
+    eventually(lambda: world.stands(run_id) or waits(), 120)
+    assert not world.stands(run_id), world.protocol(run_id).reason
+    commit = world.steps(run_id)[step].commit
+    assert commit is not None
+    return commit
+
+
+def report(client: TestClient, github: GitHubStandIn, commit: str, **conclusions: str) -> None:
+    for name, conclusion in conclusions.items():
+        said = github.check_run(
+            "0001-change", commit, conclusion, name=name, said=f"the log of {name}: line 7 is wrong"
+        )
+        assert github.post_webhook(client, "check_run", said, SECRET).status_code == 200
+
+
+def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, world: World) -> None:
+    plan = encode_plan(
+        [
+            {"filename": "00-setup.md", "content": "Get ready.\nwrite setup.txt ready", "qa": "light"},
+            {"filename": "01-a.md", "content": "Write a.\nwrite a.txt bad\nmend a.txt good"},
+        ]
+    )
+    made = client.post(
+        f"/projects/{world.project_id}/protocols",
+        json={"protocol_name": "0001-change", "description": f"A change.\nPLAN={plan}"},
+    )
+    assert made.status_code == 200, made.text
+    run_id = made.json()["id"]
+    assert client.post(f"/protocols/{run_id}/actions/start").status_code == 200
+
+    commit = awaited(world, run_id, 0)
+    [pull] = github.pulls.values()
+    assert (pull["draft"], pull["title"]) == (True, "WIP: 0001 - change")
+    report(client, github, commit, lint="success")
+    assert world.steps(run_id)[0].status is StepStatus.NEEDS_QA, "one check of two is not enough"
+    report(client, github, commit, test="success")
+
+    # QA refuses the first attempt at the second step, and CI refuses the second.
+    commit = awaited(world, run_id, 1)
+    assert world.git("show", f"{commit}:a.txt") == "good"
+    report(client, github, commit, lint="failure", test="success")
+    eventually(lambda: world.steps(run_id)[1].commit != commit and world.steps(run_id)[1].awaits_ci, 120)
+    mended = awaited(world, run_id, 1)
+    assert mended != commit
+    report(client, github, mended, lint="success", test="success")
+
+    eventually(lambda: world.stands(run_id), 120)
+    assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
+    assert pull["draft"] is False, (world.events(run_id), world.protocol(run_id).pull_request)
+    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == mended
+    with world.ledger.read() as tx:
+        tries = list_attempts(tx, world.steps(run_id)[1].step_id)
+    assert [each.outcome for each in tries] == [Outcome.FAILED, Outcome.PASSED, Outcome.PASSED]
+    assert client.get(f"/protocols/{run_id}").json()["status"] == "completed"
+    told = world.events(run_id)
+    for event in (
+        "planned",
+        "qa_failed",
+        "pushed",
+        "open_pr",
+        "check_run",
+        "ci_failed",
+        "protocol_completed",
+    ):
+        assert event in told
+    # What comes late changes nothing.
+    report(client, github, mended, lint="failure")
+    assert world.protocol(run_id).status is RunStatus.COMPLETED

@@ -1,0 +1,132 @@
+"""Whole runs in which the real Codex CLI and the real Claude SDK are the specialists, on a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.config import Loaded
+from ratchet.engines import Engine
+from ratchet.kernel import Outcome, RunStatus, TrialStatus
+from ratchet.ledger import Ledger
+from ratchet.ledger.lessons import list_lessons
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.trial_pages import latest_trials
+from ratchet.ledger.trials import get_trial
+from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
+from ratchet.research.starting import Wanted, start_research
+from ratchet.research.supervisor import KIND, research_run
+from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
+from tests.engines.claude_subject import ClaudeSubject
+from tests.engines.codex_subject import CodexSubject
+from tests.engines.conftest import Place
+from tests.runtime.conftest import eventually
+
+BETTER = "move nearer to the top of the hill in x"
+AGAIN = "move x further in the same direction"
+
+
+@pytest.fixture(scope="module")
+def model_server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+def opened(kind: str, home: Path, server: ModelServer, turns: list[Turn]) -> tuple[Engine, Script]:
+    if kind == "codex":
+        codex = CodexSubject(Place(home), server)
+        engine = codex.open(*turns)
+        assert codex.script is not None
+        return engine, codex.script
+    claude = ClaudeSubject(Place(home), server)
+    return claude.plays(turns), claude.script
+
+
+def edits(kind: str, command: str) -> Turn:
+    return call("exec_command", cmd=command) if kind == "codex" else call("Bash", command=command)
+
+
+def carry(loaded: Loaded, ledger: Ledger, engine: Engine, wanted: Wanted) -> int:
+    async def handler(job: JobContext) -> Any:
+        return await research_run(job, lambda _name, _surroundings: engine)
+
+    kinds = Kinds()
+    kinds.add(KIND, handler)
+    worker = Worker(open_runtime(loaded, ledger, kinds))
+    worker.start()
+    try:
+        run_id = start_research(worker.runtime, wanted)
+        eventually(lambda: stands(ledger, run_id), 120)
+    finally:
+        worker.stop(drain_seconds=0)
+    return run_id
+
+
+def stands(ledger: Ledger, run_id: int) -> bool:
+    with ledger.read() as tx:
+        return get_run(tx, run_id).status.final
+
+
+@pytest.mark.parametrize("kind", ["codex", "claude"])
+def test_an_agent_edits_submits_and_the_next_one_is_shown_the_row(
+    kind: str, loaded: Loaded, ledger: Ledger, hill: Path, tmp_path: Path, model_server: ModelServer
+) -> None:
+    turns = [
+        edits(kind, "sed -i 's/^X = 0.9/X = 0.5/' recipe.py"),
+        call_mcp("ratchet", "submit_trial", hypothesis=BETTER, expected_delta="0.3"),
+        call_mcp("ratchet", "write_lesson", lesson="a smaller x is better, so far"),
+        say("It was kept."),
+        edits(kind, "sed -i 's/^X = 0.5/X = 0.95/' recipe.py"),
+        call_mcp("ratchet", "submit_trial", hypothesis=AGAIN, expected_delta="0.1"),
+        say("That went down."),
+    ]
+    engine, script = opened(kind, tmp_path / "agent", model_server, turns)
+    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=2))
+    with ledger.read() as tx:
+        run = get_run(tx, run_id)
+        rows = latest_trials(tx, run_id)
+        sessions = list_sessions(tx, run_id=run_id)
+        [step] = list_steps(tx, run_id)
+        outcomes = [attempt.outcome for attempt in list_attempts(tx, step.id)]
+        [lesson] = list_lessons(tx, run_id)
+    assert run.status is RunStatus.COMPLETED, run.reason
+    assert [(row.exp_id, row.status, row.hypothesis) for row in rows[:2]] == [
+        ("002", TrialStatus.DISCARD, AGAIN),
+        ("001", TrialStatus.KEEP, BETTER),
+    ]
+    assert rows[0].parent == 1
+    assert outcomes == [Outcome.PASSED, Outcome.FAILED]
+    assert lesson.text == "a smaller x is better, so far"
+    assert all(each.usage.tokens and each.transcript for each in sessions)
+    prompts = [each.said for each in script.requests]
+    assert BETTER not in prompts[0]
+    assert BETTER in prompts[4]
+    assert "a smaller x is better, so far" in prompts[4]
+
+
+def test_an_agent_without_tools_hands_in_what_it_leaves(loaded: Loaded, ledger: Ledger, hill: Path) -> None:
+    from ratchet.engines.fixed import FixedEngine
+
+    better = (hill / "recipe.py").read_text().replace("X = 0.9", "X = 0.4")
+    engine = FixedEngine({"recipe.py": better}, text="I changed x.\nHYPOTHESIS: **lower x** should be higher")
+    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=1))
+    with ledger.read() as tx:
+        trial = get_trial(tx, run_id, 1)
+    assert (trial.status, trial.hypothesis) == (TrialStatus.KEEP, "lower x** should be higher")
+
+
+def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
+    loaded: Loaded, ledger: Ledger, hill: Path
+) -> None:
+    from ratchet.engines.fixed import FixedEngine
+
+    engine = FixedEngine({"evaluator/evaluate.py": "def score(given):\n    return {'height': 99}\n"})
+    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=1))
+    with ledger.read() as tx:
+        trial = get_trial(tx, run_id, 1)
+    assert trial.status is TrialStatus.DISQUALIFIED
+    assert "evaluator/evaluate.py" in (trial.reason or "")

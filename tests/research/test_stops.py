@@ -1,0 +1,193 @@
+"""When a run stops, rests or is blocked, although there is more that could be tried."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.config import Loaded
+from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
+from ratchet.engines.fixed import FixedEngine
+from ratchet.kernel import RunStatus, TrialStatus, Usage
+from ratchet.ledger import Ledger
+from ratchet.ledger.research import get_specialist, get_standing
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.ledger.trial_pages import latest_trials, tallies
+from ratchet.ledger.trials import get_trial
+from ratchet.research.campaign import task_directory
+from ratchet.research.plan import Plan
+from ratchet.research.starting import Wanted, start_research
+from ratchet.research.supervisor import KIND, research_run
+from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
+from tests.research.hill import TASK, write_hill
+from tests.runtime.conftest import eventually
+from tests.runtime.worker_process import load
+
+QUICK = {
+    "research.stagger_seconds": 0.0,
+    "research.backoff_seconds": 0.05,
+    "research.backoff_cap_seconds": 0.2,
+}
+Carried = Callable[..., tuple[Runtime, int]]
+
+
+@pytest.fixture
+def quick(url: str, tmp_path: Path) -> Loaded:
+    return load(tmp_path, url, **QUICK, **{"research.infra_tries": 2, "research.infra_errors": 2})
+
+
+@pytest.fixture
+def carried(quick: Loaded, ledger: Ledger) -> Any:
+    """Starts a run and a worker that carries it with an engine."""
+    workers: list[Worker] = []
+
+    def carry(engine: Engine, wanted: Wanted) -> tuple[Runtime, int]:
+        async def handler(job: JobContext) -> Any:
+            return await research_run(job, lambda _name, _surroundings: engine)
+
+        kinds = Kinds()
+        kinds.add(KIND, handler)
+        worker = Worker(open_runtime(quick, ledger, kinds))
+        workers.append(worker)
+        worker.start()
+        return worker.runtime, start_research(worker.runtime, wanted)
+
+    yield carry
+    for worker in workers:
+        worker.stop(drain_seconds=0)
+
+
+def status_of(ledger: Ledger, run_id: int) -> RunStatus:
+    with ledger.read() as tx:
+        return get_run(tx, run_id).status
+
+
+class Walker:
+    """An engine that goes another step with each session."""
+
+    name = "walker"
+    capabilities = Capabilities(edits_files=True, reports_usage=True)
+
+    def __init__(self, usage: Usage | None = None) -> None:
+        self._usage = usage or Usage()
+        self._steps = 0
+
+    async def propose(self, request: Request) -> Session:
+        self._steps += 1
+        assert request.workspace is not None
+        recipe = request.workspace / "recipe.py"
+        recipe.write_text(f"def climb(given):\n    return {{'x': {0.9 - self._steps / 200}, 'y': 0.6}}\n")
+        return Session(self.name, text=f"HYPOTHESIS: step {self._steps} to the left", usage=self._usage)
+
+    async def check(self) -> Readiness:
+        return Readiness(True, "always")
+
+
+def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
+    carried: Carried, ledger: Ledger, hill: Path
+) -> None:
+    idle = FixedEngine({"recipe.py": (hill / "recipe.py").read_text()})
+    _, run_id = carried(idle, Wanted(task=str(hill), trials=5, hours=2 / 3600))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        specialist = get_specialist(tx, run_id, "generalist")
+        standing = get_standing(tx, run_id)
+        [step] = list_steps(tx, run_id)
+        starts = [attempt.started_at for attempt in list_attempts(tx, step.id)]
+        assert "it ran for" in get_run(tx, run_id).result["stopped"]
+    assert standing.trials == 0
+    assert specialist.failures == specialist.sessions > 2
+    assert "nothing was changed" in (specialist.problem or "")
+    rests = [after - before for before, after in itertools.pairwise(starts)]
+    assert all(rest >= least for rest, least in zip(rests, (50, 100, 200, 200), strict=False))
+
+
+def test_tokens_are_a_hard_stop(carried: Carried, ledger: Ledger, hill: Path) -> None:
+    engine = Walker(Usage(input_tokens=400, output_tokens=100))
+    _, run_id = carried(engine, Wanted(task=str(hill), tokens=1200))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        run = get_run(tx, run_id)
+        assert run.status is RunStatus.COMPLETED, run.reason
+        assert "tokens budget" in run.result["stopped"]
+        # After the third nothing is left.
+        assert get_standing(tx, run_id).trials == 3
+
+
+def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until_it_is_mended(
+    carried: Carried, quick: Loaded, ledger: Ledger, tmp_path: Path
+) -> None:
+    task = write_hill(tmp_path / "spoiled", task=TASK + '[[specialist]]\nname = "one"\n')
+    runtime, run_id = carried(Walker(), Wanted(task=str(task), trials=30))
+    with ledger.read() as tx:
+        plan = Plan.of(get_run(tx, run_id).spec)
+    evaluator = task_directory(quick.home, plan.task_hash) / "task" / "evaluator" / "evaluate.py"
+    eventually(lambda: standing(ledger, run_id).trials >= 2, 60)
+    honest = evaluator.read_text()
+    evaluator.chmod(0o644)
+    evaluator.write_text("def score(given):\n    return {'height': 99}\n")
+    eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED, 60)
+    with ledger.read() as tx:
+        assert "could not be measured" in (get_run(tx, run_id).reason or "")
+        assert tallies(tx, run_id)["one"][TrialStatus.INFRA_ERROR] == 2
+    evaluator.write_text(honest)
+    with ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        rows = latest_trials(tx, run_id)
+    assert status_of(ledger, run_id) is RunStatus.COMPLETED
+    assert sum(row.status is not TrialStatus.INFRA_ERROR for row in rows) == 31
+    assert all(row.score is None or row.score <= 1 for row in rows)
+
+
+def test_the_urgent_specialist_goes_first(carried: Carried, ledger: Ledger, tmp_path: Path) -> None:
+    roster = '[[specialist]]\nname = "calm"\n[[specialist]]\nname = "urgent"\npriority = 5\n'
+    task = write_hill(tmp_path / "two", task=TASK + roster)
+    _, run_id = carried(Walker(), Wanted(task=str(task), trials=2, parallel=1))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        assert [trial.specialist for trial in latest_trials(tx, run_id)] == ["urgent", "urgent", "baseline"]
+
+
+@pytest.mark.parametrize("calibration", [False, True])
+def test_a_baseline_that_is_told_is_measured_only_if_it_must_be(
+    carried: Carried, ledger: Ledger, tmp_path: Path, calibration: bool
+) -> None:
+    told = f"[baseline]\nscore = 0.25\nrequires_calibration = {str(calibration).lower()}\n"
+    _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "told", task=TASK + told)), trials=1))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        first = get_trial(tx, run_id, 0)
+    assert (first.score == 0.25) is not calibration
+    assert (first.reason == "told, not measured") is not calibration
+
+
+def test_a_baseline_that_the_machine_spoils_is_tried_again(
+    carried: Carried, ledger: Ledger, tmp_path: Path
+) -> None:
+    command = TASK.replace('function = "climb"\nfile = "recipe.py"', 'command = ["no-such-program"]')
+    _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "missing", task=command)), trials=1))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        assert "(infra_error)" in (get_run(tx, run_id).reason or "")
+        [job] = list_jobs(tx, run_id=run_id)
+    assert job.attempt == 3
+
+
+def test_a_trial_of_a_recording_is_marked(carried: Carried, ledger: Ledger, hill: Path) -> None:
+    engine = Walker()
+    engine.name = "replay"
+    _, run_id = carried(engine, Wanted(task=str(hill), trials=1, simulated=True))
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    with ledger.read() as tx:
+        assert get_trial(tx, run_id, 1).simulated
+
+
+def standing(ledger: Ledger, run_id: int) -> Any:
+    with ledger.read() as tx:
+        return get_standing(tx, run_id)

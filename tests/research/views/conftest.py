@@ -1,0 +1,10 @@
+"""The ledger's own fixtures: a view needs no runtime."""
+
+from __future__ import annotations
+
+from tests.ledger.conftest import (  # noqa: F401 - fixtures
+    ledger,
+    make_ledger,
+    postgres_databases,
+    sqlite_template,
+)

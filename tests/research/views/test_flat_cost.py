@@ -1,0 +1,115 @@
+"""Every view does the same work however many trials there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from ratchet.kernel import Direction
+from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger import trial_pages as rows
+from ratchet.research.views import (
+    calibration,
+    cost,
+    draw_live,
+    insights,
+    knowledge,
+    leaderboard,
+    lineage_off_view,
+    lineage_view,
+    near_misses,
+    read_live,
+    recent_activity,
+    report,
+    status,
+    tree,
+    yields,
+)
+from tests.ledger.effort import analyze, effort, plan_of, statements_of
+from tests.research.views.made_up import grow, make_baseline, make_run, multiply
+
+TRIALS = 2800
+# The other run of the ledger is as long, and has nothing to do with this one.
+RUN = 1
+
+VIEWS: dict[str, Callable[[Transaction], object]] = {
+    "status": lambda tx: status(tx, RUN),
+    "leaderboard": lambda tx: leaderboard(tx, RUN),
+    "tree": lambda tx: tree(tx, RUN, sideways=3),
+    "tree of the baseline": lambda tx: tree(tx, RUN, 0),
+    "knowledge": lambda tx: knowledge(tx, RUN),
+    "recent activity": lambda tx: recent_activity(tx, RUN),
+    "activity of one": lambda tx: recent_activity(tx, RUN, specialist="arch"),
+    "near misses": lambda tx: near_misses(tx, RUN),
+    "yields": lambda tx: yields(tx, RUN),
+    "cost": lambda tx: cost(tx, RUN),
+    "calibration": lambda tx: calibration(tx, RUN),
+    "insights": lambda tx: insights(tx, RUN),
+    "prompt": lambda tx: lineage_view(tx, RUN, "opt"),
+    "prompt without lineage": lambda tx: lineage_off_view(tx, RUN),
+    "live": lambda tx: draw_live(read_live(tx, RUN)),
+    "report": lambda tx: report(tx, RUN),
+}
+QUERIES: dict[str, Callable[[Transaction], object]] = {
+    "ix_trials_kept": lambda tx: rows.kept_trials(tx, RUN),
+    "ix_trials_missed": lambda tx: rows.near_misses(tx, RUN, Direction.MAX),
+    "ix_trials_missed, least": lambda tx: rows.near_misses(tx, RUN, Direction.MIN),
+    "ix_trials_in_flight": lambda tx: rows.in_flight(tx, RUN),
+    "ix_trials_parent": lambda tx: rows.children(tx, RUN, 0),
+    "ix_trials_specialist": lambda tx: rows.tried_trials(tx, RUN, specialist="opt"),
+}
+
+
+@pytest.fixture
+def long(ledger: Ledger) -> Ledger:
+    for direction in (Direction.MAX, Direction.MIN):
+        run = make_run(ledger, direction)
+        make_baseline(ledger, run)
+        grow(ledger, run, TRIALS)
+    analyze(ledger)
+    return ledger
+
+
+def work_of(ledger: Ledger) -> dict[str, int]:
+    found = {}
+    for name, view in VIEWS.items():
+        with ledger.read() as tx:
+            found[name] = effort(tx, view)
+    return found
+
+
+@pytest.mark.slow
+def test_every_view_does_the_same_work_on_ten_times_the_trials(long: Ledger) -> None:
+    small = work_of(long)
+    multiply(long, RUN, 10)
+    analyze(long)
+    large = work_of(long)
+    # PostgreSQL's bitmap scans touch a row twice, and it may take to them when a table is larger.
+    grown = {name: (small[name], large[name]) for name in VIEWS if large[name] > 1.5 * small[name] + 50}
+    assert grown == {}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_page_of_trials_is_read_from_the_index_made_for_it(long: Ledger, query: str) -> None:
+    read = QUERIES[query]
+    with long.read() as tx:
+        with statements_of(tx.connection) as statements:
+            read(tx)
+        [plan] = [plan_of(tx, *each) for each in statements]
+    assert query.partition(",")[0] in "\n".join(plan)
+    assert not [step for step in plan if "TEMP B-TREE" in step or re.search(r"\bSort\b", step)]
+
+
+def test_no_view_scans_the_trials(long: Ledger) -> None:
+    scans = {}
+    for name, view in VIEWS.items():
+        with long.read() as tx:
+            with statements_of(tx.connection) as statements:
+                view(tx)
+            steps = [step for each in statements for step in plan_of(tx, *each)]
+        found = [step for step in steps if re.search(r"SCAN trials\b|Seq Scan on trials\b|AUTOMATIC", step)]
+        if found:
+            scans[name] = found
+    assert scans == {}

@@ -1,0 +1,57 @@
+"""`serve` is also the host of the agents of its home."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from ratchet.config import Loaded
+from ratchet.runtime import Runtime
+from tests.agents.host.homes import Home, said, until
+from tests.server.conftest import Start
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+def test_serve_answers_for_the_agents_of_its_home_and_ends_them(
+    start_server: Start, runtime: Runtime, loaded: Loaded, url: str, tmp_path: Path
+) -> None:
+    home = Home(runtime, loaded)
+    home.make_agent()
+    server = start_server(url)
+    agents = json.loads((tmp_path / "agents" / "host.json").read_text())["url"]
+    assert asyncio.run(said(agents)) == "one"
+    assert server.client.get("/agents/greeter").json()["serving"][0]["servers"]["runner"]["state"] == "up"
+    code, _ = server.stop()
+    assert (code, "Traceback" in server.words) == (0, False), server.words
+    assert home.processes() == []
+
+
+def test_a_second_server_on_a_home_leaves_its_agents_to_the_first_until_that_ends(
+    start_server: Start, runtime: Runtime, loaded: Loaded, url: str, tmp_path: Path
+) -> None:
+    home = Home(runtime, loaded)
+    home.make_agent()
+    first, second = start_server(url), start_server(url)
+    assert "standing by" in second.words
+    first.process.kill()
+
+    asyncio.run(until(lambda: "serving its agents now" in second.words))
+    agents = json.loads((tmp_path / "agents" / "host.json").read_text())["url"]
+    assert asyncio.run(said(agents)) == "one"
+    assert second.stop()[0] == 0
+    assert home.processes() == []
+
+
+def test_a_port_of_agents_that_is_taken_ends_the_server_with_the_way_out(
+    start_server: Start, url: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = start_server(url, f"agents.port={taken.getsockname()[1]}", wait=False)
+        assert server.process.wait(60) == 1
+    assert "set agents.port" in server.words
+    assert "Traceback" not in server.words

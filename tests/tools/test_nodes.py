@@ -1,0 +1,303 @@
+"""Python tools: JSON in, JSON out, measured truthfully, and never more than they may."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.sandbox import close
+from ratchet.tools.call import ToolFailed
+from ratchet.tools.calling import call_tool
+from ratchet.tools.nodes import has_function
+from tests.tools.bench import Bench, python_tool
+from tests.tools.bench_fixtures import bench, shared_runtime
+
+__all__ = ["bench", "shared_runtime"]
+
+MIB = 2**20
+DOUBLE = "import json, sys\nd = json.load(sys.stdin)\nprint(json.dumps({'result': d['x'] * 2}))"
+FUNCTION = "def run(x):\n    return {'result': x * 2}"
+# An interpreter of its own is used for a tool that has the network.
+both_ways = pytest.mark.parametrize("more", [{}, {"network": True}], ids=["forked", "alone"])
+
+
+@both_ways
+@pytest.mark.parametrize("source", [DOUBLE, FUNCTION], ids=["script", "function"])
+def test_a_node_doubles_a_number(bench: Bench, source: str, more: dict[str, Any]) -> None:
+    called = bench.call(python_tool(source, **more), {"x": 21})
+    assert called.value == {"result": 42}
+    assert called.use.exit_code == 0
+
+
+def test_a_node_is_given_what_the_original_contract_names(bench: Bench) -> None:
+    source = "import json, sys\nd = json.load(sys.stdin)\nprint(json.dumps(sorted(d)))"
+    given = {"input": "text", "description": "what", "prompt": "do it"}
+    assert bench.call(python_tool(source), given).value == ["description", "input", "prompt"]
+
+
+@both_ways
+@pytest.mark.parametrize("kind", ["script", "function"])
+def test_a_node_that_raises_says_what(bench: Bench, kind: str, more: dict[str, Any]) -> None:
+    wrong = "raise ValueError('no luck')"
+    source = wrong if kind == "script" else f"def run():\n    {wrong}"
+    failed = bench.fails(python_tool(source, **more))
+    assert "ValueError: no luck" in str(failed)
+    assert failed.use.exit_code == 1
+    assert not failed.final
+    assert wrong in failed.said
+
+
+@both_ways
+def test_a_warning_is_no_failure(bench: Bench, more: dict[str, Any]) -> None:
+    source = (
+        "import warnings\ndef run():\n    warnings.warn('careful')\n    print('by the way')\n    return 1"
+    )
+    called = bench.call(python_tool(source, **more))
+    assert called.value == 1
+    assert "careful" in called.said
+    assert "by the way" in called.said
+
+
+@both_ways
+def test_the_last_line_of_a_script_is_its_answer(bench: Bench, more: dict[str, Any]) -> None:
+    assert bench.call(
+        python_tool("print('reading')\nprint('[1,\\n2]'.replace('\\n', ''))", **more)
+    ).value == [1, 2]
+
+
+def test_an_answer_may_have_many_lines(bench: Bench) -> None:
+    assert bench.call(python_tool("print('{\\n  \"a\": 1\\n}')")).value == {"a": 1}
+
+
+@both_ways
+@pytest.mark.parametrize("source", ["", "print('done')", "print('{}')\nprint('done')", "print('NaN')"])
+def test_a_script_that_ends_without_json_has_failed(bench: Bench, source: str, more: dict[str, Any]) -> None:
+    assert "JSON" in str(bench.fails(python_tool(source, **more)))
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("sys.exit(3)", 3), ("sys.exit('bad luck')", 1), ("sys.exit(256)", 1), ("os._exit(4)", 4)],
+)
+@both_ways
+def test_the_exit_code_of_a_script_is_told(
+    bench: Bench, ending: str, code: int, more: dict[str, Any]
+) -> None:
+    failed = bench.fails(python_tool(f"import os, sys\nprint('1')\n{ending}", **more))
+    assert failed.use.exit_code == code
+
+
+def test_leaving_with_success_keeps_the_answer(bench: Bench) -> None:
+    assert bench.call(python_tool("import sys\nprint('[1]')\nsys.exit(0)")).value == [1]
+
+
+@both_ways
+def test_ending_well_without_an_answer_is_a_failure(bench: Bench, more: dict[str, Any]) -> None:
+    bench.fails(python_tool("import os\ndef run():\n    os._exit(0)", **more))
+
+
+def test_code_that_is_no_python_names_its_line(bench: Bench) -> None:
+    failed = bench.fails(python_tool("def run(x)\n    return x"))
+    assert "SyntaxError" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def run(): ...", True),
+        ("try:\n    import x\nexcept ImportError:\n    def run(): ...", True),
+        ("if True:\n    def run(): ...", True),
+        ("class A:\n    def run(self): ...", False),
+        ("def other():\n    def run(): ...", False),
+        ("print('def run()')", False),
+    ],
+)
+def test_code_is_a_script_unless_it_defines_the_function(source: str, expected: bool) -> None:
+    assert has_function(source, "run") is expected
+
+
+@both_ways
+def test_two_hundred_megabytes_are_measured(bench: Bench, more: dict[str, Any]) -> None:
+    source = "def run():\n    return len(b'x' * (200 * 2**20))"
+    used = bench.call(python_tool(source, **more)).use
+    assert used.peak_bytes is not None
+    assert used.peak_bytes >= 200 * MIB
+
+
+@both_ways
+def test_half_a_second_of_work_is_measured(bench: Bench, more: dict[str, Any]) -> None:
+    source = "import time\ndef run():\n    while time.process_time() < 0.5: pass"
+    used = bench.call(python_tool(source, **more)).use
+    assert used.cpu_ms is not None
+    assert used.cpu_ms >= 400
+    assert used.wall_ms >= 400
+
+
+@both_ways
+def test_more_memory_than_it_may_have_ends_a_node(bench: Bench, more: dict[str, Any]) -> None:
+    source = "def run():\n    return len(b'x' * (300 * 2**20))"
+    failed = bench.fails(python_tool(source, constraints={"max_memory_mb": 100}, **more))
+    assert "100 MB of memory" in str(failed)
+    assert "max_memory_mb" in (failed.hint or "")
+
+
+@both_ways
+def test_a_node_that_hangs_is_ended_in_time(bench: Bench, more: dict[str, Any]) -> None:
+    failed = bench.fails(python_tool("def run():\n    while True: pass", timeout=0.4, **more))
+    assert failed.use.exit_code == 124
+    assert "within 0.4 s" in str(failed)
+    assert failed.use.wall_ms >= 400
+
+
+def test_the_time_of_the_occasion_bounds_that_of_the_tool(bench: Bench) -> None:
+    failed = bench.fails(python_tool("import time\ndef run():\n    time.sleep(60)", timeout=50), seconds=0.3)
+    assert "within 0.3 s" in str(failed)
+
+
+@both_ways
+def test_a_flood_ends_a_node(bench: Bench, more: dict[str, Any]) -> None:
+    source = "import sys\ndef run():\n    while True: sys.stderr.write('x' * 4096)"
+    failed = bench.fails(python_tool(source, constraints={"max_output_bytes": 100_000}, **more))
+    assert "100000 bytes" in str(failed)
+    assert len(bench.said()) <= 100_000
+
+
+@both_ways
+def test_an_answer_that_is_too_long_is_refused(bench: Bench, more: dict[str, Any]) -> None:
+    source = "def run():\n    return 'x' * 200_000"
+    assert "100000 bytes" in str(
+        bench.fails(python_tool(source, constraints={"max_output_bytes": 100_000}, **more))
+    )
+
+
+def test_a_node_starts_no_process(bench: Bench) -> None:
+    failed = bench.fails(python_tool("import os\ndef run():\n    return os.fork()"))
+    assert "PermissionError" in str(failed)
+
+
+def test_no_node_reaches_the_network_by_itself(bench: Bench) -> None:
+    source = "import socket\ndef run():\n    socket.create_connection(('127.0.0.1', 9), 1)"
+    assert "PermissionError" in str(bench.fails(python_tool(source)))
+
+
+def test_a_node_with_the_network_has_it(bench: Bench) -> None:
+    source = "import socket\ndef run():\n    return socket.socket().connect_ex(('127.0.0.1', 1))"
+    # Refused by the machine's own loopback, which has nobody at that port; not by the sandbox.
+    assert bench.call(python_tool(source, network=True)).value == 111
+
+
+def test_a_full_disk_is_an_error_of_the_node(bench: Bench) -> None:
+    source = "def run():\n    open('file', 'wb').write(b'x' * (40 * 2**20))"
+    failed = bench.fails(python_tool(source, constraints={"max_memory_mb": 32}))
+    assert any(word in str(failed) for word in ("No space left", "File too large", "memory"))
+
+
+def test_a_node_has_a_directory_to_write_in_and_no_other(bench: Bench, tmp_path: Path) -> None:
+    source = "def run(path):\n    open('own', 'w').write('x')\n    open(path, 'w').write('x')"
+    failed = bench.fails(python_tool(source), {"path": str(tmp_path / "foreign")})
+    assert "foreign" in str(failed)
+    assert not (tmp_path / "foreign").exists()
+
+
+@both_ways
+def test_what_is_said_is_heard_before_the_end(bench: Bench, more: dict[str, Any]) -> None:
+    source = (
+        "import sys, time\ndef run():\n    print('begun', file=sys.stderr, flush=True)\n    time.sleep(60)"
+    )
+
+    async def cancelled_once_heard() -> None:
+        calling = asyncio.create_task(call_tool(python_tool(source, **more), {}, bench.occasion()))
+        deadline = time.monotonic() + 30
+        while "begun" not in bench.said():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+    asyncio.run(cancelled_once_heard())
+    assert bench.said() == "begun\n"
+
+
+def test_a_listener_that_raises_does_not_break_the_node(bench: Bench) -> None:
+    def deaf(kind: str, data: object) -> None:
+        raise RuntimeError("not now")
+
+    source = "def run():\n    print('hello')\n    return 1"
+    assert bench.call(python_tool(source), listen=deaf).value == 1
+
+
+def test_a_node_that_is_killed_from_outside_may_be_tried_again(bench: Bench) -> None:
+    source = "import time\ndef run():\n    time.sleep(60)"
+
+    async def killed() -> ToolFailed:
+        before = _descendants()
+        calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
+        deadline = time.monotonic() + 30
+        while not (new := [pid for pid in _descendants() - before if not _children(pid)]):
+            assert time.monotonic() < deadline
+            assert not calling.done()
+            await asyncio.sleep(0.05)
+        os.kill(new[0], signal.SIGKILL)
+        with pytest.raises(ToolFailed) as failed:
+            await calling
+        return failed.value
+
+    bench.call(python_tool(FUNCTION), {"x": 1})
+    bench.call(python_tool(FUNCTION), {"x": 1})
+    failed = asyncio.run(killed())
+    assert not failed.final
+    assert "killed by SIGKILL" in str(failed)
+    assert failed.use.exit_code == 137
+
+
+def test_when_the_sandbox_itself_is_killed_the_node_may_be_tried_again(bench: Bench) -> None:
+    source = (
+        "import sys, time\ndef run():\n    print('begun', file=sys.stderr, flush=True)\n    time.sleep(60)"
+    )
+
+    async def broken() -> ToolFailed:
+        calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
+        deadline = time.monotonic() + 30
+        while "begun" not in bench.said():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(close)
+        with pytest.raises(ToolFailed) as failed:
+            await calling
+        return failed.value
+
+    assert not asyncio.run(broken()).final
+    assert bench.call(python_tool(FUNCTION), {"x": 4}).value == {"result": 8}
+
+
+def test_inputs_that_are_not_json_are_refused(bench: Bench) -> None:
+    failed = bench.fails(python_tool(FUNCTION), {"x": float("nan")})
+    assert failed.final
+    assert "not JSON" in str(failed)
+
+
+def _descendants() -> set[int]:
+    """All processes below this one."""
+    found: set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        children = _children(waiting.pop())
+        found |= children
+        waiting += children
+    return found
+
+
+def _children(pid: int) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found |= {int(each) for each in task.read_text().split()}
+        except OSError:
+            continue
+    return found

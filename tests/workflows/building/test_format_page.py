@@ -1,0 +1,31 @@
+"""The page about the format keeps its word."""
+
+import re
+from pathlib import Path
+
+from ratchet.flowkit.graph import waves
+from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.schema import workflow_schema
+from ratchet.flowkit.validation import check_inputs, check_spec
+from ratchet.flowkit.writing import write_spec
+from ratchet.workflows.building import read_file
+
+PAGE = (Path(__file__).parents[3] / "docs" / "workflow-format.md").read_text()
+
+
+def test_the_example_is_a_valid_workflow(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "example.yaml").write_text(example)
+
+    spec = read_file(tmp_path / "example.yaml")
+
+    assert check_spec(spec, known_tools=["text_cleaner"]) == []
+    assert waves(spec) == [["clean"], ["classify"], ["draft"], ["release"]]
+    assert check_inputs(spec, {"messages": ["Help!"]})["tone"] == "friendly"
+    assert read_spec(write_spec(spec)) == spec
+
+
+def test_every_key_of_a_step_is_on_the_page() -> None:
+    keys = workflow_schema()["$defs"]["step"]["properties"]
+
+    assert [key for key in keys if f"`{key}`" not in PAGE] == []

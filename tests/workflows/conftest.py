@@ -1,0 +1,15 @@
+"""Everything of the runtime's tests."""
+
+from __future__ import annotations
+
+from tests.runtime.conftest import (  # noqa: F401 - fixtures
+    fleet,
+    ledger,
+    loaded,
+    nursery,
+    postgres_template,
+    runtime,
+    sqlite_template,
+    url,
+    worker,
+)

@@ -1,0 +1,40 @@
+"""Function tools for tests: they leave marks in files, so that any process can do them and every call is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.runtime.kinds import mark as write_mark
+from tests.runtime.kinds import marks
+
+
+def mark(file: str, name: str, value: Any = None) -> Any:
+    """Say that it was called, and by which process."""
+    write_mark(file, f"{name}:{os.getpid()}")
+    return value
+
+
+async def mark_slowly(file: str, name: str, seconds: float = 0.3) -> str:
+    write_mark(file, f"{name}:{os.getpid()}")
+    await asyncio.sleep(seconds)
+    return name
+
+
+def mark_and_die(file: str, name: str) -> str:
+    """The first time it takes the whole process along."""
+    seen = any(line.startswith(f"{name}:") for line in marks(Path(file)))
+    write_mark(file, f"{name}:{os.getpid()}")
+    if not seen:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return name
+
+
+def fail_twice(file: str, name: str) -> str:
+    write_mark(file, f"{name}:{os.getpid()}")
+    if len(marks(Path(file))) < 3:
+        raise ValueError("not yet")
+    return name

@@ -1,0 +1,47 @@
+"""A run in the background gives its place to others between two steps, and goes on where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import events as log
+from ratchet.runtime import Runtime
+from tests.runtime.conftest import ended, eventually
+from tests.runtime.fleet import Fleet
+from tests.runtime.kinds import marks
+from tests.workflows.running.settled import settle, start
+from tests.workflows.running.tools import function, workflow
+
+# Long enough that it cannot end before it has noticed the other one.
+_STEPS = 14
+
+
+@pytest.mark.slow
+def test_a_background_run_gives_way_and_repeats_nothing(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    steps = [
+        function(
+            f"s{n}",
+            "mark_slowly",
+            input_mapping={"file": str(file), "name": f"s{n}", "seconds": 0.5},
+            depends_on=(f"s{n - 1}",) if n else (),
+        )
+        for n in range(_STEPS)
+    ]
+    fleet.add(**{"runtime.slots": 1})
+    run_id = start(runtime, workflow("quiet", *steps), background=True)
+    eventually(lambda: len(marks(file)) >= 1)
+    with ledger.write(actor="test") as tx:
+        urgent = runtime.enqueue(tx, "note", {"file": str(tmp_path / "urgent"), "value": 1})
+    assert ended(ledger, urgent).result == 1
+    assert len(marks(file)) < _STEPS
+    assert settle(ledger, run_id)["status"] == "completed"
+    assert [line.partition(":")[0] for line in marks(file)] == [f"s{n}" for n in range(_STEPS)]
+    with ledger.read() as tx:
+        released = log.since(tx.connection, where=Filter(run_id=run_id, type="job.released"))
+    assert len(released) >= 1

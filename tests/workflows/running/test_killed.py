@@ -1,0 +1,185 @@
+"""A worker that is killed in the middle of a workflow: what had finished is not run again, and nothing is left over."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ratchet.kernel import StepStatus
+from ratchet.ledger import Ledger
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.runtime import Runtime
+from tests.runtime.conftest import eventually
+from tests.runtime.fleet import Fleet
+from tests.runtime.kinds import marks
+from tests.workflows.running.settled import settle, start
+from tests.workflows.running.tools import DOUBLE, function, python, workflow
+
+
+def names(file: Path) -> Counter[str]:
+    return Counter(line.partition(":")[0] for line in marks(file))
+
+
+def test_finished_steps_are_not_run_again_after_a_kill(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    given = {"file": str(file)}
+    spec = workflow(
+        "survives",
+        function("before", "mark", input_mapping={**given, "name": "before", "value": 1}),
+        python("node", "double", input_mapping={"number": "steps.before.output"}),
+        function("dies", "mark_and_die", depends_on=("node",), input_mapping={**given, "name": "dies"}),
+        function(
+            "after",
+            "mark",
+            depends_on=("dies",),
+            input_mapping={**given, "name": "after", "value": "steps.node.output"},
+        ),
+        tools={"double": DOUBLE},
+    )
+    fleet.add()
+    run_id = start(runtime, spec)
+    eventually(lambda: names(file)["dies"] == 1)
+    fleet.add()
+    done = settle(ledger, run_id)
+    assert (done["status"], done["outputs"]) == ("completed", {"after": 2})
+    assert names(file) == {"before": 1, "dies": 2, "after": 1}
+    with ledger.read() as tx:
+        steps = {step.name: step for step in list_steps(tx, run_id)}
+        tries = {
+            name: [str(each.outcome) for each in list_attempts(tx, step.id)] for name, step in steps.items()
+        }
+    assert {step.status for step in steps.values()} == {StepStatus.COMPLETED}
+    assert tries == {
+        "before": ["passed"],
+        "node": ["passed"],
+        "dies": ["error", "passed"],
+        "after": ["passed"],
+    }
+
+
+def test_items_of_a_list_and_steps_inside_are_remembered_too(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    spec = workflow(
+        "lists",
+        function(
+            "each",
+            "mark",
+            for_each=["a", "b", "c"],
+            input_mapping={"file": str(file), "name": "item", "value": "item"},
+        ),
+        function(
+            "dies", "mark_and_die", input_mapping={"file": str(file), "name": "dies"}, depends_on=("each",)
+        ),
+    )
+    fleet.add()
+    run_id = start(runtime, spec)
+    eventually(lambda: names(file)["dies"] == 1)
+    fleet.add()
+    assert settle(ledger, run_id)["status"] == "completed"
+    assert names(file) == {"a": 1, "b": 1, "c": 1, "dies": 2}
+
+
+@pytest.mark.slow
+def test_a_workflow_runs_across_two_workers_each_step_once(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    one = {"runtime.slots": 1, "workflows.concurrency": 1}
+    first = fleet.add(**one)
+    second = fleet.add(**one)
+    spec = workflow(
+        "spreads",
+        *(
+            function(
+                f"s{n}", "mark_slowly", input_mapping={"file": str(file), "name": f"s{n}", "seconds": 0.3}
+            )
+            for n in range(8)
+        ),
+    )
+    run_id = start(runtime, spec, spread=True)
+    done = settle(ledger, run_id)
+    assert (done["status"], len(done["outputs"])) == ("completed", 8)
+    assert names(file) == {f"s{n}": 1 for n in range(8)}
+    by = {int(line.partition(":")[2]) for line in marks(file)}
+    assert by == {first, second}
+
+
+@pytest.mark.slow
+def test_a_killed_carrier_finds_what_others_did_for_it(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    one = {"runtime.slots": 1, "workflows.concurrency": 1}
+    spec = workflow(
+        "spreads",
+        function("dies", "mark_and_die", input_mapping={"file": str(file), "name": "dies"}),
+        *(
+            function(f"s{n}", "mark", input_mapping={"file": str(file), "name": f"s{n}", "value": n})
+            for n in range(4)
+        ),
+    )
+    run_id = start(runtime, spec, spread=True)
+    fleet.add(**one)
+    eventually(lambda: names(file)["dies"] == 1)
+    fleet.add(**one)
+    fleet.add(**one)
+    done = settle(ledger, run_id)
+    assert done["status"] == "completed"
+    assert names(file) == {"dies": 2, "s0": 1, "s1": 1, "s2": 1, "s3": 1}
+
+
+@pytest.mark.slow
+def test_a_storm_of_kills_loses_nothing_and_finishes_every_step_once(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    chance = random.Random(6)
+    spec = workflow(
+        "storm",
+        *(
+            function(
+                f"s{n}",
+                "mark_slowly",
+                input_mapping={"file": str(file), "name": f"s{n}", "seconds": 0.05},
+                depends_on=(f"s{n - 3}",) if n >= 3 else (),
+            )
+            for n in range(30)
+        ),
+        python("last", "double", input_mapping={"number": 21}, depends_on=("s29",)),
+        tools={"double": DOUBLE},
+    )
+    run_id = start(runtime, spec)
+    for _ in range(4):
+        pid = fleet.add()
+        wait_for_marks(ledger, run_id, file, len(marks(file)) + chance.randrange(1, 8))
+        os.kill(pid, signal.SIGKILL)
+    fleet.add()
+    done = settle(ledger, run_id)
+    assert done["status"] == "completed"
+    assert done["steps"]["last"]["value"] == 42
+    with ledger.read() as tx:
+        outcomes = [
+            [str(each.outcome) for each in list_attempts(tx, step.id)] for step in list_steps(tx, run_id)
+        ]
+    # Only a try that was cut off is followed by another one.
+    assert len(outcomes) == 31
+    assert all(each == ["error"] * (len(each) - 1) + ["passed"] for each in outcomes)
+
+
+def wait_for_marks(ledger: Ledger, run_id: int, file: Path, least: int) -> None:
+    """Until so many calls were made, or the run has ended before."""
+
+    def enough() -> bool:
+        with ledger.read() as tx:
+            return len(marks(file)) >= least or get_run(tx, run_id).status.stands
+
+    eventually(enough)

@@ -1,0 +1,102 @@
+"""Steps that ask a model: prompts, tokens as they come, usage on record, and answers that are not asked for twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowInput, WorkflowSpec, WorkflowStep
+from ratchet.ledger import Filter
+from ratchet.ledger import events as log
+from ratchet.ledger.sessions import list_sessions
+from ratchet.modelserver import ModelServer, fail, say
+from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
+from tests.modelserver.fixtures import model_server
+from tests.runtime.kinds import make_kinds
+from tests.runtime.worker_process import load
+from tests.workflows.running.settled import run
+
+__all__ = ["model_server"]
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def asked(
+    model_server: ModelServer, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ModelServer, Runtime]]:
+    """A runtime with a worker whose models are those of the server."""
+    monkeypatch.setenv("MODEL_KEY", "secret-key")
+    (tmp_path / "ratchet.toml").write_text(
+        f"""
+        [llm]
+        default = "local/scripted"
+        retry_base_seconds = 0.01
+        tries = 1
+        [llm.endpoints.local]
+        base_url = "{model_server.openai_url("flow")}"
+        key_variable = "MODEL_KEY"
+        """
+    )
+    loaded = load(tmp_path, url)
+    with open_ledger(loaded) as ledger:
+        runtime = open_runtime(loaded, ledger, make_kinds())
+        worker = Worker(runtime)
+        worker.start()
+        yield model_server, runtime
+        worker.stop(drain_seconds=0)
+
+
+def tale() -> WorkflowSpec:
+    return WorkflowSpec(
+        "tale",
+        inputs=(WorkflowInput("topic"),),
+        steps=(
+            WorkflowStep(
+                "write",
+                StepType.LLM_CALL,
+                prompt_template="Write about {topic}.",
+                input_mapping={"topic": "inputs.topic"},
+            ),
+            WorkflowStep(
+                "shorten",
+                StepType.LLM_CALL,
+                tool_name="editor",
+                prompt_template="Shorten: ${steps.write.output}",
+            ),
+        ),
+        portable=True,
+        tool_definitions={
+            "editor": ToolDefinition("editor", tool_type="llm", system_prompt="You are an editor.")
+        },
+    )
+
+
+def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[ModelServer, Runtime]) -> None:
+    server, runtime = asked
+    script = server.script("flow", [say("A long {tale} of ratchets."), say("Ratchets.")])
+    done = run(runtime, tale(), {"topic": "ratchets"})
+    assert (done["status"], done["outputs"]) == ("completed", {"shorten": "Ratchets."})
+    first, second = [str(request.body) for request in script.requests]
+    assert "Write about ratchets." in first
+    assert "Shorten: A long {tale} of ratchets." in second
+    assert "You are an editor." in second
+    assert done["steps"]["write"]["metrics"]["tokens"] > 0
+    with runtime.ledger.read() as tx:
+        assert len(list_sessions(tx, run_id=done["run_id"])) == 2
+        tokens = log.since(tx.connection, where=Filter(run_id=done["run_id"], type="step.token"))
+    heard = "".join(event.data["text"] for event in tokens if event.data["name"] == "write")
+    assert heard == "A long {tale} of ratchets."
+    again = run(runtime, tale(), {"topic": "ratchets"})
+    assert again["outputs"] == {"shorten": "Ratchets."}
+    assert [step["cached"] for step in again["steps"].values()] == [True, True]
+
+
+def test_a_model_that_fails_fails_the_step_and_nothing_is_made_up(asked: tuple[ModelServer, Runtime]) -> None:
+    server, runtime = asked
+    server.script("flow", [fail(500), fail(500)])
+    done = run(runtime, tale(), {"topic": "nothing"})
+    assert (done["status"], done["outputs"]) == ("failed", {})
+    assert done["error"].startswith("write: ")
+    assert done["steps"]["shorten"]["status"] == "skipped"
