@@ -106,14 +106,15 @@ class MortalServer:
         tried: list[httpx.Response | None] = []
 
         def ask() -> bool:
-            self._alive.wait(60)
+            self._alive.wait(_PATIENCE_SECONDS)
             try:
                 tried.append(self._server.client.request(method, path, **more))
             except httpx.TransportError:
                 tried.append(None)
             return tried[-1] is not None
 
-        eventually(ask, 60)
+        # The next server may be long in coming.
+        eventually(ask, _PATIENCE_SECONDS)
         assert tried[-1] is not None
         return tried[-1], len(tried)
 
