@@ -136,6 +136,12 @@ def test_malformed_toml_names_file_and_line(place: Place) -> None:
         place.load("[server]\nport = = 1")
 
 
+def test_a_table_that_was_pasted_under_the_first_one_is_told(place: Place) -> None:
+    with pytest.raises(ConfigError, match="not valid TOML") as refused:
+        place.load("[protocols]\n[projects]\n[protocols]\nci = 'off'")
+    assert "the file has that table already" in (refused.value.hint or "")
+
+
 def test_a_file_that_is_not_text_is_refused(place: Place) -> None:
     place.file.write_bytes(b"port = \xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):

@@ -45,8 +45,15 @@ def from_file(path: Path) -> dict[Key, Given]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint=_mending(error)) from None
     return {key: Given(value, "file", f"{path}{line_of(text, key)}") for key, value in flatten(tables)}
+
+
+def _mending(error: ValueError) -> str | None:
+    """Nearly every table has its place in the first file, so one that is pasted in comes twice."""
+    if "twice" not in str(error):
+        return None
+    return "the file has that table already: put the keys under the one that is there, or take it away"
 
 
 def from_environment(env: Mapping[str, str]) -> dict[Key, Given]:
