@@ -23,10 +23,11 @@ from ratchet.protocols.actions import (
     run_next_step,
     run_qa,
     run_step,
+    start_protocol,
 )
 from ratchet.runtime import Worker
 from tests.protocols.world import World, git
-from tests.runtime.conftest import eventually
+from tests.runtime.conftest import ended, eventually
 
 ONE_DATABASE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DONE = StepStatus.COMPLETED
@@ -92,6 +93,12 @@ def test_steps_started_by_hand_run_one_by_one_and_an_unknown_engine_blocks(
     world.plan("Write a.\nwrite a.txt one")
     run_id = world.start(automatic=False)
     eventually(lambda: world.protocol(run_id).status is RunStatus.PLANNED, 60)
+    with world.ledger.write(actor="test") as tx:
+        # As somebody does whose first start was not answered.
+        again = start_protocol(tx, world.runtime, run_id)
+    assert ended(world.ledger, again).result == {"protocol": run_id, "status": "running"}
+    assert set(world.statuses(run_id).values()) == {StepStatus.PENDING}
+    assert world.events(run_id).count("planned") == 1
     with world.ledger.write(actor="test") as tx:
         add_protocol_steps(
             tx,

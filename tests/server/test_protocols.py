@@ -57,6 +57,7 @@ def test_a_new_protocol_waits_until_it_is_started(api: TestClient, project: int)
         None,
         None,
     )
+    assert (made["worktree_path"], made["protocol_root"]) == (None, ".protocols/0007-add-login")
     assert answer.headers["Location"] == f"/protocols/{made['id']}"
     assert ok(api.get(f"/protocols/{made['id']}")) == made
     assert ok(api.get(f"/runs/{made['id']}"))["kind"] == "protocol"
@@ -76,6 +77,15 @@ def test_a_name_is_taken_once_in_a_project(api: TestClient, project: int) -> Non
         api.post(f"/projects/{project}/protocols", json={"protocol_name": "0001-change"}).status_code == 409
     )
     new_protocol(api, new_project(api, "other"))
+
+
+@on_sqlite
+def test_the_base_branch_is_no_name_of_a_protocol(api: TestClient, project: int) -> None:
+    for body in ({"protocol_name": "main"}, {"protocol_name": "main", "base_branch": "next"}):
+        refused = api.post(f"/projects/{project}/protocols", json={**body, "status": "planned"})
+        assert (refused.status_code, "base branch" in refused.json()["detail"]) == (409, True), refused.text
+    body = {"protocol_name": "next", "base_branch": "next"}
+    assert api.post(f"/projects/{project}/protocols", json=body).status_code == 409
 
 
 @on_sqlite
@@ -100,6 +110,15 @@ def test_starting_plans_and_cannot_be_done_twice(api: TestClient, project: int) 
     assert (begun["job"]["job_type"], begun["job"]["meta"]["run_id"]) == ("protocol", protocol)
     assert status(api, protocol) == "planning"
     assert act(api, protocol, "start") == 409
+
+
+@on_sqlite
+def test_starting_a_plan_whose_steps_are_started_by_hand_says_so(api: TestClient, project: int) -> None:
+    for automatic, told in ((False, "by hand: see run_next_step"), (True, "is in line")):
+        protocol = new_protocol(api, project, f"000{automatic:d}-x", status="planned", automatic=automatic)
+        new_step(api, protocol)
+        assert ok(api.post(f"/protocols/{protocol}/actions/start"))["message"].endswith(told)
+        assert status(api, protocol) == "running"
 
 
 def test_pausing_resuming_and_cancelling(api: TestClient, project: int) -> None:

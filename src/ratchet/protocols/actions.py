@@ -51,7 +51,7 @@ def create_protocol(
 ) -> RunId:
     """A new protocol, pending, or `planned` by somebody else, who adds its steps. Nothing happens before it is started.
 
-    Raises `Conflict` when its name is taken.
+    Raises `Conflict` when its name is taken, by another protocol or as the base branch, which nothing is pushed to.
     """
     project = get_project(tx, project_id)
     if project.archived_at is not None:
@@ -59,6 +59,12 @@ def create_protocol(
     check_name(name)
     if project.facts.get("branch_naming") == NUMBERED:
         require_number(name)
+    base = base_branch or project.base_branch or "main"
+    if name in (base, project.base_branch):
+        raise Conflict(
+            f"{name!r} is the base branch, and a protocol works on a branch of its own",
+            hint="name it NNNN-task, such as 0007-add-login",
+        )
     run_id = create_run(tx, "protocol", name, project_id=project_id, simulated=simulated)
     add_protocol(
         tx,
@@ -66,7 +72,7 @@ def create_protocol(
         project_id,
         name,
         number=number_of(name),
-        base_branch=base_branch or project.base_branch or "main",
+        base_branch=base,
         description=description,
         automatic=runtime.settings.protocols.automatic if automatic is None else automatic,
         **more,
@@ -77,7 +83,11 @@ def create_protocol(
 
 
 def start_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
-    """Plan it, or carry out the plan that it has."""
+    """Plan it, or carry out the plan that it has; by itself only if it is automatic.
+
+    Whoever asks again because no answer came does no harm: nothing is planned twice, and no step is begun that waits
+    for a person.
+    """
     lock_run(tx, run_id)
     protocol = get_protocol(tx, run_id)
     steps = list_protocol_steps(tx, run_id)

@@ -109,7 +109,7 @@ class Protocol(Shape):
     base_branch: str
     base_commit: str | None
     worktree_path: str | None
-    protocol_root: str | None
+    protocol_root: str
     automatic: bool
     template_config: Json
     template_source: Json

@@ -6,6 +6,7 @@ from typing import Any
 
 from ratchet.kernel import iso
 from ratchet.ledger.protocols import Protocol
+from ratchet.protocols.spec import root_of
 from ratchet.protocols.views.times import when
 
 
@@ -25,7 +26,7 @@ def protocol_record(protocol: Protocol, *, brief: bool = False) -> dict[str, Any
         "base_branch": protocol.base_branch,
         "base_commit": protocol.base_commit,
         "worktree_path": protocol.worktree_path,
-        "protocol_root": protocol.protocol_root,
+        "protocol_root": root_of(protocol),
         "automatic": protocol.automatic,
         "template_config": template,
         "template_source": protocol.template_source,

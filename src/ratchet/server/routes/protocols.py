@@ -214,11 +214,20 @@ def artifacts(api: Api, protocol_id: Id, pager: Paging) -> Cut[Artifact]:
 
 @router.post("/protocols/{protocol_id}/actions/start", responses=documented(404, 409))
 def start(api: Api, protocol_id: Id) -> shapes.Accepted:
-    """Plan it, or carry out the plan that it has. 409 unless it is pending, planned or paused."""
+    """Plan it, or carry out the plan that it has. 409 unless it is pending, planned or paused.
+
+    Without `automatic` no step begins by itself: a protocol that has its plan is then running, and waits for
+    `run_next_step`. So it can be asked for again when no answer came: nothing is planned or begun twice.
+    """
     with api.write() as tx:
         job = Job.of(get_job(tx, actions.start_protocol(tx, api.runtime, protocol_id)))
-        planning = get_protocol(tx, protocol_id).status is RunStatus.PLANNING
-    return shapes.Accepted(message="planning is in line" if planning else "the protocol is in line", job=job)
+        begun = get_protocol(tx, protocol_id)
+    if begun.status is RunStatus.PLANNING:
+        return shapes.Accepted(message="planning is in line", job=job)
+    told = (
+        "the protocol is in line" if begun.automatic else "its steps are started by hand: see run_next_step"
+    )
+    return shapes.Accepted(message=told, job=job)
 
 
 @router.post(
