@@ -247,9 +247,10 @@ def test_a_pull_request_is_read(action: str, merged: bool, state: str, closed: b
     assert (event.branch, event.outcome) == ("b", action)
 
 
-def test_the_pull_request_of_a_fork_is_about_no_branch_here() -> None:
+@pytest.mark.parametrize("fork", [{"clone_url": "https://github.com/stranger/demo.git"}, None])
+def test_the_pull_request_of_a_fork_is_about_no_branch_here(fork: object) -> None:
     ends = {
-        "head": {"ref": "b", "repo": {"clone_url": "https://github.com/stranger/demo.git"}},
+        "head": {"ref": "b", "repo": fork},
         "base": {"ref": "main", "repo": REPOSITORY},
     }
     assert github("pull_request", action="closed", pull_request=ends).branches == ()

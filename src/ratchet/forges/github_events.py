@@ -133,8 +133,9 @@ def _pull_request(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     found = part(payload.get("pull_request"))
     head = part(found.get("head"))
     origin, base = (_repository({"repository": part(found.get(end)).get("repo")}) for end in ("head", "base"))
-    # A fork may have a branch of the same name; what becomes of it is no concern of this repository.
-    foreign = origin is not None and base is not None and origin != base
+    # A fork, also one that is gone, may have a branch of the same name; that is no concern of this repository.
+    gone = "repo" in head and head["repo"] is None
+    foreign = gone or (origin is not None and base is not None and origin != base)
     merged = found.get("merged") is True
     action = text(payload.get("action"), 60)
     return replace(
