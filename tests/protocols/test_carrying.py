@@ -17,6 +17,7 @@ from ratchet.protocols.actions import (
     approve_step,
     cancel_protocol,
     create_protocol,
+    open_pull_request,
     pause_protocol,
     resume_protocol,
     retry_latest,
@@ -61,6 +62,12 @@ def test_a_protocol_is_planned_carried_out_and_pushed(world: World, worker: Work
     assert (Path(world.protocol(run_id).worktree_path or "") / "b.txt").read_text() == "two\n"
     told = world.events(run_id)
     assert told.index("planned") < told.index("step_completed") < told.index("protocol_completed")
+    # A remote that is a folder has no pull requests: that is said once, and again to whoever asks for one.
+    assert told.count("open_pr_skipped") == 1
+    with world.ledger.write(actor="test") as tx:
+        asked = open_pull_request(tx, world.runtime, run_id)
+    ended(world.ledger, asked)
+    assert world.events(run_id).count("open_pr_skipped") == 2
 
 
 @ONE_DATABASE

@@ -21,6 +21,7 @@ from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, Worker
 from ratchet.server import create_app
 from tests.forges.github_stand_in import GitHubStandIn
+from tests.forges.gitlab_stand_in import GitLabStandIn
 from tests.protocols.world import World, encode_plan, make_remote
 from tests.runtime.conftest import eventually
 
@@ -31,9 +32,20 @@ CHECKS = ["lint", "test"]
 @pytest.fixture
 def github(runtime: Runtime) -> Iterator[GitHubStandIn]:
     with GitHubStandIn() as started:
-        protocols = runtime.settings.protocols.model_copy(update={"github_url": started.url})
-        runtime.settings = runtime.settings.model_copy(update={"protocols": protocols})
+        reach(runtime, github_url=started.url)
         yield started
+
+
+@pytest.fixture
+def gitlab(runtime: Runtime) -> Iterator[GitLabStandIn]:
+    with GitLabStandIn() as started:
+        reach(runtime, gitlab_url=started.api)
+        yield started
+
+
+def reach(runtime: Runtime, **addresses: str) -> None:
+    protocols = runtime.settings.protocols.model_copy(update=addresses)
+    runtime.settings = runtime.settings.model_copy(update={"protocols": protocols})
 
 
 @pytest.fixture
@@ -47,10 +59,17 @@ def world(tmp_path: Path, runtime: Runtime, client: TestClient) -> World:
     return onboard(tmp_path, runtime, client)
 
 
-def onboard(home: Path, runtime: Runtime, client: TestClient) -> World:
+def onboard(
+    home: Path,
+    runtime: Runtime,
+    client: TestClient,
+    *,
+    provider: str = "github",
+    on_forge: str = "github.com/acme/demo",
+) -> World:
     """A project that was registered and set up through the API."""
     remote = make_remote(home)
-    answer = client.post("/projects", json={"name": "demo", "git_url": str(remote), "ci_provider": "github"})
+    answer = client.post("/projects", json={"name": "demo", "git_url": str(remote), "ci_provider": provider})
     assert answer.status_code == 200, answer.text
     project_id = answer.json()["id"]
     eventually(lambda: onboarded(client, project_id)["status"] == "completed", 120)
@@ -60,7 +79,7 @@ def onboard(home: Path, runtime: Runtime, client: TestClient) -> World:
         change_project(
             tx,
             project_id,
-            remote="github.com/acme/demo",
+            remote=on_forge,
             facts={**facts, "checks": [], "required_checks": CHECKS},
         )
     return World(home, remote, runtime, project_id)
@@ -127,6 +146,7 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     eventually(lambda: world.stands(run_id), 120)
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert pull["draft"] is False, (world.events(run_id), world.protocol(run_id).pull_request)
+    assert pull["title"] == "0001 - change"
     assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == mended
     with world.ledger.read() as tx:
         tries = list_attempts(tx, world.steps(run_id)[1].step_id)
@@ -146,3 +166,50 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     # What comes late changes nothing.
     report(client, github, mended, lint="failure")
     assert world.protocol(run_id).status is RunStatus.COMPLETED
+    # Whoever asks for the pull request gets it up to date.
+    pull["title"], pull["body"], pull["state"] = "Mine", "", "closed"
+    assert client.post(f"/protocols/{run_id}/actions/open_pr").status_code == 200
+    eventually(lambda: "pull_request_updated" in world.events(run_id), 120)
+    assert "1. 00-setup\n2. 01-a\n" in pull["body"]
+    assert pull["title"] == "Mine", "people may call it as they like"
+    kept = world.protocol(run_id).pull_request
+    assert kept is not None
+    assert (kept["title"], kept["state"]) == ("Mine", "closed")
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_change_goes_through_gitlab_until_it_is_merged(
+    gitlab: GitLabStandIn, client: TestClient, tmp_path: Path, runtime: Runtime
+) -> None:
+    world = onboard(tmp_path, runtime, client, provider="gitlab", on_forge=f"gitlab.com/{gitlab.repository}")
+    plan = encode_plan(
+        [
+            {"filename": "00-setup.md", "content": "Write s.\nwrite s.txt one\nmend s.txt two", "qa": "skip"},
+            {"filename": "01-a.md", "content": "Write a.\nwrite a.txt good"},
+        ]
+    )
+    body = {"protocol_name": "0001-change", "description": f"A change.\nPLAN={plan}"}
+    run_id = client.post(f"/projects/{world.project_id}/protocols", json=body).json()["id"]
+    assert client.post(f"/protocols/{run_id}/actions/start").status_code == 200
+
+    def pipeline(commit: str, status: str, **jobs: str) -> None:
+        said = gitlab.about(
+            object_kind="pipeline",
+            object_attributes={"id": 1, "status": status, "ref": "0001-change", "sha": commit},
+            builds=[{"name": name, "status": each, "stage": "test"} for name, each in jobs.items()],
+        )
+        assert gitlab.post_webhook(client, "Pipeline Hook", said, SECRET).status_code == 200
+
+    commit = awaited(world, run_id, 0)
+    [opened] = gitlab.merge_requests.values()
+    assert (opened["source_branch"], opened["title"]) == ("0001-change", "Draft: WIP: 0001 - change")
+    pipeline(commit, "failed", lint="failed", test="success")
+    eventually(lambda: world.steps(run_id)[0].commit != commit and world.steps(run_id)[0].awaits_ci, 120)
+    mended = awaited(world, run_id, 0)
+    pipeline(mended, "running", lint="success", test="running")
+    assert world.steps(run_id)[0].status is StepStatus.NEEDS_QA, "one check of two is not enough"
+    merged = {"iid": opened["iid"], "state": "merged", "action": "merge", "source_branch": "0001-change"}
+    said = gitlab.about(object_kind="merge_request", object_attributes=merged)
+    assert gitlab.post_webhook(client, "Merge Request Hook", said, SECRET).status_code == 200
+    assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
+    assert {"open_pr", "pipeline", "ci_failed", "step_fix", "mr_merged"} <= set(world.events(run_id))

@@ -44,6 +44,7 @@ _WORDS = {
     "open_pr_skipped": "no pull request",
     "planned": "planned",
     "pull_request_ready": "ready",
+    "pull_request_updated": "up to date",
     "pushed": "pushed",
     "qa_failed": "did not pass",
     "qa_skipped_policy": "done",

@@ -12,30 +12,38 @@ from ratchet.forges import Forge, ForgeError, PullRequest
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Filter
 from ratchet.ledger.events import latest
+from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.protocols import change_protocol, get_protocol
 from ratchet.projects.errors import PushRefused
 from ratchet.protocols.forging import forge_of
 from ratchet.protocols.stream import Blocked, Stream
 
+_NO_REMOTE = (
+    "the repository has no remote (add one with `git remote add origin URL` and set the project up again)"
+)
+
 
 async def publish(stream: Stream, commit: str, *, always: bool = False) -> bool:
     """Push the commit and see that there is a pull request. Whether the remote has the commit now.
 
-    Raises `Blocked` when the remote refuses the push. A forge that cannot be asked is told in an event: the work goes
-    on without a pull request.
+    `always` is for somebody who asks for it, whatever the settings say: then the words of one that is there are
+    written anew, too. Raises `Blocked` when the remote refuses the push. A forge that cannot be asked is told in an
+    event: the work goes on without a pull request.
     """
     settings = stream.job.runtime.settings.protocols
     if stream.clone.origin is None or not (settings.push or always):
+        if always:
+            _skip(stream, _NO_REMOTE, anew=True)
         return False
     if stream.protocol.pushed != commit:
         await _push(stream, commit)
     if (settings.pull_requests and _policy(stream) != "none") or always:
-        await _see_to_pull_request(stream)
+        await _see_to_pull_request(stream, anew=always)
     return True
 
 
 async def finish_pull_request(stream: Stream) -> None:
-    """The last step has passed: the pull request is a draft no longer."""
+    """The last step has passed: the pull request is a draft no longer, and its title does not call it one."""
     known = _known(stream)
     if known is None or not known.get("draft"):
         return
@@ -44,8 +52,11 @@ async def finish_pull_request(stream: Stream) -> None:
         return
     try:
         ready = await forge.mark_ready(known["number"])
+        if ready.title == _title(stream, draft=True):
+            # Nobody gave it another one.
+            ready = await forge.update_pull_request(ready.number, title=_title(stream, draft=False))
     except ForgeError as error:
-        _tell(stream, "open_pr_failed", f"the pull request stays a draft: {_told(error)}")
+        _tell(stream, "open_pr_failed", f"the pull request could not be made ready: {_told(error)}")
         return
     _record(stream, ready, "pull_request_ready", f"pull request {ready.number} is ready for people")
 
@@ -66,24 +77,30 @@ async def _push(stream: Stream, commit: str) -> None:
             stream.event(tx, "pushed", f"{commit[:12]} is at the origin", data={"commit": commit})
 
 
-async def _see_to_pull_request(stream: Stream) -> None:
-    if _known(stream) is not None:
+async def _see_to_pull_request(stream: Stream, *, anew: bool) -> None:
+    known = _known(stream)
+    if known is not None and not anew:
         return
-    forge = await asyncio.to_thread(_forge, stream)
+    forge = await asyncio.to_thread(_forge, stream, anew=anew)
     if forge is None:
         return
+    draft = _policy(stream) != "ready"
     try:
-        opened = await forge.open_pull_request(
-            branch=stream.protocol.name,
-            base=stream.protocol.base_branch,
-            title=_title(stream),
-            body=_body(stream),
-            draft=_policy(stream) != "ready",
-        )
+        if known is not None:
+            there = await forge.update_pull_request(known["number"], body=_body(stream))
+        else:
+            there = await forge.open_pull_request(
+                branch=stream.protocol.name,
+                base=stream.protocol.base_branch,
+                title=_title(stream, draft=draft),
+                body=_body(stream),
+                draft=draft,
+            )
     except ForgeError as error:
         _tell(stream, "open_pr_failed", _told(error))
         return
-    _record(stream, opened, "open_pr", f"pull request {opened.number}: {opened.url}")
+    event = "open_pr" if known is None else "pull_request_updated"
+    _record(stream, there, event, f"pull request {there.number} ({there.state}): {there.url}")
 
 
 def _policy(stream: Stream) -> str:
@@ -91,20 +108,20 @@ def _policy(stream: Stream) -> str:
     return str(stream.project.facts.get("pr_policy") or "draft")
 
 
-def _forge(stream: Stream) -> Forge | None:
+def _forge(stream: Stream, *, anew: bool = False) -> Forge | None:
     """The project's forge; nothing, with an event that says why, where there is none that can be used."""
     try:
         return forge_of(stream.job.runtime, stream.project)
     except ForgeError as error:
-        _skip(stream, _told(error))
+        _skip(stream, _told(error), anew=anew)
         return None
 
 
-def _skip(stream: Stream, why: str) -> None:
-    """Say once why there is no pull request, not at every push."""
+def _skip(stream: Stream, why: str, *, anew: bool) -> None:
+    """Say why there is no pull request: once and not at every push, but to whoever asks for it `anew`."""
     with stream.job.write() as tx:
         where = Filter(run_id=stream.protocol.run_id, type="open_pr_skipped")
-        if [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
+        if anew or [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
             stream.event(tx, "open_pr_skipped", why)
 
 
@@ -129,17 +146,23 @@ def _told(error: RatchetError) -> str:
     return f"{error} ({error.hint})" if error.hint else str(error)
 
 
-def _title(stream: Stream) -> str:
+def _title(stream: Stream, *, draft: bool) -> str:
     number, _, slug = stream.protocol.name.partition("-")
-    return f"WIP: {number} - {slug}" if slug else f"WIP: {stream.protocol.name}"
+    plain = f"{number} - {slug}" if slug else stream.protocol.name
+    return f"WIP: {plain}" if draft else plain
 
 
 def _body(stream: Stream) -> str:
     simulated = (
         "This is a simulation: recorded sessions count in it.\n\n" if stream.protocol.simulated else ""
     )
+    with stream.job.ledger.read() as tx:
+        steps = [
+            f"{each.step_index + 1}. {each.name}" for each in list_protocol_steps(tx, stream.protocol.run_id)
+        ]
+    listed = "".join(f"{line}\n" for line in steps)
     return (
-        f"{simulated}{stream.protocol.description or stream.protocol.name}\n\n"
+        f"{simulated}{stream.protocol.description or stream.protocol.name}\n\n{listed}\n"
         f"Protocol {stream.protocol.run_id}; its plan is in `{stream.root}/plan.md`. Each step is a commit that passed"
         " its checks and its review."
     )

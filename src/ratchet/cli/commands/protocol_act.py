@@ -119,8 +119,8 @@ def retry(session: Session, wanted: str, project: str | None, no_wait: bool, det
 def open_pr(session: Session, wanted: str, project: str | None, detach: bool) -> int | None:
     """Push the branch of a protocol and open its pull request.
 
-    Also where protocols.push or protocols.pull_requests are off. One that there is already stays. Exits with 0 when
-    there is a pull request.
+    Also where protocols.push or protocols.pull_requests are off. One that there is already stays, with its
+    description written anew. Exits with 0 when there is a pull request.
     """
 
     def act(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
