@@ -200,6 +200,7 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     "protocols.diff_lines": (10, 20, 30),
     "protocols.trigger_depth": (1, 2, 4),
     "protocols.loops": (1, 2, 3),
+    "protocols.worktrees": (0, 5, 6),
     "protocols.push": (False, True, False),
     "protocols.pull_requests": (False, True, False),
     "protocols.ci": ("required", "off", "auto"),

@@ -27,6 +27,7 @@ from ratchet.protocols.actions import (
     start_protocol,
 )
 from ratchet.runtime import Worker
+from tests.protocols.planned import change_settings
 from tests.protocols.world import World, git
 from tests.runtime.conftest import ended, eventually
 
@@ -273,3 +274,13 @@ def test_a_worktree_that_somebody_changed_is_left_alone(world: World, worker: Wo
     assert (worktree / "README.md").read_text() == "mine"
     assert "worktree_warning" in world.events(run_id)
     assert git(worktree, "status", "--porcelain") == "M README.md"
+    # Nor is it removed when there are too many: only one that is as it was.
+    change_settings(world.runtime, "protocols", worktrees=0)
+    for name, stays in (("0002-change", True), ("0003-change", False)):
+        planned = world.start(name, automatic=False)
+        eventually(lambda: world.protocol(planned).worktree_path is not None, 60)  # noqa: B023
+        assert worktree.exists() is stays
+        assert (world.protocol(run_id).worktree_path is not None) is stays
+        if stays:
+            git(worktree, "checkout", "--quiet", "README.md")
+    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed

@@ -74,6 +74,9 @@ class Protocols(Section):
     loops: Count = Field(
         20, description="how often one step may make a protocol go back, whatever its policies say"
     )
+    worktrees: Annotated[int, Field(ge=0)] = Field(
+        20, description="worktrees of ended protocols that each project keeps; branches stay"
+    )
     push: bool = Field(True, description="whether branches are pushed to the origin")
     pull_requests: bool = Field(
         True, description="whether a draft pull request is opened for a pushed branch"

@@ -1,6 +1,7 @@
 """The worktree that people look at: the newest kept commit of a protocol, checked out beside the clone.
 
 Nobody works in it: each attempt has a workspace of its own. It is never written over when somebody has changed it.
+Those of protocols that have ended are removed when there are too many: git looks at all of them to make another one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ratchet.ledger.protocols import change_protocol, get_protocol
+from ratchet.ledger.protocols import Protocol, change_protocol, find_protocol, get_protocol
 from ratchet.projects.places import worktrees_of
 from ratchet.protocols.stream import Stream
 from ratchet.workspaces.git import find_git
@@ -20,6 +21,8 @@ _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", 
 def show_worktree(stream: Stream, commit: str) -> None:
     """Bring it to `commit`; when that cannot be done, an event says why, and the work goes on."""
     path = worktree_path(stream)
+    if not path.exists():
+        _remove_old(stream)
     complaint = _update(stream.clone.path, path, commit)
     with stream.job.write() as tx:
         if complaint is not None:
@@ -30,6 +33,27 @@ def show_worktree(stream: Stream, commit: str) -> None:
 
 def worktree_path(stream: Stream) -> Path:
     return worktrees_of(stream.job.runtime, stream.project.id) / stream.protocol.name
+
+
+def _remove_old(stream: Stream) -> None:
+    """Keep only as many worktrees of ended protocols as the settings say, the newest, and whatever somebody changed."""
+    place = worktrees_of(stream.job.runtime, stream.project.id)
+    names = sorted(each.name for each in place.iterdir()) if place.exists() else []
+    with stream.job.ledger.read() as tx:
+        found = [find_protocol(tx, stream.project.id, each) for each in names]
+    ended = [each for each in found if each is not None and each.ended_at is not None]
+    ended.sort(key=lambda each: (each.ended_at or 0, each.run_id), reverse=True)
+    for each in ended[stream.job.runtime.settings.protocols.worktrees :]:
+        if _remove(stream.clone.path, place / each.name, each):
+            with stream.job.write() as tx:
+                change_protocol(tx, each.run_id, worktree_path=None)
+
+
+def _remove(clone: Path, path: Path, protocol: Protocol) -> bool:
+    """Whether it is gone now. Git keeps one with changes or a lock; commits that are nowhere else are kept here."""
+    if _git(path, "merge-base", "--is-ancestor", "HEAD", protocol.ref) is not None:
+        return False
+    return _git(clone, "worktree", "remove", str(path)) is None
 
 
 def _update(clone: Path, path: Path, commit: str) -> str | None:
