@@ -33,9 +33,6 @@ class Asking:
     def checks(self, commit: str) -> tuple[Check, ...]:
         return asyncio.run(self.forge.checks(commit))
 
-    def start_ci(self, branch: str, **more: str) -> bool:
-        return asyncio.run(self.forge.start_ci(branch, **more))
-
     async def _open(self, branch: str, **more: Any) -> PullRequest:
         wanted = {"base": "main", "title": "Login", "body": "words", **more}
         return await self.forge.open_pull_request(branch=branch, **wanted)

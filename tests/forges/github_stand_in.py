@@ -1,4 +1,4 @@
-"""GitHub as far as it is needed: pull requests, checks, workflows, and webhooks that are really signed."""
+"""GitHub as far as it is needed: pull requests, checks, and webhooks that are really signed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.forges.stand_in import Asked, Said, StandIn
 
 _PULLS = re.compile(r"/repos/([^/]+/[^/]+)/pulls(?:/(\d+))?")
 _CHECKS = re.compile(r"/repos/[^/]+/[^/]+/commits/([0-9a-f]+)/(check-runs|status)")
-_DISPATCH = re.compile(r"/repos/[^/]+/[^/]+/actions/workflows/([^/]+)/dispatches")
 WHEN = "2025-03-01T12:00:00Z"
 
 
@@ -33,8 +32,6 @@ class GitHubStandIn(StandIn):
         self.pulls: dict[int, dict[str, Any]] = {}
         self.check_runs: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
-        self.workflows: dict[str, bool] = {"ci.yml": True}
-        self.dispatched: list[tuple[str, str]] = []
 
     def add_pull(
         self, branch: str, *, base: str = "main", fork: str | None = None, **more: Any
@@ -64,8 +61,6 @@ class GitHubStandIn(StandIn):
         if found := _CHECKS.fullmatch(asked.path):
             by_runs = {"check_runs": [each for each in self.check_runs if each["head_sha"] == found[1]]}
             return Said(200, by_runs if found[2] == "check-runs" else {"statuses": self.statuses})
-        if found := _DISPATCH.fullmatch(asked.path):
-            return self._dispatch(found[1], asked.body["ref"])
         return Said(404, {"message": "Not Found"})
 
     def _pulls(self, asked: Asked, number: int | None) -> Said:
@@ -108,14 +103,6 @@ class GitHubStandIn(StandIn):
                     200, {"data": {"markPullRequestReadyForReview": {"pullRequest": {"isDraft": False}}}}
                 )
         return Said(200, {"data": None, "errors": [{"message": "Could not resolve to a node"}]})
-
-    def _dispatch(self, workflow: str, branch: str) -> Said:
-        if workflow not in self.workflows:
-            return Said(404, {"message": "Not Found"})
-        if not self.workflows[workflow]:
-            return Said(422, {"message": "Workflow does not have 'workflow_dispatch' trigger"})
-        self.dispatched.append((workflow, branch))
-        return Said(204)
 
     def about(self, **more: Any) -> dict[str, Any]:
         """A payload of this repository."""

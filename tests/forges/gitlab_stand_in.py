@@ -1,4 +1,4 @@
-"""GitLab as far as it is needed: merge requests, statuses, pipelines, and webhooks with their token."""
+"""GitLab as far as it is needed: merge requests, statuses, and webhooks with their token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.forges.stand_in import Asked, Said, StandIn
 
 _MERGE_REQUESTS = re.compile(r"/api/v4/projects/([^/]+)/merge_requests(?:/(\d+))?")
 _STATUSES = re.compile(r"/api/v4/projects/[^/]+/repository/commits/([0-9a-f]+)/statuses")
-_PIPELINE = re.compile(r"/api/v4/projects/[^/]+/pipeline")
 _DRAFT = ("draft:", "[draft]", "(draft)")
 
 
@@ -29,8 +28,6 @@ class GitLabStandIn(StandIn):
         self.branches = branches
         self.merge_requests: dict[int, dict[str, Any]] = {}
         self.statuses: list[dict[str, Any]] = []
-        self.configured = True
-        self.pipelines: list[str] = []
 
     @property
     def api(self) -> str:
@@ -58,11 +55,6 @@ class GitLabStandIn(StandIn):
             return self._merge_requests(asked, int(found[2]) if found[2] else None)
         if found := _STATUSES.fullmatch(asked.path):
             return Said(200, [each for each in self.statuses if each["sha"] == found[1]])
-        if _PIPELINE.fullmatch(asked.path):
-            if not self.configured:
-                return Said(400, {"message": {"base": ["Missing CI config file"]}})
-            self.pipelines.append(asked.body["ref"])
-            return Said(201, {"id": len(self.pipelines)})
         return Said(404, {"message": "404 Not Found"})
 
     def _merge_requests(self, asked: Asked, number: int | None) -> Said:

@@ -142,15 +142,6 @@ def test_check_runs_and_statuses_of_a_commit_are_read(github: GitHubStandIn) -> 
     )
 
 
-def test_a_workflow_is_started_only_where_it_can_be(github: GitHubStandIn) -> None:
-    forge = forge_at(github.url)
-    github.workflows["push-only.yml"] = False
-    assert forge.start_ci("0007-login") is True
-    assert forge.start_ci("0007-login", workflow="push-only.yml") is False
-    assert forge.start_ci("0007-login", workflow="absent.yml") is False
-    assert github.dispatched == [("ci.yml", "0007-login")]
-
-
 @pytest.mark.parametrize(
     ("status", "headers", "error"),
     [

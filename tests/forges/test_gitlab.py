@@ -95,14 +95,6 @@ def test_statuses_of_a_commit_are_read(gitlab: GitLabStandIn) -> None:
     )
 
 
-def test_a_pipeline_is_started_only_where_there_is_one(gitlab: GitLabStandIn) -> None:
-    forge = forge_at(gitlab)
-    assert forge.start_ci("0007-login") is True
-    gitlab.configured = False
-    assert forge.start_ci("0007-login") is False
-    assert gitlab.pipelines == ["0007-login"]
-
-
 def test_a_wrong_token_and_a_missing_one_are_told_apart_from_what_is_not_there(
     gitlab: GitLabStandIn,
 ) -> None:

@@ -79,10 +79,3 @@ class Forge(Protocol):
     async def checks(self, commit: str) -> tuple[Check, ...]:
         """What the forge knows about a commit now; at most a few hundred."""
         ...
-
-    async def start_ci(self, branch: str, *, workflow: str = "ci.yml") -> bool:
-        """Start CI on a branch. `False` where that cannot be done; a push starts it then.
-
-        `workflow` is the file of GitHub's workflow, which must allow `workflow_dispatch`.
-        """
-        ...

@@ -1,4 +1,4 @@
-"""GitHub's pull requests, checks and workflows."""
+"""GitHub's pull requests and checks."""
 
 from __future__ import annotations
 
@@ -102,14 +102,6 @@ class GitHub:
             for each in items(status.get("statuses"))
         ]
         return tuple(found)
-
-    async def start_ci(self, branch: str, *, workflow: str = "ci.yml") -> bool:
-        place = f"{self._place}/actions/workflows/{quote(workflow, safe='')}/dispatches"
-        answer = await self._api.ask("POST", place, {"ref": branch})
-        if answer.status in (404, 422):
-            return False
-        self._good(answer, f"the workflow {workflow} of {self._repository}")
-        return True
 
     async def _get(self, path: str, what: str) -> Any:
         return self._good(await self._api.ask("GET", path), what)

@@ -1,4 +1,4 @@
-"""GitLab's merge requests, statuses and pipelines."""
+"""GitLab's merge requests and statuses."""
 
 from __future__ import annotations
 
@@ -98,14 +98,6 @@ class GitLab:
             )
             for each in items(self._good(answer, f"the checks of {commit[:12]}"))
         )
-
-    async def start_ci(self, branch: str, *, workflow: str = "ci.yml") -> bool:
-        answer = await self._api.ask("POST", f"{self._place}/pipeline", {"ref": branch})
-        if answer.status == 400:
-            # There is no pipeline for the branch: no configuration, or its rules leave nothing to do.
-            return False
-        self._good(answer, f"a pipeline of {branch} in {self._repository}")
-        return True
 
     async def _one(self, number: int) -> PullRequest:
         answer = await self._api.ask("GET", f"{self._place}/merge_requests/{number}")
