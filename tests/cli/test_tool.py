@@ -205,3 +205,70 @@ def test_a_tool_that_a_workflow_brought_is_put_among_the_others(ratchet: Ratchet
     assert json.loads(ratchet("tool", "run", "split", "--input", "text=a b").out) == ["a", "b"]
     assert ratchet("tool", "add", "--from-run", "1", "--tool", "nothing").code == 1
     assert ratchet("tool", "add").code == 2
+
+
+@ONE_DATABASE
+def test_a_tool_that_a_workflow_brings_is_looked_at_called_and_pinned_by_both_names(
+    ratchet: Ratchet, tmp_path: Path
+) -> None:
+    def spec(source: str) -> str:
+        steps = [step("split", input_mapping={"text": "inputs.text"})]
+        return write(tmp_path, workflow(steps, {"split": source}, inputs={"text": {"type": "string"}}))
+
+    def run(source: str) -> object:
+        return ratchet("workflow", "run", spec(source), "--input", "text=a,b c", "--json").json["outputs"]
+
+    assert run(SPLIT) == {"split": ["a,b", "c"]}
+    shown = ratchet("tool", "show", "counting/split", "--json").json
+    assert (shown["tool"], shown["stats"]["runs"]) == ("counting/split", 1)
+    assert ratchet("tool", "run", "counting/split", "--input", "text=x y", "--json").json["value"] == [
+        "x",
+        "y",
+    ]
+    commas = SPLIT.replace("split()", "split(',')")
+    assert run(commas) == {"split": ["a", "b c"]}
+    versions = ratchet("tool", "versions", "counting/split", "--json").json
+    first = versions[-1]["version"]
+    assert (len(versions), versions[0]["is_called"]) == (2, True)
+
+    held = ratchet("tool", "pin", "counting/split", first)
+    assert f"counting/split is pinned at {first}" in held.out
+    assert run(commas) == {"split": ["a,b", "c"]}
+    moved = ratchet("tool", "rollback", "counting/split")
+    assert (moved.code, "ratchet tool unpin counting/split" in moved.err) == (1, True)
+    assert ratchet("tool", "unpin", "counting/split").code == 0
+    assert run(commas) == {"split": ["a", "b c"]}
+    assert ratchet("tool", "rollback", "counting/split").out == f"counting/split is back at {first}.\n"
+    absent = ratchet("tool", "show", "counting/nothing")
+    assert (absent.code, "tool counting/nothing does not exist" in absent.err) == (1, True)
+    assert ratchet("tool", "feedback", "counting/split", "split", "--good").code == 2
+
+
+@ONE_DATABASE
+def test_a_tool_that_is_a_workflow_is_called_and_tested_like_any_other(
+    ratchet: Ratchet, double: Path, tmp_path: Path
+) -> None:
+    steps = [
+        {"step_id": "twice", "type": "existing_tool", "tool": "double", "input_mapping": {"n": "inputs.n"}}
+    ]
+    outputs = {"twice": {"source_reference": "steps.twice.output.twice"}}
+    spec = {
+        "workflow_id": "doubling",
+        "inputs": {"n": {"type": "number"}},
+        "outputs": outputs,
+        "steps": steps,
+    }
+    tool = {
+        "type": "workflow",
+        "workflow": {"spec": spec},
+        "examples": [{"input": {"n": 4}, "output": {"twice": 8}}],
+    }
+    (tmp_path / "flow.yaml").write_text(json.dumps(tool))
+    assert ratchet("tool", "add", str(tmp_path / "flow.yaml")).code == 0
+    assert ratchet("tool", "test", "flow").out == "flow 1.0.0: 1 of 1 examples passed\n"
+    told = ratchet("tool", "run", "flow", "--input", "n=3", "--json").json
+    assert (told["ok"], told["value"]) == (True, {"twice": 6})
+    assert ratchet("tool", "show", "double", "--json").json["stats"]["runs"] == 2
+    missing = ratchet("tool", "run", "flow")
+    assert (missing.code, "Missing required input: n" in missing.err) == (1, True)
+    assert ratchet("tool", "run", "flow", "--input", "n=four").code == 1

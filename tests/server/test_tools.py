@@ -164,3 +164,23 @@ def test_a_tool_that_is_called_too_often_is_429(api: TestClient, loaded: Loaded)
     assert api.post("/tools/double/run", json={"inputs": {"n": 1}}).json()["ok"] is True
     refused = api.post("/tools/double/run", json={"inputs": {"n": 1}})
     assert (refused.status_code, "1 times an hour" in refused.json()["detail"]) == (429, True)
+
+
+@ONE_DATABASE
+def test_a_tool_that_a_workflow_brings_is_found_by_both_names(api: TestClient) -> None:
+    spec = {
+        "workflow_id": "sums",
+        "steps": [{"step_id": "a", "type": "python_tool", "tool": "double", "input_mapping": {"n": 2}}],
+        "tools": {"double": {"type": "python", "source_code": "def run(n):\n    return n * 2\n"}},
+    }
+    assert api.post("/workflows", json={"spec": {**spec, "portable": True}}).status_code == 201
+    assert api.post("/workflows/sums/runs", json={}).status_code == 202
+    assert api.get("/tools/double").status_code == 404
+    found = api.get("/tools/double", params={"workflow": "sums"}).json()
+    assert (found["tool"], found["version"]) == ("sums/double", "1.0.0")
+    called = api.post("/tools/double/run", params={"workflow": "sums"}, json={"inputs": {"n": 4}}).json()
+    assert (called["ok"], called["value"]) == (True, 8)
+    held = api.post("/tools/double/pin", params={"workflow": "sums"}, json={"version": "1.0.0"})
+    assert (held.status_code, held.json()["pinned"]) == (200, True)
+    assert api.post("/tools/double/rollback", params={"workflow": "sums"}).status_code == 409
+    assert api.get("/tools/double", params={"workflow": "other"}).status_code == 404

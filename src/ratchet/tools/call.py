@@ -76,4 +76,4 @@ class Occasion:
     seconds: float = 300.0
     folder: Path | None = None
     listen: Callable[[str, Mapping[str, Any]], None] = unheard
-    run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]] | None = None
+    run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Called]] | None = None

@@ -6,10 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ratchet.tools.bodies import WorkflowBody
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
+from ratchet.tools.call import Called, Occasion, ToolFailed
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.tools.fitting import misfit
 from ratchet.tools.functions import call_function
@@ -99,12 +100,12 @@ async def _call_workflow(
     began = time.monotonic()
     try:
         async with asyncio.timeout(seconds):
-            value = await occasion.run_workflow(body.spec, values)
+            called = await occasion.run_workflow(body.spec, values)
     except TimeoutError:
         raise ToolFailed(
             f"tool {tool.id} did not end within {seconds:g} s", hint="raise its timeout"
         ) from None
-    return Called(value, ToolUse(wall_ms=(time.monotonic() - began) * 1000))
+    return replace(called, use=replace(called.use, wall_ms=(time.monotonic() - began) * 1000))
 
 
 _CARRY_OUT: Mapping[ToolType, Callable[..., Awaitable[Called]]] = {

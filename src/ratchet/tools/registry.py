@@ -29,6 +29,7 @@ from ratchet.ledger.tools import (
 )
 from ratchet.memory import Memory, open_memory
 from ratchet.tools.adding import install
+from ratchet.tools.carried import full_name, read_name
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.tools.fitness import fitness_of, worth_showing
 from ratchet.tools.places import FOLDER_NAME, roots_of
@@ -117,6 +118,7 @@ class Toolbox:
     def get(self, tool_id: str, version: str | None = None) -> ToolVersion:
         """The version of a tool that is to be called: the pinned one, else the current one.
 
+        `WORKFLOW/TOOL` is one that a workflow brings with it; it is known from its first run on.
         Raises `NotFound` with ids that are near or the versions that there are, `Misuse` when its definition cannot be
         used, and `Conflict` when it is pinned at another version than the one asked for.
         """
@@ -132,7 +134,7 @@ class Toolbox:
         return ToolVersion(
             id=found.id,
             tool_id=row.id,
-            name=row.name,
+            name=full_name(row.name, row.folder),
             version=found.version,
             hash=found.hash,
             tool=self._stored.read(found, row.source),
@@ -189,7 +191,11 @@ class Toolbox:
 
     def record_feedback(self, tool_id: str, good: bool, text: str) -> None:
         """Say whether a tool served for the task in `text`. It counts when tools for like tasks are chosen."""
-        self.get(tool_id)
+        if self.get(tool_id).name not in self._inventory.scopes:
+            raise Misuse(
+                f"tool {tool_id} belongs to its workflow and is not searched for",
+                hint="`ratchet tool add --from-run RUN` puts it among all others",
+            )
         record_opinion(self._open_memory(), tool_id, good, text)
 
     def add(self, tool: Tool | Path, *, replace: bool = False) -> ToolVersion:
@@ -249,7 +255,8 @@ class Toolbox:
         return self._inventory.scopes.get(row.name) == row.folder
 
     def _row(self, tx: Transaction, tool_id: str) -> ToolRow:
-        row = find_tool(tx, tool_id, folder=self._inventory.scopes.get(tool_id, ""))
+        own, folder = read_name(tool_id)
+        row = find_tool(tx, own, folder=folder or self._inventory.scopes.get(tool_id, ""))
         if row is None:
             self._require_sound(tool_id)
             raise self._not_found(tool_id)
@@ -289,7 +296,7 @@ def _require_usable(tx: Transaction, row: ToolRow, wanted: VersionRow) -> None:
         pinned = get_version(tx, row.pinned_id)
         raise Conflict(
             f"tool {row.name} is pinned at {pinned.version}, so {wanted.version} is not used",
-            hint=f"`ratchet tool unpin {row.name}` lets it go",
+            hint=f"`ratchet tool unpin {full_name(row.name, row.folder)}` lets it go",
         )
     if wanted.status is VersionStatus.REFUSED:
         raise Conflict(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ratchet.kernel import Conflict, NotFound
 from ratchet.runtime import Runtime
+from ratchet.tools.carried import full_name, read_name
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.profiling import profile_workflow
-from ratchet.workflows.running.adopting import folder_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,20 @@ class Chosen:
     folder: str = ""
     why: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The tool as a person writes it."""
+        return full_name(self.tool, self.folder)
+
 
 def choose_tool(runtime: Runtime, wanted: str) -> Chosen:
     """The tool that `wanted` names: by its id, as WORKFLOW/TOOL, or as the workflow whose tools are looked at.
 
     Raises `NotFound`, and `Conflict` for a workflow of which no tool can be made better.
     """
-    workflow, slash, tool = wanted.partition("/")
-    if slash:
-        return Chosen(tool, folder_of(workflow))
+    tool, folder = read_name(wanted)
+    if folder:
+        return Chosen(tool, folder)
     with contextlib.closing(open_toolbox(runtime.ledger, runtime.settings, runtime.home)) as toolbox:
         try:
             return Chosen(toolbox.get(wanted).name)

@@ -66,9 +66,9 @@ def test_a_plan_killed_at_any_stage_is_finished_and_no_recorded_session_is_paid_
     fleet.add()
     with ledger.write() as tx:
         run_id = start_run(tx, runtime, "plan_mortally", kind=RUN_KIND, name="plan:capitals", spec=SPEC)
-    eventually(lambda: not (tmp_path / "death").exists() or status(ledger, run_id).final, seconds=60)
+    eventually(lambda: not (tmp_path / "death").exists() or status(ledger, run_id).final, seconds=180)
     fleet.add()
-    eventually(lambda: status(ledger, run_id).final, seconds=60)
+    eventually(lambda: status(ledger, run_id).final, seconds=180)
     with ledger.read() as tx:
         run = get_run(tx, run_id)
         assert run.status is RunStatus.COMPLETED, run.reason

@@ -10,6 +10,7 @@ from ratchet.flowkit.spec import StepType, WorkflowStep
 from ratchet.kernel import RatchetError
 from ratchet.runtime import Runtime
 from ratchet.workflows.running import prepare
+from ratchet.workflows.running.preparing import BadWorkflow
 from tests.workflows.running.tools import DOUBLE, function, python, workflow
 
 
@@ -38,3 +39,14 @@ def test_all_that_is_wrong_with_tools_is_told_at_once(runtime: Runtime, tmp_path
         prepare(runtime, spec, {}, folder=tmp_path)
     assert "step a: " in str(raised.value)
     assert "step b: " in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_tool_that_is_a_workflow_with_itself_in_it_is_refused(runtime: Runtime, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "snake.yaml").write_text(
+        "{type: workflow, workflow: {spec: {workflow_id: snake, "
+        "steps: [{step_id: tail, type: existing_tool, tool: snake}]}}}"
+    )
+    with pytest.raises(BadWorkflow, match="deep inside one another"):
+        prepare(runtime, workflow("around", function("a", "snake")), {}, folder=tmp_path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowStep
+from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
+from ratchet.flowkit.writing import write_spec
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
@@ -16,8 +18,8 @@ from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.tools.carried import folder_of
 from ratchet.workflows.running import prepare, start_workflow
-from ratchet.workflows.running.adopting import folder_of
 from tests.runtime.conftest import eventually
 from tests.runtime.kinds import marks
 from tests.workflows.running.settled import run, settle, start
@@ -136,6 +138,31 @@ def test_conditions_lists_and_workflows_inside_are_recorded_step_by_step(runtime
         "each[0]/twice": "completed",
         "each[1]/twice": "completed",
     }
+
+
+def test_tools_that_are_workflows_are_run_inside_one_another_and_in_the_place_of_others(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    (tmp_path / "tools").mkdir()
+    for name, calls in (("inner", "identity"), ("outer", "inner")):
+        inside = workflow(
+            name,
+            function("only", calls, input_mapping={"value": "inputs.value"}),
+            inputs=(WorkflowInput("value", "number"),),
+            outputs=(WorkflowOutput("value", source_reference="steps.only.output"),),
+        )
+        tool = {"type": "workflow", "workflow": {"spec": write_spec(inside)}}
+        (tmp_path / "tools" / f"{name}.yaml").write_text(json.dumps(tool))
+    given = {"value": 7}
+    spec = workflow(
+        "all",
+        function("named", "outer", input_mapping=given),
+        python("instead", "fail", fallback_tool="inner", input_mapping=given),
+        tools={"fail": FAIL},
+    )
+    done = run(runtime, spec, folder=tmp_path)
+    assert done["outputs"] == {"named": {"value": {"value": 7}}, "instead": {"value": 7}}, done
+    assert done["steps"]["named/only/only"]["status"] == "completed"
 
 
 def test_a_large_value_goes_through_the_artifact_store(runtime: Runtime) -> None:

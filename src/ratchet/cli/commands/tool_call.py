@@ -28,6 +28,7 @@ from ratchet.tools.registry import Toolbox, ToolVersion
 from ratchet.tools.sandboxed import NOT_FOUND
 from ratchet.tools.using import CALL_SECONDS, use_tool
 from ratchet.workflows import views
+from ratchet.workflows.running.as_tool import with_workflows
 
 _ALL = "all"
 _MIB = 1024 * 1024
@@ -74,9 +75,8 @@ def run(
         values = {**read_document(document), **_values(chosen.tool, pairs)}
         with _hearing(session, chosen) as listen:
             try:
-                called = asyncio.run(
-                    use_tool(runtime, chosen, values, seconds=seconds, listen=listen, actor="cli")
-                )
+                occasion = with_workflows(Occasion(runtime, actor="cli", seconds=seconds, listen=listen))
+                called = asyncio.run(use_tool(chosen, values, occasion))
             except ToolFailed as failed:
                 return _tell_failed(session, chosen, failed)
     found = views.call_record(chosen, called)
@@ -106,7 +106,7 @@ def test(session: Session, tool: str, kind: str | None, seconds: float) -> int:
     Exits with 0 when all examples passed, 1 when one did not or there are none.
     """
     with existing_toolbox(session) as (runtime, toolbox):
-        occasion = Occasion(runtime, actor="cli", seconds=seconds)
+        occasion = with_workflows(Occasion(runtime, actor="cli", seconds=seconds))
         found = []
         for each in _chosen(toolbox, tool, kind):
             with working(f"testing {each.name}"):

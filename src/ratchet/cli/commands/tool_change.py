@@ -18,6 +18,7 @@ from ratchet.cli.toolbox import existing_toolbox
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime
+from ratchet.tools.carried import read_name
 from ratchet.tools.definition import Tool
 from ratchet.tools.registry import Toolbox, ToolVersion
 from ratchet.tools.using import take_server
@@ -103,7 +104,8 @@ def rollback(session: Session, tool: str) -> None:
     What was taken back stays on record and is not promoted again. A pinned tool is not moved.
     """
     with existing_toolbox(session) as (runtime, toolbox):
-        roll_back_tool(runtime, tool, actor="cli")
+        own, folder = read_name(tool)
+        roll_back_tool(runtime, own, folder=folder, actor="cli")
         back = toolbox.get(tool)
     _confirm(session, back, f"{tool} is back at {back.version}.")
 

@@ -18,7 +18,11 @@ from ratchet.cli.words import compact, lines
 from ratchet.tools.definition import ToolType
 from ratchet.workflows import views
 
-tool_argument = click.argument("tool", metavar="TOOL", help="The name of a tool.")
+tool_argument = click.argument(
+    "tool",
+    metavar="TOOL",
+    help="The name of a tool, or WORKFLOW/TOOL for one that a workflow brings with it.",
+)
 type_option = click.option(
     "--type", "kind", type=click.Choice([str(each) for each in ToolType]), help="Only of this type."
 )

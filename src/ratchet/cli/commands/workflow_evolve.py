@@ -88,7 +88,7 @@ def evolve(
         chosen = choose_tool(here.runtime, wanted)
         if rollback:
             row = roll_back_tool(here.runtime, chosen.tool, folder=chosen.folder, reason=why, actor="cli")
-            confirm(session, views.version_record(row), f"{chosen.tool} is back at {row.version}.")
+            confirm(session, views.version_record(row), f"{chosen.name} is back at {row.version}.")
             return None
         run_id = evolve_tool(
             here.runtime, chosen.tool, folder=chosen.folder, why=why or chosen.why, actor="cli", **options
@@ -97,21 +97,21 @@ def evolve(
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")
             return None
         if chosen.why and not session.json:
-            note(f"{chosen.tool}: {one_line(chosen.why)}")
-        with progress(f"making {chosen.tool} better", quiet=session.json, told=_TOLD) as hear:
+            note(f"{chosen.name}: {one_line(chosen.why)}")
+        with progress(f"making {chosen.name} better", quiet=session.json, told=_TOLD) as hear:
             ended = here.carry(run_id, hear)
-        return _tell(session, here, ended)
+        return _tell(session, here, chosen.name, ended)
 
 
-def _tell(session: Session, here: Foreground, ended: Run) -> int:
+def _tell(session: Session, here: Foreground, tool: str, ended: Run) -> int:
     result = ended.result if isinstance(ended.result, dict) else {}
     if session.json:
         print_document({**views.run_record(ended), "result": ended.result})
     elif result.get("promoted"):
-        print(f"{result['tool']} is {result['version']} now: {lines(result['why'])}")
-        note(f"`ratchet workflow evolve {result['tool']} --rollback` takes it back.")
+        print(f"{tool} is {result['version']} now: {lines(result['why'])}")
+        note(f"`ratchet workflow evolve {tool} --rollback` takes it back.")
     elif result:
-        print(f"{result['tool']} stays as it is: {lines(result['why'])}")
+        print(f"{tool} stays as it is: {lines(result['why'])}")
     else:
         note(f"Run {ended.id} is {ended.status}: {one_line(ended.reason or 'no reason is known')}")
     if not session.json:

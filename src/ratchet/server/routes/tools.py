@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -17,15 +17,30 @@ from ratchet.server.fields import EngineName, Text, TextFilter
 from ratchet.server.paging import Cut, Limit, Page, Paging, link_next
 from ratchet.server.service import Access, Api
 from ratchet.tools.call import Occasion, ToolFailed
+from ratchet.tools.carried import read_name
 from ratchet.tools.definition import ToolType
 from ratchet.tools.examples import test_tool as try_examples
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.tools.using import CALL_SECONDS, use_tool
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
+from ratchet.workflows.running.as_tool import with_workflows
 
 router = APIRouter(tags=["tools"])
-ToolName = Annotated[str, Path(max_length=200)]
+OwnName = Annotated[str, Path(max_length=200)]
+
+
+def _full_name(
+    tool: OwnName,
+    workflow: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="the workflow that brings the tool with it"),
+    ] = None,
+) -> str:
+    return tool if workflow is None else f"{workflow}/{tool}"
+
+
+ToolName = Annotated[str, Depends(_full_name)]
 _LONGEST_CALL = 3600
 Timeout = Annotated[float, Field(gt=0, le=_LONGEST_CALL, description="seconds to wait for an answer")]
 
@@ -117,7 +132,7 @@ async def run(api: Api, tool: ToolName, call: Call) -> dict[str, Any]:
     """Call a tool. One that failed answers 200 with `ok` false and an `error`; 429 when it may not be called now."""
     chosen = await run_in_threadpool(_found, api, tool, call.version)
     try:
-        called = await use_tool(api.runtime, chosen, call.inputs, seconds=call.timeout, actor=api.actor)
+        called = await use_tool(chosen, call.inputs, _occasion(api, call.timeout))
     except ToolFailed as failed:
         return views.call_record(chosen, failed)
     return views.call_record(chosen, called)
@@ -127,8 +142,8 @@ async def run(api: Api, tool: ToolName, call: Call) -> dict[str, Any]:
 async def examples(api: Api, tool: ToolName, wanted: Trial | None = None) -> dict[str, Any]:
     """Run the examples of a tool as tests."""
     chosen = await run_in_threadpool(_found, api, tool, None)
-    occasion = Occasion(api.runtime, actor=api.actor, seconds=(wanted or Trial()).timeout)
-    return views.tested_record(chosen, await try_examples(chosen.tool, occasion))
+    tested = await try_examples(chosen.tool, _occasion(api, (wanted or Trial()).timeout))
+    return views.tested_record(chosen, tested)
 
 
 @router.post("/tools/{tool}/pin", response_model=shapes.Tool)
@@ -150,7 +165,8 @@ def rollback(api: Api, tool: ToolName) -> dict[str, Any]:
     """Take a tool back to the version before. 409 when it is pinned, or there is none."""
     with opened_toolbox(api) as toolbox:
         toolbox.get(tool)
-        roll_back_tool(api.runtime, tool, actor=api.actor, request_id=api.request_id)
+        own, folder = read_name(tool)
+        roll_back_tool(api.runtime, own, folder=folder, actor=api.actor, request_id=api.request_id)
         return views.tool_record(toolbox.get(tool))
 
 
@@ -168,11 +184,12 @@ def start_evolution(api: Access, tool: str, wanted: Evolution) -> RunId:
     with opened_toolbox(api) as toolbox:
         toolbox.get(tool)
     asked = wanted.model_dump()
-    return evolve_tool(api.runtime, tool, **asked, actor=api.actor, request_id=api.request_id)
+    own, folder = read_name(tool)
+    return evolve_tool(api.runtime, own, folder=folder, **asked, actor=api.actor, request_id=api.request_id)
 
 
 @router.post("/tools/{tool}/feedback", status_code=204)
-def feedback(api: Api, tool: ToolName, given: Feedback) -> None:
+def feedback(api: Api, tool: OwnName, given: Feedback) -> None:
     """Say whether a tool served; it counts when tools for a like task are searched."""
     with opened_toolbox(api) as toolbox:
         toolbox.record_feedback(tool, given.good, given.task)
@@ -186,6 +203,10 @@ def opened_toolbox(api: Access) -> Iterator[Toolbox]:
     service.toolbox = opened
     with contextlib.closing(opened):
         yield opened
+
+
+def _occasion(api: Access, seconds: float) -> Occasion:
+    return with_workflows(Occasion(api.runtime, actor=api.actor, seconds=seconds))
 
 
 def _found(api: Access, tool: str, version: str | None) -> ToolVersion:

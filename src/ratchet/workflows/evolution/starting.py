@@ -10,6 +10,7 @@ from ratchet.ledger.tools import VersionRow, get_tool, roll_back
 from ratchet.ledger.usage import set_budget
 from ratchet.runtime import Runtime, start_run
 from ratchet.runtime.job import BACKGROUND
+from ratchet.tools.carried import full_name
 from ratchet.workflows.evolution.looking import run_name
 from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.kinds import EVOLVE, OPTIMISE
@@ -61,7 +62,7 @@ def roll_back_tool(
         if tool.pinned_id is not None:
             raise Conflict(
                 f"the tool {tool_id} is pinned, so nothing may move it",
-                hint=f"`ratchet tool unpin {tool_id}` lets it move again",
+                hint=f"`ratchet tool unpin {full_name(tool_id, folder)}` lets it move again",
             )
         return roll_back(tx, tool, reason=reason or "taken back on request")
 

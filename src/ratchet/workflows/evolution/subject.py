@@ -10,6 +10,7 @@ from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import Transaction
 from ratchet.ledger.tool_calls import CallRow, CallStats
 from ratchet.ledger.tools import ToolRow, VersionRow, call_stats, calls_of, get_version, line_of, tools_by_id
+from ratchet.tools.carried import full_name
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.cases import Case, example_cases, held_out_cases, input_hash
 from ratchet.workflows.evolution.loading import tool_of
@@ -40,7 +41,7 @@ def check_evolvable(tx: Transaction, tool: ToolRow) -> VersionRow:
         pinned = get_version(tx, tool.pinned_id)
         raise Conflict(
             f"the tool {tool.name} is pinned to {pinned.version}, so nothing may replace it",
-            hint=f"`ratchet tool unpin {tool.name}` lets it follow what is promoted",
+            hint=f"`ratchet tool unpin {full_name(tool.name, tool.folder)}` lets it follow what is promoted",
         )
     if tool.current_id is None:
         raise Conflict(f"the tool {tool.name} has no version in use")

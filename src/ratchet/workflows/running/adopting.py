@@ -13,13 +13,9 @@ from ratchet.ledger.tools import (
     note_source,
     promote_version,
 )
+from ratchet.tools.carried import folder_of
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.workflows.running.plan import FixedTool
-
-
-def folder_of(workflow_id: str) -> str:
-    """Where the ledger keeps the tools of a workflow: two workflows may bring tools of the same name."""
-    return f"workflow:{workflow_id}"
 
 
 def adopt(tx: Transaction, workflow_id: str, name: str, tool: Tool) -> FixedTool:

@@ -20,6 +20,7 @@ from ratchet.runtime import JobContext
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften, check_constraints
 from ratchet.tools.recording import call_row
+from ratchet.workflows.running.as_tool import with_workflows
 from ratchet.workflows.running.journal import LedgerJournal
 from ratchet.workflows.running.offering import Offering
 from ratchet.workflows.running.plan import RunPlan, Work
@@ -85,6 +86,9 @@ class LedgerCaller:
         if work.tool is not None and work.tool.constraints.max_calls_per_hour is not None:
             await asyncio.to_thread(self._reserve, work)
         occasion = self._occasion(call)
+        if work.tool is not None and work.tool.workflow is not None:
+            # In the place of another tool; where a step names it, its steps are those of the run.
+            occasion = with_workflows(occasion)
         if self.offering is not None and self.offering.is_offered(call.name):
             return await self.offering.carry_out(call, lambda: work.carry_out(call, occasion))
         return await work.carry_out(call, occasion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,23 +76,26 @@ def fix(
     """
     try:
         whole = _with_inner(runtime, spec, folder, depth=1)
-        problems = check_spec(whole)
-        if problems:
-            raise BadWorkflow(problems)
+        _require_sound(whole)
+        folders = () if folder is None else (folder,)
+        opened = open_toolbox(runtime.ledger, runtime.settings, runtime.home, folders=folders)
+        with contextlib.closing(opened) as toolbox:
+            complete = _with_workflow_tools(runtime, toolbox, whole, depth=1)
+            if complete != whole:
+                _require_sound(complete)
+            found = _Tools(toolbox, folder)
+            found.find_all(complete)
     except SpecError as error:
         raise BadWorkflow(error.problems) from error
-    toolbox = open_toolbox(
-        runtime.ledger, runtime.settings, runtime.home, folders=() if folder is None else (folder,)
-    )
-    try:
-        whole = _with_workflow_tools(toolbox, whole)
-        found = _Tools(toolbox, folder)
-        found.find_all(whole)
-    finally:
-        toolbox.close()
     if found.problems:
         raise BadWorkflow(found.problems)
-    return whole, _fixed(runtime, found)
+    return complete, _fixed(runtime, found)
+
+
+def _require_sound(spec: WorkflowSpec) -> None:
+    problems = check_spec(spec)
+    if problems:
+        raise BadWorkflow(problems)
 
 
 def _fixed(runtime: Runtime, found: _Tools) -> dict[tuple[str, str], FixedTool]:
@@ -107,10 +111,7 @@ def _fixed(runtime: Runtime, found: _Tools) -> dict[tuple[str, str], FixedTool]:
 
 def _with_inner(runtime: Runtime, spec: WorkflowSpec, folder: Path | None, *, depth: int) -> WorkflowSpec:
     """The workflow with every other one that it names put in its place."""
-    if depth > _DEEPEST:
-        raise BadWorkflow(
-            [f"workflows lie more than {_DEEPEST} deep inside one another in {spec.workflow_id}"]
-        )
+    _require_shallow(spec, depth)
 
     def inner(step: WorkflowStep) -> WorkflowStep:
         if step.step_type is StepType.PYTHON_TOOL and step.tool_path and not step.tool_name:
@@ -129,33 +130,42 @@ def _with_inner(runtime: Runtime, spec: WorkflowSpec, folder: Path | None, *, de
     return replace(spec, steps=tuple(map(inner, spec.steps)))
 
 
-def _with_workflow_tools(toolbox: Toolbox, spec: WorkflowSpec) -> WorkflowSpec:
+def _require_shallow(spec: WorkflowSpec, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise BadWorkflow(
+            [f"workflows lie more than {_DEEPEST} deep inside one another in {spec.workflow_id}"]
+        )
+
+
+def _with_workflow_tools(
+    runtime: Runtime, toolbox: Toolbox, spec: WorkflowSpec, *, depth: int
+) -> WorkflowSpec:
     """Steps that call a tool which is itself a workflow hold that workflow, so that its steps are durable too."""
-    installed = {
-        step.tool_name
-        for step in spec.steps
-        if step.step_type is StepType.EXISTING_TOOL and step.tool_name not in spec.tool_definitions
-    }
-    workflows = {name: found for name in installed if name and (found := _workflow_of(toolbox, name))}
+    _require_shallow(spec, depth)
+    named = {step.tool_name for step in spec.steps if step.step_type is StepType.EXISTING_TOOL}
+    workflows = {name: found for name in named if name and (found := _workflow_of(toolbox, spec, name))}
 
     def opened(step: WorkflowStep) -> WorkflowStep:
-        if step.workflow_spec is not None:
-            return replace(step, workflow_spec=_with_workflow_tools(toolbox, step.workflow_spec))
-        found = workflows.get(step.tool_name or "") if step.step_type is StepType.EXISTING_TOOL else None
+        found = step.workflow_spec
+        if found is None and step.step_type is StepType.EXISTING_TOOL and step.tool_name in workflows:
+            # It has no folder: it counts as it was when its tool was defined.
+            found = _with_inner(runtime, workflows[step.tool_name], None, depth=depth + 1)
         if found is None:
             return step
-        return replace(step, step_type=StepType.SUB_WORKFLOW, workflow_spec=found, tool_name=None)
+        whole = _with_workflow_tools(runtime, toolbox, found, depth=depth + 1)
+        return replace(step, step_type=StepType.SUB_WORKFLOW, workflow_spec=whole, tool_name=None)
 
     return replace(spec, steps=tuple(map(opened, spec.steps)))
 
 
-def _workflow_of(toolbox: Toolbox, name: str) -> WorkflowSpec | None:
+def _workflow_of(toolbox: Toolbox, spec: WorkflowSpec, name: str) -> WorkflowSpec | None:
+    carried = spec.tool_definitions.get(name)
     try:
-        body = toolbox.get(name).tool.workflow
+        tool = toolbox.get(name).tool if carried is None else tool_from_definition(carried)
     except RatchetError:
         # Said of each step that uses it, later.
         return None
-    return None if body is None else read_spec(body.spec)
+    return None if tool.workflow is None else read_spec(tool.workflow.spec)
 
 
 class _Tools:
