@@ -19,7 +19,7 @@ from ratchet.server.console.rendering import Page
 from ratchet.server.fields import EngineName, Text, TextFilter
 from ratchet.server.paging import Limit, Paging
 from ratchet.server.routes import tools as routes
-from ratchet.server.routes.tools import Evolution, ToolName, opened_toolbox
+from ratchet.server.routes.tools import Evolution, OwnName, opened_toolbox
 from ratchet.server.workflow_shapes import Choice, Tool, WholeTool
 from ratchet.server.workflow_shapes import ToolVersion as ToolVersionShape
 from ratchet.tools.definition import CALLABLE, ToolType
@@ -68,7 +68,7 @@ def tools(
 
 
 @router.get("/tools/{tool}")
-def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) -> Response:
+def tool(page: Page, tool: OwnName, pager: Paging, version: TextFilter = None) -> Response:
     """One tool; another version than the one that is called can be looked at by naming it."""
     with opened_toolbox(page.api) as toolbox:
         called = toolbox.get(tool)
@@ -100,19 +100,19 @@ def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) 
 
 
 @router.post("/tools/{tool}/actions/pin")
-def pin(page: Page, tool: ToolName, _: Acting, version: Annotated[Text, Form()]) -> Response:
+def pin(page: Page, tool: OwnName, _: Acting, version: Annotated[Text, Form()]) -> Response:
     routes.pin(page.api, tool, routes.Pin(version=version))
     return page.done(f"{tool} is held at {version}.", f"{PLACE}/{tool}")
 
 
 @router.post("/tools/{tool}/actions/unpin")
-def unpin(page: Page, tool: ToolName, _: Acting) -> Response:
+def unpin(page: Page, tool: OwnName, _: Acting) -> Response:
     found = routes.unpin(page.api, tool)
     return page.done(f"{tool} follows its newest version, {found['version']}.", f"{PLACE}/{tool}")
 
 
 @router.post("/tools/{tool}/actions/rollback")
-def rollback(page: Page, tool: ToolName, _: Acting) -> Response:
+def rollback(page: Page, tool: OwnName, _: Acting) -> Response:
     found = routes.rollback(page.api, tool)
     return page.done(f"{tool} is back at {found['version']}.", f"{PLACE}/{tool}")
 
@@ -120,7 +120,7 @@ def rollback(page: Page, tool: ToolName, _: Acting) -> Response:
 @router.post("/tools/{tool}/actions/evolve")
 def evolve(
     page: Page,
-    tool: ToolName,
+    tool: OwnName,
     _: Acting,
     engine: Annotated[EngineName | None, Form()] = None,
     why: Annotated[str | None, Form(max_length=10_000)] = None,
@@ -134,7 +134,7 @@ def evolve(
 @router.post("/tools/{tool}/actions/feedback")
 def feedback(
     page: Page,
-    tool: ToolName,
+    tool: OwnName,
     _: Acting,
     task: Annotated[str, Form(max_length=10_000)],
     good: Annotated[bool, Form()],
