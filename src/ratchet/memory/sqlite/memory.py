@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # A process that slept through more changes than this reads everything again.
 _KEPT_CHANGES = 10_000
+# Narrower searches whose entries are known at once.
+_KEPT_NUMBERS = 32
 
 
 class SqliteMemory:
@@ -43,7 +45,8 @@ class SqliteMemory:
         self._closed = False
         self._vectors: Vectors | None = None
         self._seen = 0
-        # The connection has one transaction at a time, and `_vectors` and `_seen` change together.
+        self._among: dict[tuple[str | None, frozenset[str]], NDArray[np.int64] | None] = {}
+        # The connection has one transaction at a time, and `_vectors`, `_seen` and `_among` change together.
         self._lock = threading.RLock()
         try:
             with self._transaction() as connection:
@@ -78,7 +81,7 @@ class SqliteMemory:
         query = self._embed(clean(meaning))
         with self._transaction() as connection:
             vectors = self._catch_up(connection)
-            among = rows.numbers(connection, wanted)
+            among = self._meant(connection, wanted)
             near = vectors.nearest(query, limit, among, kind=wanted.kind, scope=wanted.scope)
             return rows.found(connection, near)
 
@@ -121,12 +124,22 @@ class SqliteMemory:
         if self._vectors is None or self._seen < state.forgotten:
             self._vectors, self._seen = Vectors(state.dimension), 0
         if self._seen < state.change:
+            self._among.clear()
             for number in rows.deleted_since(connection, self._seen):
                 self._vectors.drop(number)
             for row in rows.vectors_since(connection, self._seen, state.dimension):
                 self._vectors.put(*row)
             self._seen = state.change
         return self._vectors
+
+    def _meant(self, connection: sqlite3.Connection, wanted: Filter) -> NDArray[np.int64] | None:
+        """See `rows.numbers`. Kept until something changes: reading ten thousand takes as long as the search."""
+        key = (wanted.id, wanted.tags)
+        if key not in self._among:
+            if len(self._among) >= _KEPT_NUMBERS:
+                self._among.clear()
+            self._among[key] = rows.numbers(connection, wanted)
+        return self._among[key]
 
     def _check_embedder(self, state: rows.State) -> None:
         if (state.embedder, state.dimension) != (self._embedder.name, self._embedder.dimension):

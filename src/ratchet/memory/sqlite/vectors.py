@@ -9,8 +9,6 @@ import numpy as np
 from ratchet.memory.sqlite.rows import Near
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 # The product may differ in its last bits with a row's place in the matrix. Whatever comes this near to the last place
@@ -71,7 +69,7 @@ class Vectors:
         self,
         query: NDArray[np.float32],
         limit: int,
-        among: Sequence[int] | None = None,
+        among: NDArray[np.int64] | None = None,
         *,
         kind: str | None = None,
         scope: str | None = None,
@@ -90,7 +88,7 @@ class Vectors:
         return [Near(int(numbers[index]), float(exact[index])) for index in order]
 
     def _meant(
-        self, count: int, among: Sequence[int] | None, kind: str | None, scope: str | None
+        self, count: int, among: NDArray[np.int64] | None, kind: str | None, scope: str | None
     ) -> NDArray[np.bool_]:
         meant = np.ones(count, dtype=np.bool_)
         if kind is not None:
@@ -98,5 +96,5 @@ class Vectors:
         if scope is not None:
             meant &= self._scopes[:count] == self._codes.get(scope, -1)
         if among is not None:
-            meant &= np.isin(self._numbers[:count], np.array(among, dtype=np.int64))
+            meant &= np.isin(self._numbers[:count], among)
         return meant
