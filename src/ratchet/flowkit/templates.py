@@ -1,14 +1,18 @@
-"""Filling a text with values: `{name}` stands for the value of that name."""
+"""The templates of tools: `{name}` stands for the value of that name.
+
+They keep to `str.format`, for which tools of the original system were written; what steps ask has a language of its own
+(`prompts`), with references in it.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 import string
 from collections.abc import Mapping
 from typing import Any
 
 from .errors import StepFailed
+from .references import as_text
 
 _NAME = re.compile(r"\w+")
 _BRACED = re.compile(r"\{(\w+)\}")
@@ -24,7 +28,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     pieces = _pieces(template)
     if pieces is None:
         return _BRACED.sub(
-            lambda found: _text(values[found[1]]) if found[1] in values else found[0], template
+            lambda found: as_text(values[found[1]]) if found[1] in values else found[0], template
         )
     missing = sorted({name for _, name in pieces if name is not None and name not in values})
     if missing:
@@ -34,7 +38,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
             final=True,
             hint="map an input of that name, or write {{ and }} for plain braces",
         )
-    return "".join(text + ("" if name is None else _text(values[name])) for text, name in pieces)
+    return "".join(text + ("" if name is None else as_text(values[name])) for text, name in pieces)
 
 
 def prompt_of(template: str | None, values: Mapping[str, Any]) -> str:
@@ -45,8 +49,8 @@ def prompt_of(template: str | None, values: Mapping[str, Any]) -> str:
         case {"prompt": str(prompt)}:
             return prompt
         case one if len(one) == 1:
-            return _text(next(iter(one.values())))
-    return "\n".join(f"{name}: {_text(value)}" for name, value in values.items())
+            return as_text(next(iter(one.values())))
+    return "\n".join(f"{name}: {as_text(value)}" for name, value in values.items())
 
 
 def _pieces(template: str) -> list[tuple[str, str | None]] | None:
@@ -58,7 +62,3 @@ def _pieces(template: str) -> list[tuple[str, str | None]] | None:
     if any(name is not None and (form or how or not _NAME.fullmatch(name)) for _, name, form, how in parsed):
         return None
     return [(text, name) for text, name, _, _ in parsed]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
