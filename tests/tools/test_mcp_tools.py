@@ -7,13 +7,17 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ratchet.runtime import Runtime, open_ledger, open_runtime
+from ratchet.tools.call import ToolFailed
+from ratchet.tools.calling import call_tool
 from ratchet.tools.definition import Tool, read_tool
+from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.mcp_tools import list_server_tools, without_patterns
 from tests.agentkit.servers import free_port, program
 from tests.engines.llm import lab
@@ -156,15 +160,61 @@ def test_a_server_of_a_definition_runs_in_the_folder_of_the_tool(bench: Bench, t
 def test_nothing_that_a_server_started_is_left(bench: Bench, tmp_path: Path) -> None:
     # It writes below /tmp, which the sandbox has for itself: only its processes can be looked for.
     bench.call(mcp_tool("leave_behind"), {"directory": "/tmp"})
-    deadline = time.monotonic() + 20
-    while any(b"SIG_IGN" in each for each in _commands()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    await_gone(b"SIG_IGN")
+
+
+def test_a_server_is_kept_for_the_next_call_of_a_run_and_ended_with_it(bench: Bench) -> None:
+    async def work() -> list[Any]:
+        async with aclosing(KeptServers()) as servers:
+            occasion = bench.occasion(servers=servers)
+
+            async def ask(tool: str, **values: Any) -> Any:
+                try:
+                    return (await call_tool(mcp_tool(tool), values, occasion)).value
+                except ToolFailed as failed:
+                    return failed.final
+
+            told = [await ask("count"), await ask("fail"), await ask("count"), await ask("die")]
+            told += [await ask("count"), *await asyncio.gather(ask("count"), ask("count"))]
+            await ask("leave_behind", directory="/tmp")
+            return told
+
+    # What fails leaves the server as it is; one that died is started anew, and no two calls share one.
+    assert asyncio.run(work()) == [
+        {"result": 1},
+        False,
+        {"result": 2},
+        False,
+        *({"result": n} for n in (1, 2, 1)),
+    ]
+    await_gone(b"SIG_IGN")
+    await_gone(str(LAB).encode(), allowed=1)
+
+
+def test_a_kept_server_that_does_not_answer_is_ended_in_time(bench: Bench) -> None:
+    async def work() -> float:
+        async with aclosing(KeptServers()) as servers:
+            tool = mcp_tool("x", server="own", command="sleep", args=["61"])
+            began = time.monotonic()
+            with pytest.raises(ToolFailed, match=r"within 0\.5 s"):
+                await call_tool(tool, {}, bench.occasion(servers=servers, seconds=0.5))
+            return time.monotonic() - began
+
+    assert asyncio.run(work()) < 5
+    await_gone(b"sleep\x0061")
 
 
 def test_patterns_of_a_server_are_not_matched_here(bench: Bench) -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
     assert without_patterns(schema) == {"type": "object", "properties": {"pattern": {"type": "string"}}}
+
+
+def await_gone(part: bytes, *, allowed: int = 0) -> None:
+    """Until no more than so many processes have it in their command."""
+    deadline = time.monotonic() + 20
+    while sum(part in each for each in _commands()) > allowed:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _commands() -> list[bytes]:

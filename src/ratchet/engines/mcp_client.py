@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server that is started for one question and speaks over its pipes. `complaints` takes its stderr."""
+    """A server that is started and speaks over its pipes. `complaints` takes its stderr."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -49,38 +49,63 @@ async def ask_tool(
     server: Server, tool: str, arguments: Mapping[str, Any], seconds: float
 ) -> types.CallToolResult | MCPError:
     """The answer, or the error that the server answers with. Raises as `ask_for_tools` does."""
-    request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
     async with _connected(server, seconds) as client:
-        try:
-            # Not `client.call_tool`: it matches the answer with patterns that the server wrote, and a hostile one
-            # could keep this process busy for ever.
-            return await client.session.send_request(request, types.CallToolResult)
-        except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
-                raise
-            return error
+        return await ask_client(client, tool, arguments)
+
+
+async def ask_client(
+    client: Client, tool: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult | MCPError:
+    """The same of a server that is connected."""
+    request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
+    try:
+        # Not `client.call_tool`: it matches the answer with patterns that the server wrote, and a hostile one could
+        # keep this process busy for ever.
+        return await client.session.send_request(request, types.CallToolResult)
+    except MCPError as error:
+        if error.code == types.CONNECTION_CLOSED:
+            raise
+        return error
+
+
+async def still_answers(client: Client) -> bool:
+    """Whether a server that is connected says anything; newer ones only say that they know no ping."""
+    try:
+        await client.session.send_ping()
+    except MCPError as error:
+        return error.code != types.CONNECTION_CLOSED
+    return True
+
+
+@asynccontextmanager
+async def connected(server: Server, seconds: float | None = None) -> AsyncIterator[Client]:
+    """A connection to a server, closed when the block ends. No answer may take longer than `seconds`, if it is at an
+    address.
+    """
+    if isinstance(server, Program):
+        program, *arguments = server.argv
+        started = StdioServerParameters(
+            command=program, args=arguments, env=dict(server.environment), cwd="/"
+        )
+        async with Client(stdio_client(started, errlog=server.complaints)) as client:
+            yield client
+        return
+    async with (
+        _http(server, seconds) as http,
+        Client(streamable_http_client(server, http_client=http)) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager
 async def _connected(server: Server, seconds: float) -> AsyncIterator[Client]:
     # Its cancellation, unlike that of asyncio, also reaches what the client does to say goodbye.
     with anyio.fail_after(seconds):
-        if isinstance(server, Program):
-            program, *arguments = server.argv
-            started = StdioServerParameters(
-                command=program, args=arguments, env=dict(server.environment), cwd="/"
-            )
-            async with Client(stdio_client(started, errlog=server.complaints)) as client:
-                yield client
-            return
-        async with (
-            _http(server, seconds) as http,
-            Client(streamable_http_client(server, http_client=http)) as client,
-        ):
+        async with connected(server, seconds) as client:
             yield client
 
 
-def _http(url: str, seconds: float) -> httpx2.AsyncClient:
+def _http(url: str, seconds: float | None) -> httpx2.AsyncClient:
     # Certificates take long to load, and nothing on this machine has any.
     secure = url.startswith("https:")
     return httpx2.AsyncClient(

@@ -10,6 +10,7 @@ from typing import Any
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Spender
 from ratchet.runtime import Runtime
+from ratchet.tools.kept_servers import KeptServers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Occasion:
 
     `listen` is told `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
     may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
-    relative paths start.
+    relative paths start. `servers` keeps MCP servers for the next call; without it one is started for each.
     """
 
     runtime: Runtime
@@ -76,4 +77,5 @@ class Occasion:
     seconds: float = 300.0
     folder: Path | None = None
     listen: Callable[[str, Mapping[str, Any]], None] = unheard
+    servers: KeptServers | None = None
     run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Called]] | None = None

@@ -1,7 +1,8 @@
 """Tools of MCP servers: those that the settings name, and those that a definition says how to start.
 
 A server of the settings is trusted as an agent is: it sees the machine without its secrets, and has the network. One of
-a definition sees what any program of a tool sees. Both end, with all that they started, when the answer is there.
+a definition sees what any program of a tool sees. Both end, with all that they started, when the answer is there, or
+with the run that they were started for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +30,7 @@ from ratchet.sandbox.plan import is_shown
 from ratchet.tools.bodies import McpBody
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.definition import Tool, ToolType
+from ratchet.tools.kept_servers import KeptServer, KeptServers
 from ratchet.tools.programs import PYTHONS
 from ratchet.tools.sandboxed import NOT_FOUND, SCRATCH, TIMED_OUT, bounds_for, environment
 from ratchet.tools.variables import filled_in
@@ -35,6 +38,8 @@ from ratchet.tools.variables import filled_in
 _SHOWN = 500
 _LEAVING_SECONDS = 30.0
 _LISTING_SECONDS = 60.0
+# Of a server that is kept; one that has ended is noticed by the next call.
+_LONGEST_SECONDS = 86_400.0
 
 
 async def list_server_tools(server: str, occasion: Occasion) -> tuple[Tool, ...]:
@@ -65,8 +70,11 @@ async def call_mcp(
     name, arguments = _asked(tool, body, values)
     protocol = await _protocol()
     began = time.monotonic()
-    with _answering(tool, occasion, seconds) as place:
-        answer = await protocol.ask_tool(place, name, arguments, seconds)
+    if occasion.servers is None:
+        with _answering(tool, occasion, seconds) as place:
+            answer = await protocol.ask_tool(place, name, arguments, seconds)
+    else:
+        answer = await _ask_kept(occasion.servers, tool, occasion, name, arguments, seconds)
     use = ToolUse(wall_ms=(time.monotonic() - began) * 1000)
     if isinstance(answer, protocol.MCPError):
         raise ToolFailed(f"{body.server}: {name} was refused: {answer}", use=use, final=True)
@@ -91,31 +99,75 @@ def _asked(tool: Tool, body: McpBody, values: Mapping[str, Any]) -> tuple[str, M
     return name, arguments
 
 
+async def _ask_kept(
+    servers: KeptServers,
+    tool: Tool,
+    occasion: Occasion,
+    name: str,
+    arguments: Mapping[str, Any],
+    seconds: float,
+) -> Any:
+    """The answer of a server that an earlier call has left, or of a new one."""
+    body = _body_of(tool)
+    protocol = await _protocol()
+
+    async def start() -> KeptServer:
+        complaints = _complaints()
+        try:
+            place = _server(tool, body, occasion, _LONGEST_SECONDS, complaints)
+        except BaseException:
+            complaints.close()
+            raise
+        return KeptServer(protocol, place, complaints)
+
+    # Everything that the server is started with, which is the same for all its tools.
+    key = repr((replace(body, tool=None, capabilities=()), tool.folder, tool.network, tool.constraints))
+    async with servers.lent(key, start) as server:
+        with _explained(body.server, seconds, server.complaints):
+            return await server.ask(name, arguments, seconds)
+
+
 @contextlib.contextmanager
 def _answering(tool: Tool, occasion: Occasion, seconds: float) -> Iterator[Any]:
-    """The server of a tool; what goes wrong with it becomes `ToolFailed`, with the end of what it complained of."""
+    """The server of a tool, for one question. What goes wrong with it becomes `ToolFailed`."""
+    body = _body_of(tool)
+    with _complaints() as complaints:
+        place = _server(tool, body, occasion, seconds, complaints)
+        with _explained(body.server, seconds, complaints):
+            yield place
+
+
+def _body_of(tool: Tool) -> McpBody:
     assert tool.mcp is not None
     if not tool.mcp.enabled:
         raise ToolFailed(
             f"tool {tool.id} is switched off", hint="set mcp.enabled in its definition", final=True
         )
+    return tool.mcp
+
+
+def _complaints() -> TextIO:
     # What a server complains of is not ours to print.
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-        place = _server(tool, tool.mcp, occasion, seconds, complaints)
-        try:
-            yield place
-        except Exception as error:
-            reason = _innermost(error)
-            if isinstance(reason, ToolFailed):
-                raise reason from None
-            why = f"{type(reason).__name__}: {reason}"[:_SHOWN]
-            if isinstance(reason, TimeoutError):
-                why = f"it did not answer within {seconds:g} s"
-            raise ToolFailed(
-                f"the MCP server {tool.mcp.server} cannot be used: {why}{_tail(complaints)}",
-                hint="look whether it runs and speaks MCP",
-                use=ToolUse(exit_code=TIMED_OUT if isinstance(reason, TimeoutError) else None),
-            ) from error
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def _explained(server: str, seconds: float, complaints: TextIO) -> Iterator[None]:
+    """What goes wrong with a server becomes `ToolFailed`, with the end of what it complained of."""
+    try:
+        yield
+    except Exception as error:
+        reason = _innermost(error)
+        if isinstance(reason, ToolFailed):
+            raise reason from None
+        why = f"{type(reason).__name__}: {reason}"[:_SHOWN]
+        if isinstance(reason, TimeoutError):
+            why = f"it did not answer within {seconds:g} s"
+        raise ToolFailed(
+            f"the MCP server {server} cannot be used: {why}{_tail(complaints)}",
+            hint="look whether it runs and speaks MCP",
+            use=ToolUse(exit_code=TIMED_OUT if isinstance(reason, TimeoutError) else None),
+        ) from error
 
 
 def _server(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, complaints: TextIO) -> Any:
@@ -211,6 +263,8 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _tail(complaints: TextIO) -> str:
+    if complaints.closed:
+        return ""
     complaints.seek(0)
     said = complaints.read()[-_SHOWN:].strip()
     return f"; it said: {said}" if said else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,12 +10,19 @@ import sys
 from mcp.server import MCPServer
 
 server = MCPServer("lab", log_level="ERROR")
+counted = itertools.count(1)
 
 
 @server.tool()
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@server.tool()
+def count() -> int:
+    """How often this process was asked."""
+    return next(counted)
 
 
 @server.tool()

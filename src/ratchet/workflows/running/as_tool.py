@@ -6,6 +6,7 @@ Its calls are on record like all others. Nothing else of it is: if the process d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -17,6 +18,7 @@ from ratchet.flowkit.reading import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften
+from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.using import on_record
 from ratchet.workflows.running.plan import RunPlan
 from ratchet.workflows.running.preparing import BadWorkflow, prepare
@@ -37,8 +39,9 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
         plan = await asyncio.to_thread(prepare, occasion.runtime, whole, values, cached=False, spread=False)
     except (BadWorkflow, SpecError) as error:
         raise ToolFailed("; ".join(error.problems), final=True) from error
-    caller = _ToolCaller(plan, occasion)
-    done = await execute(plan.spec, plan.inputs, caller, guarded=False)
+    async with contextlib.aclosing(KeptServers()) as servers:
+        caller = _ToolCaller(plan, replace(occasion, servers=servers))
+        done = await execute(plan.spec, plan.inputs, caller, guarded=False)
     use = ToolUse(cost_microusd=caller.cost_microusd, tokens=caller.tokens)
     if done.status != "completed":
         raise ToolFailed(f"step {done.error}", use=use)

@@ -19,6 +19,7 @@ from ratchet.ledger.step_results import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften, check_constraints
+from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.recording import call_row
 from ratchet.workflows.running.as_tool import with_workflows
 from ratchet.workflows.running.journal import LedgerJournal
@@ -43,6 +44,7 @@ class LedgerCaller:
         self._computing = asyncio.Semaphore(settings.concurrency or os.cpu_count() or 1)
         self._all = asyncio.Semaphore(settings.concurrency or _MOST_AT_ONCE)
         self.offering = Offering(job, self._computing, self._all) if plan.spread else None
+        self.servers = KeptServers()
         self.awaited: list[int] = []
         """The approvals that nobody has decided yet."""
 
@@ -109,6 +111,7 @@ class LedgerCaller:
             actor=self._job.process_id,
             seconds=call.step.timeout,
             folder=self._plan.folder,
+            servers=self.servers,
             listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
         )
 

@@ -43,7 +43,7 @@ async def _run(job: JobContext) -> object:
         run, plan, steps = await asyncio.to_thread(_enter, job)
         journal = LedgerJournal(job, steps, pure=plan.is_pure)
         caller = LedgerCaller(job, plan, journal)
-        async with _listening(caller), journal.writing():
+        async with contextlib.aclosing(caller.servers), _listening(caller), journal.writing():
             done = await execute(
                 plan.spec, plan.inputs, caller, journal=journal, room=caller.room, guarded=False
             )
