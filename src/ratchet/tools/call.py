@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ratchet.kernel import RatchetError
-from ratchet.ledger import Spender
+from ratchet.ledger import Spender, Transaction
 from ratchet.runtime import Runtime
 from ratchet.tools.kept_servers import KeptServers
 
@@ -62,6 +62,14 @@ def unheard(kind: str, data: Mapping[str, Any]) -> None:
     """A listener that listens to nothing."""
 
 
+class Answers(Protocol):
+    """Knows what a model has answered at this place before, so that nobody pays for it twice."""
+
+    def find(self, prompt: str) -> Called | None: ...
+
+    def keep(self, tx: Transaction, prompt: str, called: Called) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Occasion:
     """On whose behalf a tool is called, how long it may take, and who listens.
@@ -69,6 +77,7 @@ class Occasion:
     `listen` is told `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
     may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
     relative paths start. `servers` keeps MCP servers for the next call; without it one is started for each.
+    `answers` are those of an earlier life of the run.
     """
 
     runtime: Runtime
@@ -78,4 +87,5 @@ class Occasion:
     folder: Path | None = None
     listen: Callable[[str, Mapping[str, Any]], None] = unheard
     servers: KeptServers | None = None
+    answers: Answers | None = None
     run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Called]] | None = None

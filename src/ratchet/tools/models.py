@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -77,8 +77,17 @@ async def call_model(
     `model` is a role, `role.tier`, `endpoint/model` or the plain name of a model; without one `llm.default` is asked.
     What it used is charged to the occasion's spender, whose budgets hold, and the session is on record.
     """
+    if occasion.answers is not None:
+        known = await asyncio.to_thread(occasion.answers.find, prompt)
+        if known is not None:
+            return known
     runtime, settings = occasion.runtime, occasion.runtime.settings
     began = time.monotonic()
+
+    def answered(session: Session) -> Called:
+        value = session.text if schema is None else session.output
+        return Called(value, _use(session, began), simulated=session.simulated)
+
     try:
         left = await asyncio.to_thread(_left, occasion)
         engine = open_engine(settings.workflows.llm, Surroundings(settings, runtime.home, os.environ))
@@ -100,15 +109,14 @@ async def call_model(
             engine,
             request,
             tries=settings.engines.tries,
-            write=partial(_write, occasion, listener),
+            write=partial(_write, occasion, listener, prompt, answered),
             given_up="the step was cancelled",
         )
     except SessionFailed as failed:
         raise _failure(failed, began) from failed
     except (BudgetExceeded, Misuse) as error:
         raise ToolFailed(str(error), hint=error.hint, final=True) from error
-    value = session.text if schema is None else session.output
-    return Called(value, _use(session, began), simulated=session.simulated)
+    return answered(session)
 
 
 def choose_model(
@@ -173,10 +181,19 @@ def _hear(occasion: Occasion, listener: Listener, event: SessionEvent) -> None:
         tell(occasion, "token", event.text)
 
 
-def _write(occasion: Occasion, listener: Listener, session: Session, failed: SessionFailed | None) -> None:
+def _write(
+    occasion: Occasion,
+    listener: Listener,
+    prompt: str,
+    answered: Callable[[Session], Called],
+    session: Session,
+    failed: SessionFailed | None,
+) -> None:
     ledger = occasion.runtime.ledger
     with listener.settled(ledger, session.usage) as tx:
         record_session(tx, ledger.artifacts, session, _ROLE, occasion.spender, failed)
+        if occasion.answers is not None and failed is None and not session.simulated:
+            occasion.answers.keep(tx, prompt, answered(session))
 
 
 def _failure(failed: SessionFailed, began: float) -> ToolFailed:

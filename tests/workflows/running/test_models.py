@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,22 +14,21 @@ from ratchet.ledger import events as log
 from ratchet.ledger.sessions import list_sessions
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
+from ratchet.tools.interceptors import GROUP
 from tests.modelserver.fixtures import model_server
+from tests.runtime.deaths import die_at
+from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
-from tests.workflows.running.settled import run
+from tests.workflows import interceptors
+from tests.workflows.running.settled import run, settle, start
 
 __all__ = ["model_server"]
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
-@pytest.fixture
-def asked(
-    model_server: ModelServer, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[ModelServer, Runtime]]:
-    """A runtime with a worker whose models are those of the server."""
-    monkeypatch.setenv("MODEL_KEY", "secret-key")
-    (tmp_path / "ratchet.toml").write_text(
+def write_home(home: Path, model_server: ModelServer) -> None:
+    (home / "ratchet.toml").write_text(
         f"""
         [llm]
         default = "local/scripted"
@@ -39,6 +39,15 @@ def asked(
         key_variable = "MODEL_KEY"
         """
     )
+
+
+@pytest.fixture
+def asked(
+    model_server: ModelServer, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ModelServer, Runtime]]:
+    """A runtime with a worker whose models are those of the server."""
+    monkeypatch.setenv("MODEL_KEY", "secret-key")
+    write_home(tmp_path, model_server)
     loaded = load(tmp_path, url)
     with open_ledger(loaded) as ledger:
         runtime = open_runtime(loaded, ledger, make_kinds())
@@ -100,3 +109,35 @@ def test_a_model_that_fails_fails_the_step_and_nothing_is_made_up(asked: tuple[M
     assert (done["status"], done["outputs"]) == ("failed", {})
     assert done["error"].startswith("write: ")
     assert done["steps"]["shorten"]["status"] == "skipped"
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_on_record_is_not_paid_for_again_after_a_kill(
+    model_server: ModelServer,
+    runtime: Runtime,
+    fleet: Fleet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "secret-key")
+    write_home(tmp_path, model_server)
+    script = model_server.script("flow", [say("A long tale."), say("A tale.")])
+    announced = tmp_path / "announced" / "reaper-1.0.dist-info"
+    announced.mkdir(parents=True)
+    (announced / "METADATA").write_text("Metadata-Version: 2.1\nName: reaper\nVersion: 1.0\n")
+    (announced / "entry_points.txt").write_text(f"[{GROUP}]\nreaper = {interceptors.__name__}:Reaper\n")
+    monkeypatch.setenv(interceptors.HOME, str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(announced.parent))
+    die_at(tmp_path, "editor answered")
+    mortal = fleet.spawn()
+    # Only what was paid for is known again: without the cache every step would be run anew.
+    run_id = start(runtime, tale(), {"topic": "ratchets"}, cached=False)
+    assert mortal.wait(timeout=180) == -signal.SIGKILL
+    monkeypatch.delenv("PYTHONPATH")
+    fleet.spawn()
+    done = settle(runtime.ledger, run_id, seconds=180)
+    assert (done["status"], done["outputs"]) == ("completed", {"shorten": "A tale."})
+    assert len(script.requests) == 2
+    assert done["steps"]["shorten"]["metrics"]["tokens"] > 0
+    with runtime.ledger.read() as tx:
+        assert len(list_sessions(tx, run_id=run_id)) == 2

@@ -40,7 +40,8 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
     except (BadWorkflow, SpecError) as error:
         raise ToolFailed("; ".join(error.problems), final=True) from error
     async with contextlib.aclosing(KeptServers()) as servers:
-        caller = _ToolCaller(plan, replace(occasion, servers=servers))
+        # Answers are those of one call, and there may be many in here.
+        caller = _ToolCaller(plan, replace(occasion, servers=servers, answers=None))
         done = await execute(plan.spec, plan.inputs, caller, guarded=False)
     use = ToolUse(cost_microusd=caller.cost_microusd, tokens=caller.tokens)
     if done.status != "completed":

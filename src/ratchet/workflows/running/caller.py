@@ -21,6 +21,7 @@ from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften, check_constraints
 from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.recording import call_row
+from ratchet.workflows.running.answers import StepAnswers
 from ratchet.workflows.running.as_tool import with_workflows
 from ratchet.workflows.running.journal import LedgerJournal
 from ratchet.workflows.running.offering import Offering
@@ -112,6 +113,7 @@ class LedgerCaller:
             seconds=call.step.timeout,
             folder=self._plan.folder,
             servers=self.servers,
+            answers=StepAnswers(self._job, call.name, call.number),
             listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
         )
 
