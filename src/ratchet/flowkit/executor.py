@@ -44,7 +44,6 @@ async def execute(
     As many calls run at once as `concurrency` says, by default one for each processor, or as `room` lets in. A call
     that overruns the time of its step is cancelled, unless the caller sees to that itself (`guarded` is false).
 
-
     A step that fails takes those with it that need it; everything else goes on, so as much as possible is there in the
     end. Raises `SpecError` before anything runs. What else a caller or a journal raises ends the execution, with
     whatever runs cancelled.
