@@ -204,6 +204,17 @@ def test_a_kept_server_that_does_not_answer_is_ended_in_time(bench: Bench) -> No
     await_gone(b"sleep\x0061")
 
 
+def test_what_a_server_complains_of_before_it_dies_is_told(bench: Bench) -> None:
+    async def work(servers: KeptServers | None) -> None:
+        code = "import sys; sys.exit('the lab is closed')"
+        tool = mcp_tool("x", server="own", command="python", args=["-c", code])
+        with pytest.raises(ToolFailed, match="it said: the lab is closed"):
+            await call_tool(tool, {}, bench.occasion(servers=servers))
+
+    for servers in (None, KeptServers()):
+        asyncio.run(work(servers))
+
+
 def test_patterns_of_a_server_are_not_matched_here(bench: Bench) -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
     assert without_patterns(schema) == {"type": "object", "properties": {"pattern": {"type": "string"}}}

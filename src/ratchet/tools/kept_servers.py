@@ -19,7 +19,10 @@ _WELL_SECONDS = 5.0
 
 
 class KeptServer:
-    """One connection, held open by a task of its own: it must be closed by whoever opened it."""
+    """One connection, held open by a task of its own: it must be closed by whoever opened it.
+
+    `complaints` is what it writes to stderr, and can be read until it is told to go.
+    """
 
     def __init__(self, protocol: ModuleType, place: Any, complaints: TextIO) -> None:
         self.complaints = complaints
@@ -49,10 +52,12 @@ class KeptServer:
         """Say goodbye, for which it has a moment."""
         self._scope.deadline = anyio.current_time() + _LEAVING_SECONDS
         self._enough.set()
+        self.complaints.close()
 
     def end(self) -> None:
         """End it, whatever it does."""
         self._scope.cancel()
+        self.complaints.close()
 
     async def _keep(self, place: Any) -> None:
         try:
@@ -68,7 +73,6 @@ class KeptServer:
                 self._client.cancel()
             elif not self._client.cancelled():
                 self._client.exception()
-            self.complaints.close()
 
 
 class KeptServers:

@@ -263,8 +263,6 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _tail(complaints: TextIO) -> str:
-    if complaints.closed:
-        return ""
     complaints.seek(0)
     said = complaints.read()[-_SHOWN:].strip()
     return f"; it said: {said}" if said else ""
