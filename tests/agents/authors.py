@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ratchet.agentkit import StateStore
 from ratchet.agents.changing import change_agent
 from ratchet.agents.changing.work import announce
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
@@ -124,6 +125,10 @@ def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
             with (place / "state.json").open("r+b") as file:
                 file.truncate(1 << 40)
             answer["decision"] = "state"
+        case ["quarrel", "once"]:
+            _change(place / "words.py", r"GREETING = .*", "GREETING = 'settled'")
+            if not again:
+                _count_at_once(place)
         case ["refuse"]:
             answer["refused"] = "that makes no sense"
         case _:
@@ -133,6 +138,13 @@ def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
 
 def _change(path: Path, pattern: str, new: str) -> None:
     path.write_text(re.sub(pattern, new, path.read_text(), count=1))
+
+
+def _count_at_once(place: Path) -> None:
+    """Change the state where the live version changes its own in the same moment."""
+    (place / "state.json").write_text('{"greeted": 100, "lessons": []}')
+    with StateStore(place.with_name(place.name.removesuffix("-staging"))).edit() as live:
+        live["greeted"] += 1
 
 
 def _rename_counter(place: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ratchet.agentkit import StateStore
 from ratchet.agents.architect import Wanted, create_agent, send_feedback
 from ratchet.agents.place import Place, place_of
+from ratchet.agents.references import find_version
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger import Filter, Ledger, Run
 from ratchet.ledger.agents import AgentStatus, get_agent, list_versions, move_current, set_pinned
@@ -165,6 +166,21 @@ def test_the_next_try_is_told_why_the_last_one_failed(runtime: Runtime, worker: 
     assert "Earlier tries" not in (runtime.home / "prompt").read_text()
 
 
+def test_a_change_that_is_refused_for_its_state_is_on_no_branch_and_takes_no_tag(
+    runtime: Runtime, worker: Worker
+) -> None:
+    first = settle(runtime)
+    settled = told(runtime, "quarrel once")
+    assert settled.status is RunStatus.COMPLETED, settled.reason
+    assert "/greeted" in (runtime.home / "prompt").read_text()
+    repository, new = place(runtime).repository, settled.result["commit"]
+    assert git(repository, "log", "--format=%H", "main").split() == [new, first]
+    assert (
+        git(repository, "tag", "--format=%(refname:short) %(objectname)")
+        == f"v{settled.result['version']} {new}"
+    )
+
+
 def test_an_older_version_is_changed_into_a_variant(runtime: Runtime, worker: Worker) -> None:
     first = made(runtime).result["commit"]
     second = told(runtime, "say ahoy").result["commit"]
@@ -177,6 +193,14 @@ def test_an_older_version_is_changed_into_a_variant(runtime: Runtime, worker: Wo
         agent = get_agent(tx, NAME)
         parents = {each.commit: each.parent for each in list_versions(tx, agent.id)}
     assert parents == {first: None, second: first, variant.result["commit"]: first}
+    tags = {
+        "v0.0.0": first,
+        "v0.0.1": second,
+        f"v0.0.1-{variant.result['commit'][:12]}": variant.result["commit"],
+    }
+    assert {tag: git(place(runtime).repository, "rev-parse", tag) for tag in tags} == tags
+    with runtime.ledger.read() as tx:
+        assert {tag: find_version(tx, agent, tag).commit for tag in tags} == tags
 
     with runtime.ledger.write() as tx:
         set_pinned(tx, get_agent(tx, NAME), True)

@@ -34,30 +34,43 @@ def found(ledger: Ledger, agent: Agent, text: str) -> str:
 def test_a_version_has_many_names(ledger: Ledger, agent: Agent) -> None:
     names = {
         COMMITS[0]: (COMMITS[0], "abcd0", "0.0.0", "v0.0.0"),
-        COMMITS[1]: ("latest", "current", "ABCDF"),
-        COMMITS[2]: ("1234", " 12345 "),
-        COMMITS[3]: ("eeee", "1.0.0"),
+        COMMITS[1]: ("latest", "current", "ABCDF", "v0.1.0"),
+        COMMITS[2]: ("1234", " 12345 ", "v0.1.0-1234", f"V0.1.0-{COMMITS[2][:12]}"),
+        COMMITS[3]: ("eeee", "1.0.0", "v1.0.0"),
     }
     for commit, texts in names.items():
         assert {found(ledger, agent, text) for text in texts} == {commit}
 
 
 def test_a_name_of_several_lists_them(ledger: Ledger, agent: Agent) -> None:
-    for text, meant in (("abcd", COMMITS[:2]), ("0.1.0", COMMITS[1:3]), ("v0.1.0", COMMITS[1:3])):
+    for text, meant in (("abcd", COMMITS[:2]), ("0.1.0", COMMITS[1:3])):
         with pytest.raises(Conflict, match="2 versions of greeter") as raised:
             found(ledger, agent, text)
         assert listed(raised.value) == set(meant)
 
 
 def test_a_name_of_none_lists_what_there_is(ledger: Ledger, agent: Agent) -> None:
-    for text in ("9.9.9", "dddd", "a" * 40):
+    for text in ("9.9.9", "dddd", "a" * 40, "v9.9.9", "v1.0.0-1234"):
         with pytest.raises(NotFound, match=f"{text} of greeter") as raised:
             found(ledger, agent, text)
         assert listed(raised.value) == set(COMMITS)
 
 
 def test_what_can_name_no_version_is_refused(ledger: Ledger, agent: Agent) -> None:
-    for text in ("", "abc", "main", "../abcd", "abcd%", "0.1", "v", "x" * 10_000, "f" * 65):
+    for text in (
+        "",
+        "abc",
+        "main",
+        "../abcd",
+        "abcd%",
+        "0.1",
+        "v",
+        "v0.1",
+        "v0.1.0-12",
+        "0.1.0-1234",
+        "x" * 10_000,
+        "f" * 65,
+    ):
         with pytest.raises(Misuse) as raised:
             found(ledger, agent, text)
         assert len(str(raised.value)) < 200

@@ -28,9 +28,9 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown_versions(ledger: Ledger, home: Path, **page: int) -> list[dict[str, object]]:
+def shown_versions(ledger: Ledger, **page: int) -> list[dict[str, object]]:
     with ledger.read() as tx:
-        return views.versions(tx, home, NAME, **page)
+        return views.versions(tx, NAME, **page)
 
 
 def shown_agent(ledger: Ledger, home: Path) -> dict[str, object]:
@@ -109,7 +109,7 @@ def test_an_unknown_agent_is_not_found(ledger: Ledger, home: Path) -> None:
     with ledger.read() as tx, pytest.raises(NotFound, match="agent nobody"):
         views.one_agent(tx, home, SETTINGS, "nobody")
     with ledger.read() as tx, pytest.raises(NotFound, match="agent nobody"):
-        views.versions(tx, home, "nobody")
+        views.versions(tx, "nobody")
 
 
 def test_versions_tell_the_line_of_the_current_one_from_variants(ledger: Ledger, home: Path) -> None:
@@ -117,11 +117,11 @@ def test_versions_tell_the_line_of_the_current_one_from_variants(ledger: Ledger,
     second = make_version(ledger, home, NAME, "0.1.0", parent=first)
     third = make_version(ledger, home, NAME, "0.2.0", parent=second.commit)
     variant = make_version(ledger, home, NAME, "0.1.0", parent=first, runner="# other\n", promoted=False)
-    shown = shown_versions(ledger, home)
+    shown = shown_versions(ledger)
     assert [
         (each["commit"], each["version"], each["is_current"], each["on_line"], each["tag"]) for each in shown
     ] == [
-        (variant.commit, "0.1.0", False, False, None),
+        (variant.commit, "0.1.0", False, False, f"v0.1.0-{variant.commit[:12]}"),
         (third.commit, "0.2.0", True, True, "v0.2.0"),
         (second.commit, "0.1.0", False, True, "v0.1.0"),
         (first, "0.0.0", False, True, "v0.0.0"),
@@ -134,7 +134,7 @@ def test_versions_that_were_rolled_back_are_not_on_the_line(ledger: Ledger, home
     second = make_version(ledger, home, NAME, "0.1.0", parent=agent.current)
     with ledger.write() as tx:
         move_current(tx, get_agent(tx, NAME), str(agent.current), expected=second.commit, why="rolled_back")
-    assert [(each["is_current"], each["on_line"]) for each in shown_versions(ledger, home)] == [
+    assert [(each["is_current"], each["on_line"]) for each in shown_versions(ledger)] == [
         (False, False),
         (True, True),
     ]
@@ -146,9 +146,9 @@ def test_versions_come_in_pages_that_fit_together(ledger: Ledger, home: Path) ->
         parent = make_version(
             ledger, home, NAME, f"0.{number}.0", parent=parent, runner=f"# {number}\n"
         ).commit
-    everything = shown_versions(ledger, home)
-    first = shown_versions(ledger, home, limit=2)
-    rest = shown_versions(ledger, home, before=first[-1]["id"], limit=10)  # type: ignore[arg-type]
+    everything = shown_versions(ledger)
+    first = shown_versions(ledger, limit=2)
+    rest = shown_versions(ledger, before=first[-1]["id"], limit=10)  # type: ignore[arg-type]
     assert [*first, *rest] == everything
     assert all(each["on_line"] for each in everything)
     assert views.graph(everything) == ["@", "o", "o", "o", "o"]
@@ -172,7 +172,7 @@ def test_versions_of_an_agent_whose_repository_is_gone_are_still_listed(ledger: 
     make_agent(ledger, home)
     place = place_of(home, NAME)
     place.repository.rename(place.root / "elsewhere")
-    assert [(each["version"], each["tag"]) for each in shown_versions(ledger, home)] == [("0.0.0", None)]
+    assert [(each["version"], each["tag"]) for each in shown_versions(ledger)] == [("0.0.0", "v0.0.0")]
 
 
 def test_the_current_version_is_compared_with_the_one_it_was_made_from(ledger: Ledger, home: Path) -> None:

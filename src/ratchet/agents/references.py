@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ratchet.agents.tags import read_tag, tagged
 from ratchet.kernel import Conflict, Misuse, NotFound
 from ratchet.kernel.semver import is_semver
 from ratchet.ledger import Transaction
@@ -24,20 +25,21 @@ _FEW = 10
 
 
 def find_version(tx: Transaction, agent: Agent, text: str) -> AgentVersion:
-    """The version that `text` names: `latest` or `current`, a commit or its first digits, `0.1.0` or `v0.1.0`.
+    """The version that `text` names: `latest` or `current`, a commit or its first digits, a number, or a tag.
 
     Raises `NotFound`, `Conflict` if several are meant, and `Misuse` for what can name none. Each says which there are.
     """
     wanted = text.strip().lower()
     if wanted in CURRENT:
         return _current(tx, agent)
-    number = wanted.removeprefix("v")
-    if is_semver(number):
-        return _only(tx, agent, text, versions_numbered(tx, agent.id, number, limit=_FEW))
+    if is_semver(wanted):
+        return _only(tx, agent, text, versions_numbered(tx, agent.id, wanted, limit=_FEW))
+    if (tag := read_tag(wanted)) is not None:
+        return _only(tx, agent, text, tagged(tx, agent.id, tag))
     if _HEX.fullmatch(wanted) is None:
         raise Misuse(
             f"{text[:80]!r} does not name a version",
-            hint="use latest, the first digits of a commit, or a number such as 0.1.0",
+            hint="use latest, the first digits of a commit, a number such as 0.1.0, or a tag such as v0.1.0",
         )
     if len(wanted) < _LEAST_DIGITS:
         raise Misuse(f"{text!r} is too short for a commit", hint=f"give at least {_LEAST_DIGITS} digits")

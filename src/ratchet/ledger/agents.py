@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -227,6 +227,18 @@ def versions_numbered(tx: Transaction, agent_id: int, version: str, *, limit: in
     )
     found = tx.connection.execute(query.order_by(agent_versions.c.id.desc()).limit(limit))
     return [_version(row) for row in found]
+
+
+def first_numbered(tx: Transaction, agent_id: int, numbers: Collection[str]) -> dict[str, AgentVersion]:
+    """Of each of these semvers the version that carried it first."""
+    columns = agent_versions.c
+    first = (
+        sa.select(sa.func.min(columns.id))
+        .where(columns.agent_id == agent_id, columns.version.in_(numbers))
+        .group_by(columns.version)
+    )
+    found = tx.connection.execute(sa.select(agent_versions).where(columns.id.in_(first)))
+    return {row.version: _version(row) for row in found}
 
 
 def current_versions(tx: Transaction, found: Sequence[Agent]) -> dict[int, AgentVersion]:

@@ -98,7 +98,7 @@ class Desk:
             with self._runtime.ledger.read() as tx:
                 home, settings = self._loaded.home, self._loaded.settings.agents
                 shown = views.one_agent(tx, home, settings, given["name"])
-                latest = views.versions(tx, home, given["name"], limit=given.get("versions", 10))
+                latest = views.versions(tx, given["name"], limit=given.get("versions", 10))
             return {**shown, "versions": latest}
 
         return await asyncio.to_thread(read)

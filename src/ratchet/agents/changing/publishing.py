@@ -17,6 +17,7 @@ from ratchet.agents.changing.work import Work
 from ratchet.agents.checks import Checked, check_version
 from ratchet.agents.contract import CUT, FIRST_VERSION, METADATA
 from ratchet.agents.signatures import compare_tools, shapes_of, to_json
+from ratchet.agents.tags import tag_for
 from ratchet.agents.trees import commit_tree, read_tree, sync_tree
 from ratchet.judges.record import record_judged
 from ratchet.kernel import Outcome
@@ -84,17 +85,20 @@ def _commit(work: Work, staging: Path, version: str, summary: str) -> str:
 
 
 async def place_version(work: Work, proposed: Proposed, made: NewVersion) -> None:
-    """Push the commit and put its directory in place, with the state that its predecessor has now.
+    """Give the version the state that its predecessor has now, push its commit and put its directory in place.
 
     Each part is done again without harm when a process died in the middle. Raises `CannotCarry`.
     """
-    await asyncio.to_thread(_push, work, made)
-    work.passed("pushed")
     target, staging = work.place.version(made.commit), work.place.staging(work.parent)
-    if not target.is_dir():
+    is_placed = target.is_dir()
+    if not is_placed:
         await asyncio.to_thread(stage, work, staging, made.commit, None)
         await _give_state(work, proposed, staging)
         await asyncio.to_thread(sync_tree, staging)
+    # Not before there is a state for it: what is refused must not be the head of a branch.
+    await asyncio.to_thread(_push, work, made)
+    work.passed("pushed")
+    if not is_placed:
         staging.rename(target)
     work.passed("placed")
 
@@ -116,16 +120,14 @@ async def _give_state(work: Work, proposed: Proposed, staging: Path) -> None:
 
 
 def _push(work: Work, made: NewVersion) -> None:
-    """The branch that the agent's address follows, or one of the variant's own, and a tag for the number."""
-    short = made.commit[:12]
+    """The branch that the agent's address follows, or one of the variant's own, and the tag of the version."""
     refs = [f"refs/versions/{made.commit}"]
     if work.agent.current == work.parent:
         _point(work, "refs/heads/main", made.commit)
     else:
-        refs.append(f"refs/heads/variant-{short}")
-    tag = f"refs/tags/v{made.version}"
-    taken = work.repository.ref(tag)
-    refs.append(tag if taken in (None, made.commit) else f"{tag}-{short}")
+        refs.append(f"refs/heads/variant-{made.commit[:12]}")
+    with work.job.ledger.read() as tx:
+        refs.append(f"refs/tags/{tag_for(tx, work.agent.id, made.version, made.commit)}")
     for ref in refs:
         _point(work, ref, made.commit)
 

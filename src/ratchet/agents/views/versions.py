@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.place import Place, place_of
+from ratchet.agents.place import place_of
 from ratchet.agents.references import find_version
+from ratchet.agents.tags import tag_for, tags_of
 from ratchet.agents.views.words import bounded
 from ratchet.kernel import iso
 from ratchet.ledger import Transaction
 from ratchet.ledger.agents import Agent, AgentVersion, get_agent, line_of, list_versions
-from ratchet.workspaces import Repository
 
 
 def versions(
-    tx: Transaction, home: Path, name: str, *, before: int | None = None, limit: int = 50
+    tx: Transaction, name: str, *, before: int | None = None, limit: int = 50
 ) -> list[dict[str, Any]]:
     """Versions, newest first; pass the last `id` as `before` for the next page. Raises `NotFound`.
 
@@ -25,12 +25,12 @@ def versions(
     agent = get_agent(tx, name)
     found = list_versions(tx, agent.id, before=before, limit=limit)
     line = line_of(tx, agent, down_to=found[-1].id) if found else set()
-    tags = _tags(place_of(home, name), found)
+    tags = tags_of(tx, agent.id, found)
     return [
         {
             **version_record(version, agent),
             "on_line": version.commit in line,
-            "tag": tags.get(version.commit),
+            "tag": tags[version.commit],
         }
         for version in found
     ]
@@ -40,12 +40,11 @@ def one_version(tx: Transaction, home: Path, name: str, wanted: str) -> dict[str
     """One version with its tools, as its Runner lists them. Raises `NotFound`."""
     agent = get_agent(tx, name)
     found = find_version(tx, agent, wanted)
-    place = place_of(home, name)
     return {
         **version_record(found, agent),
         "on_line": found.commit in line_of(tx, agent, down_to=found.id),
-        "tag": _tags(place, [found]).get(found.commit),
-        "directory": str(place.version(found.commit)),
+        "tag": str(tag_for(tx, agent.id, found.version, found.commit)),
+        "directory": str(place_of(home, name).version(found.commit)),
         "tools": found.tools,
     }
 
@@ -99,13 +98,3 @@ def _column(columns: list[str | None], commit: str) -> int:
     if None not in columns:
         columns.append(None)
     return columns.index(None)
-
-
-def _tags(place: Place, found: Collection[AgentVersion]) -> dict[str, str]:
-    """The tags that point at these versions, by commit; none where the repository is gone."""
-    if not place.repository.is_dir():
-        return {}
-    with Repository.open(place.repository) as repository:
-        named = {f"v{version.version}" for version in found}
-        pointed = {repository.ref(f"refs/tags/{tag}"): tag for tag in named}
-    return {commit: tag for commit, tag in pointed.items() if commit is not None}

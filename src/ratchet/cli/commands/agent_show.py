@@ -89,9 +89,8 @@ def versions_(session: Session, name: str, limit: int, before: int | None) -> No
     @ is the current version, o any other, and | leads down to the version that one was made from; what stands in a
     column of its own is a variant. Versions are commits: `git log` works in the agent's repo.git.
     """
-    loaded = session.load()
     with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = views.versions(tx, loaded.home, name, before=before, limit=limit)
+        found = views.versions(tx, name, before=before, limit=limit)
     drawn = dict(zip([version["id"] for version in found], views.graph(found), strict=True))
     show_list(
         session,

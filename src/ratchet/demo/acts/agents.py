@@ -104,7 +104,7 @@ def _tell(stage: Stage, event: Event) -> None:
 
 def _versions(stage: Stage, name: str) -> list[dict[str, Any]]:
     with stage.ledger.read() as tx:
-        return versions(tx, stage.runtime.home, name)
+        return versions(tx, name)
 
 
 async def _use(url: str, *, unlike: str) -> list[Call]:

@@ -111,7 +111,7 @@ def delete(
 def versions(api: Api, name: AgentName, pager: Paging) -> Cut[dict[str, Any]]:
     """Newest first."""
     with api.read() as tx:
-        found = views.versions(tx, api.runtime.home, name, before=pager.before, limit=pager.one_more)
+        found = views.versions(tx, name, before=pager.before, limit=pager.one_more)
     return pager.cut(found)
 
 

@@ -116,5 +116,5 @@ def logs(
 def _versions(page: View, name: str) -> list[dict[str, Any]]:
     """What there is to choose from."""
     with page.api.read() as tx:
-        found = views.versions(tx, page.api.runtime.home, name, limit=_LAST_VERSIONS)
+        found = views.versions(tx, name, limit=_LAST_VERSIONS)
     return [{key: each[key] for key in ("version", "commit", "is_current", "created_at")} for each in found]

@@ -156,9 +156,9 @@ def _health(page: View, agent: Mapping[str, Any]) -> str:
 
 
 def _document(page: View, found: Mapping[str, Any], pager: Pager) -> dict[str, Any]:
-    name, home = found["name"], page.api.runtime.home
+    name = found["name"]
     with page.api.read() as tx:
-        versions = pager.cut(views.versions(tx, home, name, before=pager.before, limit=pager.one_more))
+        versions = pager.cut(views.versions(tx, name, before=pager.before, limit=pager.one_more))
         runs = views.agent_runs(tx, name, limit=_LAST_RUNS)
         checks = None if found["current"] is None else views.checks(tx, page.api.ledger.artifacts, name)
     listed = [shapes.ListedVersion.model_validate(each).model_dump(mode="json") for each in versions.items]
