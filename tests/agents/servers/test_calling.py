@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ratchet.agents.gateway.refusal import Refusal
 from ratchet.agents.servers import NoAnswer, call_tool, list_tools
 from ratchet.engines.mcp_client import MOST_BYTES, MOST_TOOLS
 from tests.agents.servers import tiny
@@ -42,6 +43,10 @@ def _answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> HTTPServer:
             pass
 
     return HTTPServer(("127.0.0.1", 0), Handler)
+
+
+def _write(handler: BaseHTTPRequestHandler, answer: bytes) -> None:
+    handler.wfile.write(answer)
 
 
 def _endless(handler: BaseHTTPRequestHandler) -> None:
@@ -103,6 +108,15 @@ def test_no_more_tools_are_listed_than_anybody_could_use() -> None:
 
     with _listening(tiny.server(*map(named, range(MOST_TOOLS + 5)), port=0)) as url:
         assert len(asyncio.run(list_tools(url, _SECONDS))) == MOST_TOOLS
+
+
+def test_what_the_gateway_answers_by_itself_is_told_with_its_hint() -> None:
+    refusal = Refusal(503, "version 4f2a91 of greeter is quarantined", hint="call another version")
+    refusing = _answering(lambda each: _write(each, refusal.encoded(close=True)))
+    with _listening(refusing) as url, pytest.raises(NoAnswer) as raised:
+        asyncio.run(list_tools(url, _SECONDS))
+
+    assert (str(raised.value), raised.value.hint) == (refusal.message, refusal.hint)
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(

@@ -62,7 +62,7 @@ class Forwarding:
                 raise Refusal(
                     502,
                     f"{shown(request.route)} did not answer: {error}",
-                    hint="what it did with the call is not known; look at its logs",
+                    hint="what it did is not known; `ratchet agent logs NAME --printed` shows how it ended",
                 ) from error
             finally:
                 entered.leave()

@@ -14,6 +14,7 @@ from ratchet.agents.contract import ToolShape
 from ratchet.agents.servers.failure import NoAnswer
 
 _SHOWN = 300
+_LONGEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,19 @@ def _explained(url: str, seconds: float) -> Iterator[None]:
             raise NoAnswer(
                 f"{url} did not answer within {seconds:g} s", hint="look at the log of that server"
             ) from error
+        if (hint := _hint(reason)) is not None:
+            raise NoAnswer(str(reason)[:_LONGEST], hint=hint[:_SHOWN]) from error
         said = f"{type(reason).__name__}: {reason}"[:_SHOWN]
         raise NoAnswer(
             f"{url} does not answer as an MCP server: {said}", hint="look whether it runs and speaks MCP"
         ) from error
+
+
+def _hint(error: BaseException) -> str | None:
+    """What to do next, as the gateway says it when it cannot lead a call to the server."""
+    data = getattr(error, "data", None)
+    hint = data.get("hint") if isinstance(data, dict) else None
+    return hint if isinstance(hint, str) else None
 
 
 def _innermost(error: BaseException) -> BaseException:
