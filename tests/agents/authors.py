@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class Author:
         asked = re.split(r"What the agent should do:|Feedback \(.*\):", request.prompt)[-1]
         told = asked.split("Earlier tries did not pass.")
         (self.home / "prompt").write_text(request.prompt)
+        if (message := request.workspace / "logs" / "message.txt").exists():
+            shutil.copy(message, self.home)
         wanted = told[0].strip()
         if wanted.startswith("meet "):
             await self._meet(wanted.split())
@@ -78,7 +81,7 @@ class Author:
 def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
     """Do what is asked. `again` says that an earlier try failed: what was wrong is done right then."""
     answer = {"decision": "code", "bump": "patch", "summary": wanted.splitlines()[0][:100], "refused": None}
-    match wanted.split():
+    match wanted.splitlines()[0].split():
         case ["create", greeting]:
             write_agent(place, greeting=greeting)
             return {"summary": f"a greeter that says {greeting}", "refused": None}

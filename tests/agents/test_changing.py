@@ -274,12 +274,14 @@ def test_words_that_cannot_be_meant_are_refused_before_anything_is_recorded(runt
         create_agent(runtime, Wanted(name=NAME, description="x", engine="nobody"), actor="test")
 
 
-def test_a_megabyte_of_feedback_is_read_in_parts(runtime: Runtime, worker: Worker) -> None:
-    made(runtime)
-    long = told(runtime, "thank you\n" + "x" * 1_000_000)
-    assert long.status is RunStatus.COMPLETED, long.reason
-    assert len((runtime.home / "prompt").read_text()) < 70_000
-    assert "logs/feedback.txt" in (runtime.home / "prompt").read_text()
+def test_a_megabyte_is_read_in_parts(runtime: Runtime, worker: Worker) -> None:
+    for ask, short in ((made, "create hello"), (told, "thank you")):
+        text = f"{short}\n" + "x" * 1_000_000
+        long = ask(runtime, text)
+        assert long.status is RunStatus.COMPLETED, long.reason
+        assert len((runtime.home / "prompt").read_text()) < 80_000
+        assert "logs/message.txt" in (runtime.home / "prompt").read_text()
+        assert (runtime.home / "message.txt").read_text() == text
 
 
 def test_a_version_that_was_taken_back_meanwhile_is_not_promoted_over(

@@ -108,6 +108,10 @@ def test_a_lesson_is_learned_once_however_often_the_architect_is_killed(
     first = settle(runtime)
     root = place_of(runtime.home, NAME).root
     run_id = killed(runtime, fleet, place, "remember politeness")
+    # More than is read of a history at once.
+    for number in range(210):
+        with StateStore(root / first).edit() as state:
+            state["greeted"] = number
     with StateStore(root / first).edit() as state:
         state["lessons"].append("patience")
     fleet.add()

@@ -58,7 +58,7 @@ def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: st
         agent = rows.create_agent(
             tx,
             wanted.name,
-            text[:_INLINE_BYTES],
+            _shortened(text),
             engine=wanted.engine,
             model=wanted.model,
             simulated=wanted.simulated,
@@ -162,6 +162,11 @@ def _checked_text(runtime: Runtime, text: str, what: str) -> str:
             hint="say what matters, or raise agents.feedback_bytes",
         )
     return plain
+
+
+def _shortened(description: str) -> str:
+    """As it is shown, and told with every later feedback; the run that makes the agent has all of it."""
+    return description if len(description) <= _INLINE_BYTES else f"{description[:_INLINE_BYTES]} […]"
 
 
 def _check_engine(runtime: Runtime, name: str | None) -> None:

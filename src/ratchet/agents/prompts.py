@@ -11,7 +11,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ratchet.agents.contract import LOGS
 from ratchet.config.agent_settings import Agents
+
+MESSAGE_FILE = "message.txt"
+"""In the logs: the whole of a text that is too long for the prompt."""
 
 _SUMMARY = {"type": "string", "description": "what you did and why, in a sentence or two for people"}
 _REFUSED = {"type": ["string", "null"], "description": "why this cannot be done at all; null if it can"}
@@ -58,10 +62,10 @@ def asked(
 ) -> str:
     """The prompt of one session. `earlier` are the reasons why earlier tries did not pass, oldest first."""
     short = message[: settings.prompt_chars]
+    where = "" if short == message else f"\n\n(The rest is in {LOGS}/{MESSAGE_FILE}.)"
     if action == "create":
-        parts = [_CREATE, f"What the agent should do:\n\n{short}"]
+        parts = [_CREATE, f"What the agent should do:\n\n{short}{where}"]
     else:
-        where = "" if short == message else "\n\n(The rest is in logs/feedback.txt.)"
         kind = f"severity {spec['severity']}, from {_SOURCES.get(spec['source'], spec['source'])}"
         parts = [_CHANGE, f"What the agent is for:\n\n{description}", f"Feedback ({kind}):\n\n{short}{where}"]
     if earlier:

@@ -54,9 +54,10 @@ class Agents(Section):
     )
     processes: Count = Field(64, description="how many processes and threads one server may have")
     quarantines: Count = Field(20, description="how many changes that did not pass are kept to be looked at")
-    feedback_bytes: Count = Field(1_048_576, description="the longest feedback that is taken")
+    feedback_bytes: Count = Field(1_048_576, description="the longest description or feedback that is taken")
     prompt_chars: Annotated[Count, Field(ge=2_000)] = Field(
-        60_000, description="how much of a feedback is put into the prompt; the rest lies in a file"
+        60_000,
+        description="how much of a description or a feedback is put into the prompt; all of it lies in a file then",
     )
     llm: str = Field("llm", description="the engine that answers when an agent asks a model")
     llm_tokens: Count = Field(1_000_000, description="tokens that one version may use by asking")

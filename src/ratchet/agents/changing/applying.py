@@ -12,8 +12,7 @@ from ratchet.agents.changing.work import Work
 from ratchet.agents.merging import Clash, merge
 from ratchet.kernel import Misuse
 
-# How far back a change is looked for that was made before its process died.
-_LOOK_BACK = 200
+_PAGE = 200
 # Code of the agent holds the lock while it edits, and may never let go.
 _PATIENCE_SECONDS = 60.0
 
@@ -26,7 +25,7 @@ def apply_state(work: Work, proposed: Proposed) -> None:
     assert work.parent is not None
     store = StateStore(work.place.version(work.parent), patience=_PATIENCE_SECONDS)
     base, staged = read_state(work, proposed.base_state), read_state(work, proposed.staged_state)
-    if any(change.by == work.by for change in store.history(limit=_LOOK_BACK)):
+    if _is_applied(store, work.by, proposed.seen):
         return
     try:
         with store.edit(by=work.by) as live:
@@ -40,6 +39,18 @@ def apply_state(work: Work, proposed: Proposed) -> None:
         ) from clash
     except (AgentKitError, Misuse) as error:
         raise CannotCarry(f"the changed state cannot be used: {error}") from error
+
+
+def _is_applied(store: StateStore, by: str, seen: int) -> bool:
+    """Whether a process that died has made this change already: some time after the session had seen the state."""
+    before = None
+    while changes := store.history(limit=_PAGE, before=before):
+        if any(change.by == by for change in changes):
+            return True
+        before = changes[-1].number
+        if before <= seen:
+            return False
+    return False
 
 
 def read_state(work: Work, sha256: str | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ratchet.agents.changing.staging import prepare
+from ratchet.agents.changing.staging import last_change, prepare
 from ratchet.agents.changing.taking import Decision, take
 from ratchet.agents.changing.work import Work
 from ratchet.agents.contract import LOGS
@@ -29,7 +29,8 @@ PROPOSED = "proposed"
 class Proposed:
     """What a session came to. `commit` holds the files that it left, the states lie in the artifact store.
 
-    `base_state` is the live state as the session was shown it; the first version has none.
+    `base_state` is the live state as the session was shown it; the first version has none. `seen` is the number of a
+    change that is part of it.
     """
 
     decision: Decision
@@ -39,6 +40,7 @@ class Proposed:
     base_state: str | None
     staged_state: str | None
     simulated: bool
+    seen: int = 0
 
 
 def proposed_of(opened: OpenAttempt) -> Proposed:
@@ -50,6 +52,7 @@ async def hold_session(work: Work, opened: OpenAttempt, earlier: tuple[str, ...]
     """One session in the staging directory; what it left is a commit and a checkpoint before anything else is done."""
     listener = listener_for(opened.job, opened.spender, work.engine.name, work.spec.get("model"))
     staging = work.place.staging(work.parent)
+    seen = await asyncio.to_thread(last_change, work)
     before = await asyncio.to_thread(prepare, work, staging)
     guarded = git_files(staging)
     request = _request(work, opened, staging, earlier, listener.hear)
@@ -76,6 +79,7 @@ async def hold_session(work: Work, opened: OpenAttempt, earlier: tuple[str, ...]
             base_state=kept["base-state.json"],
             staged_state=kept["staged-state.json"],
             simulated=session.simulated,
+            seen=seen,
         )
         opened.finish(tx, PROPOSED, asdict(proposed))
         opened.move_step(tx, StepStatus.NEEDS_QA)

@@ -9,12 +9,12 @@ from pathlib import Path
 from ratchet.agentkit import StateStore
 from ratchet.agents.changing.work import Work
 from ratchet.agents.contract import LOGS, STATE
+from ratchet.agents.prompts import MESSAGE_FILE
 from ratchet.agents.trees import begin_tree, check_out
 from ratchet.workspaces.removal import remove_tree
 
 _LOG_BYTES = 256 * 1024
 _MOST_LOGS = 16
-_MESSAGE_FILE = "feedback.txt"
 
 
 def stage(work: Work, staging: Path, commit: str | None, state: bytes | None) -> None:
@@ -30,17 +30,29 @@ def stage(work: Work, staging: Path, commit: str | None, state: bytes | None) ->
 
 
 def prepare(work: Work, staging: Path) -> bytes | None:
-    """Copy the version, its state as it is now, and the end of its logs. The state, as it was copied."""
+    """Copy the version, its state as it is now, and the end of its logs. The state, as it was copied.
+
+    The first version has nothing to be copied.
+    """
+    state = None
     if work.parent is None:
         stage(work, staging, None, None)
-        return None
-    live = work.place.version(work.parent)
-    state = json.dumps(StateStore(live).read(), indent=2, ensure_ascii=False).encode() + b"\n"
-    stage(work, staging, work.parent, state)
-    _copy_logs(live / LOGS, staging / LOGS)
+    else:
+        live = work.place.version(work.parent)
+        state = json.dumps(StateStore(live).read(), indent=2, ensure_ascii=False).encode() + b"\n"
+        stage(work, staging, work.parent, state)
+        _copy_logs(live / LOGS, staging / LOGS)
     if len(work.message) > work.settings.prompt_chars:
-        (staging / LOGS / _MESSAGE_FILE).write_text(work.message)
+        (staging / LOGS / MESSAGE_FILE).write_text(work.message)
     return state
+
+
+def last_change(work: Work) -> int:
+    """The number of the newest change of the live state; 0 where there is none."""
+    if work.parent is None:
+        return 0
+    newest = StateStore(work.place.version(work.parent)).history(limit=1)
+    return newest[0].number if newest else 0
 
 
 def _copy_logs(source: Path, target: Path) -> None:
