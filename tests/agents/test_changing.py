@@ -11,6 +11,7 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.architect import Wanted, create_agent, send_feedback
+from ratchet.agents.operations import delete
 from ratchet.agents.place import Place, place_of
 from ratchet.agents.references import find_version
 from ratchet.kernel import Conflict, Misuse, RunStatus
@@ -163,6 +164,12 @@ def test_the_next_try_is_told_why_the_last_one_failed(runtime: Runtime, worker: 
     told(runtime, "thank you")
     assert "runner.py" in (runtime.home / "prompt").read_text()
     told(runtime, "thank you")
+    assert "Earlier tries" not in (runtime.home / "prompt").read_text()
+
+    # Another agent of that name has nothing to do with it.
+    told(runtime, "break the syntax")
+    delete(runtime, NAME, actor="test")
+    made(runtime)
     assert "Earlier tries" not in (runtime.home / "prompt").read_text()
 
 

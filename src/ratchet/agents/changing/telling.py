@@ -5,6 +5,7 @@ from __future__ import annotations
 from ratchet.agents.architect import RUN_KIND
 from ratchet.agents.changing.work import Work
 from ratchet.kernel import Outcome, RunStatus
+from ratchet.ledger import Run
 from ratchet.ledger.runs import list_runs, list_steps
 from ratchet.ledger.stages import stages_of_step
 from ratchet.runtime.attempts import ENDED
@@ -21,8 +22,15 @@ def earlier_reasons(work: Work) -> tuple[str, ...]:
             tries = stages_of_step(tx, step.id, ENDED)
             found += (each["reason"] for each in reversed(tries) if each["outcome"] != Outcome.PASSED)
         for run in list_runs(tx, kind=RUN_KIND, name=work.agent.name, before=work.run.id, limit=_MOST):
-            if run.status is RunStatus.COMPLETED:
+            if run.status is RunStatus.COMPLETED or not _is_akin(work, run):
                 break
             if run.status is RunStatus.FAILED and run.reason:
                 found.append(run.reason)
     return tuple(reason[:_LONGEST] for reason in reversed(found[:_MOST]))
+
+
+def _is_akin(work: Work, run: Run) -> bool:
+    """Another agent may have had the name. Of those, only what failed to become one teaches how to make this one."""
+    if work.base is None:
+        return bool(run.spec["action"] == "create")
+    return bool(run.spec.get("agent_id") == work.agent.id)
