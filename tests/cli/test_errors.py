@@ -79,6 +79,10 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("config show --log-level loud", 2, "'loud'", "where it was set"),
     ("config show --database-url mysql://x", 2, "'mysql'", "where it was set"),
     ("serve --host no.such.host.invalid --port 0", 2, "no.such.host.invalid", "an address of this machine"),
+    ("serve --port 70000", 2, "70000 is not a number from 0 to 65535", "`ratchet serve --help`"),
+    ("serve --port here", 2, "'here' is not a whole number", "`ratchet serve --help`"),
+    ("research run circle_packing --hours never", 2, "'never' is not a number", "research run --help`"),
+    ("research run circle_packing --hours nan", 2, "nan is not a number above 0", "research run --help`"),
     ("man nosuch", 2, "'nosuch'", "`ratchet --help`"),
     ("dev model-server --script nowhere.toml", 2, "nowhere.toml", "name a script"),
 ]
@@ -140,7 +144,7 @@ def test_a_port_that_is_taken_is_named(typed: Typed) -> None:
         port = taken.getsockname()[1]
         done = typed(f"serve --host 127.0.0.1 --port {port}")
     assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
-    assert "hint: stop the program that has it, or set server.port" in done.err
+    assert "hint: stop the program that has it, or take a free one with --port 0" in done.err
 
 
 def test_without_a_home_it_is_said_how_to_make_one(typed: Typed, tmp_path: Path) -> None:

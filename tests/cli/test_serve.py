@@ -22,11 +22,11 @@ def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ra
     assert server.stdout is not None
     told = json.loads(server.stdout.readline())
     assert Path(told["token_file"]).exists()
-    with urllib.request.urlopen(f"{told['url']}/health/live", timeout=10) as answer:
+    with urllib.request.urlopen(f"{told['url']}/health/live", timeout=60) as answer:
         assert answer.status == 200
     assert [each["role"] for each in ratchet("processes", "--json").json] == ["server"]
     server.send_signal(signal.SIGTERM)
-    _, err = server.communicate(timeout=30)
+    _, err = server.communicate(timeout=120)
     assert server.returncode == 0, err
 
 
@@ -34,14 +34,16 @@ def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: 
     program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
     assert server.stderr is not None
-    assert server.stderr.readline().startswith("Serving on http://127.0.0.1:")
+    serving = server.stderr.readline()
+    assert serving.startswith("Serving on http://127.0.0.1:")
+    port = serving.partition(";")[0].rpartition(":")[2]
     assert "Token:" in server.stderr.readline()
     # Nobody watches this stderr but a log: the token is not in it.
     assert server.stderr.readline().endswith(
-        "/console/, and `ratchet console` prints a link that lets you in\n"
+        f"/console/, and `ratchet console --port {port}` prints a link that lets you in\n"
     )
     server.send_signal(signal.SIGINT)
-    out, _ = server.communicate(timeout=30)
+    out, _ = server.communicate(timeout=120)
     assert (server.returncode, out) == (0, "")
 
 
@@ -56,20 +58,23 @@ def test_a_port_that_cannot_be_is_misuse(plain_program: Program) -> None:
     assert plain_program("serve", "--port", "70000").code == 2
 
 
-def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep) -> None:
+def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep, tmp_path: Path) -> None:
     program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--json"))
     assert server.stdout is not None
     told = json.loads(server.stdout.readline())
-    program.env["RATCHET_SERVER__PORT"] = told["url"].rpartition(":")[2]
-    link = program("console").out.strip()
+    port = told["url"].rpartition(":")[2]
+    link = program("console", "--port", port).out.strip()
     assert link.startswith(f"{told['console']}enter?token=")
-    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(link, timeout=30) as answer:
+    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(link, timeout=120) as answer:
         assert (answer.status, answer.url) == (200, told["console"])
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{link}x", timeout=30)
+        urllib.request.urlopen(f"{link}x", timeout=120)
     assert refused.value.code == 401
     refused.value.close()
+    other = program("console", "--port", port, "--home", str(tmp_path / "other"))
+    assert (other.code, other.out) == (3, "")
+    assert "does not take the token of this home" in other.err
 
 
 def test_console_says_that_no_server_answers(plain_program: Program) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ratchet.cli.numbers import PRIORITY
 from ratchet.cli.output import confirm
 from ratchet.cli.records import record
 from ratchet.cli.session import Session
@@ -23,9 +24,7 @@ def timing_options(function: F) -> F:
     """`--timezone`, `--missed`, `--priority` and `--background`."""
     for option in (
         click.option("--background", is_flag=True, help="Give way to whatever else there is to do."),
-        click.option(
-            "--priority", type=click.IntRange(0, 9), help="0 is done first, 9 last; 5 if not given."
-        ),
+        click.option("--priority", type=PRIORITY, help="0 is done first, 9 last; 5 if not given."),
         click.option(
             "--missed",
             type=click.Choice([str(policy) for policy in Missed]),

@@ -52,7 +52,8 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
 def _explained(error: OSError, host: str, port: int) -> RatchetError:
     if error.errno == errno.EADDRINUSE:
         return Conflict(
-            f"port {port} of {host} is taken", hint="stop the program that has it, or set server.port"
+            f"port {port} of {host} is taken",
+            hint="stop the program that has it, or take a free one with --port 0",
         )
     if error.errno == errno.EACCES:
         return Misuse(f"this user may not listen on port {port}", hint="use a port of 1024 or above")

@@ -17,6 +17,7 @@ from ratchet.agents.calling import call as call_agent
 from ratchet.agents.contract import Role, ToolShape
 from ratchet.cli.command import command
 from ratchet.cli.commands.agent_make import name_argument
+from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import note, show_list
 from ratchet.cli.progress import working
@@ -85,7 +86,7 @@ def tools_(session: Session, name: str, version: str | None, tuner: bool) -> Non
 @_tuner_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    type=Amount(86_400),
     default=CALL_SECONDS,
     show_default=True,
     metavar="SECONDS",

@@ -11,6 +11,7 @@ from ratchet.agents.contract import Role
 from ratchet.agents.views import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
 from ratchet.cli.command import command
 from ratchet.cli.commands.agent_make import name_argument
+from ratchet.cli.numbers import Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note
 from ratchet.cli.records import print_document, print_line
@@ -41,7 +42,7 @@ _LOOK_SECONDS = 0.25
 @click.option(
     "--lines",
     "-n",
-    type=click.IntRange(0, MOST_LINES),
+    type=Number(0, MOST_LINES),
     default=50,
     show_default=True,
     help="At most so many, the last ones.",

@@ -8,28 +8,30 @@ import webbrowser
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import PORT
 from ratchet.cli.output import confirm
 from ratchet.cli.session import Session
 from ratchet.config import Loaded
 from ratchet.kernel import Missing
-from ratchet.server.token import find_token
+from ratchet.server.token import Token, find_token
 
 _PATIENCE_SECONDS = 3.0
 
 
-@command(examples=["ratchet console", "ratchet console --open"], see=["serve"])
+@command(examples=["ratchet console", "ratchet console --open", "ratchet console --port 8485"], see=["serve"])
+@click.option("--port", type=PORT, metavar="PORT", help="The server's port; server.port if not given.")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser as well.")
 @click.pass_obj
-def console(session: Session, show: bool) -> None:
+def console(session: Session, port: int | None, show: bool) -> None:
     """Print a link into the console of the server that works on this home.
 
     The link has the token in it: whoever has it can do what you can. The server must be running (`ratchet serve`), on
-    the address and port of the settings server.host and server.port.
+    the address and port of the settings server.host and server.port; --port names another port.
     """
-    loaded = session.load()
-    url = _address(loaded)
-    _ask(url)
-    link = find_token(loaded).link(url)
+    loaded = session.load({"server.port": port})
+    url, token = _address(loaded), find_token(loaded)
+    _ask(url, token)
+    link = token.link(url)
     confirm(session, {"url": f"{url}/console/", "link": link}, link)
     if show:
         webbrowser.open(link)
@@ -46,15 +48,23 @@ def _address(loaded: Loaded) -> str:
     return f"http://[{host}]:{port}" if address.version == 6 else f"http://{host}:{port}"
 
 
-def _ask(url: str) -> None:
-    """Raises `Missing` if no server answers there."""
+def _ask(url: str, token: Token) -> None:
+    """Raises `Missing` if no server answers there, or one that does not take the token."""
+    import urllib.error
     import urllib.request
 
+    asked = urllib.request.Request(f"{url}/runs?limit=1", headers={"Authorization": f"Bearer {token.value}"})
     try:
-        with urllib.request.urlopen(f"{url}/health/live", timeout=_PATIENCE_SECONDS):
+        with urllib.request.urlopen(asked, timeout=_PATIENCE_SECONDS):
             return
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise Missing(
+            f"the server at {url} does not take the token of this home: it answers {error.code}",
+            hint="it works on another home; start one here with `ratchet serve --port 0`, or name its port with --port",
+        ) from error
     except OSError as error:
         raise Missing(
             f"no server answers at {url}: {getattr(error, 'reason', error)}",
-            hint="start one with `ratchet serve`; it is looked for at server.host and server.port",
+            hint="start one with `ratchet serve`, or name the port of one that runs with --port",
         ) from error

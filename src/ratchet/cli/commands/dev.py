@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import PORT
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
 from ratchet.cli.session import Session
@@ -37,7 +38,7 @@ _HELLO = Turn(text="This is a scripted answer.", repeat="always")
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     default=0,
     show_default="a free one",
     metavar="PORT",

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import configure_logs
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.progress import working
@@ -135,7 +136,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
 )
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(),
     metavar="SECONDS",
     help="End the session after this time; engines.deadline_seconds if not given.",
 )

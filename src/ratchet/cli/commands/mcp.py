@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import PORT
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
@@ -35,7 +36,7 @@ _HOST, _PORT = "127.0.0.1", 8126
 @click.option("--host", metavar="ADDRESS", help=f"Address to listen on with --http; {_HOST} if not given.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     metavar="PORT",
     help=f"Port to listen on with --http; 0 takes a free one, and {_PORT} is taken if not given.",
 )

@@ -8,7 +8,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
-from ratchet.cli.numbers import COUNT
+from ratchet.cli.numbers import COUNT, Amount, Number
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
@@ -26,9 +26,9 @@ from ratchet.runtime import Kinds, cancel_run, pause_run, resume_run
 run_argument = click.argument(
     "wanted", metavar="RUN", help="The number or the name of a run; of several the newest."
 )
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-_TOKENS = click.IntRange(1, 10**15)
-_SEED = click.IntRange(0, LARGEST_SEED)
+_POSITIVE = Amount()
+_TOKENS = Number(1, 10**15)
+_SEED = Number(0, LARGEST_SEED)
 
 
 @command(
@@ -62,7 +62,7 @@ _SEED = click.IntRange(0, LARGEST_SEED)
 @click.option("--no-lineage", is_flag=True, help="Tell specialists nothing of earlier trials.")
 @click.option(
     "--parallel",
-    type=click.IntRange(1, 1000),
+    type=Number(1, 1000),
     metavar="N",
     help="Sessions at once; as many as there are slots if not given.",
 )

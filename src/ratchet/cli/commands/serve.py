@@ -7,6 +7,7 @@ import sys
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import PORT
 from ratchet.cli.opening import configure_logs
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
@@ -23,7 +24,7 @@ from ratchet.server import serve as serve_until_told
 @click.option("--host", metavar="ADDRESS", help="Address to listen on; server.host if not given.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     metavar="PORT",
     help="Port, 0 takes a free one; server.port if not given.",
 )
@@ -50,7 +51,7 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
         else:
             note(f"Serving on {serving.url}; Ctrl-C drains and ends it.")
             note(f"Token: {serving.token_path or 'as configured in server.token'}")
-            note(f"Console: {_way_in(serving)}")
+            note(f"Console: {_way_in(serving, port)}")
 
     try:
         return serve_until_told(loaded, ready=ready)
@@ -58,8 +59,9 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
         tracing.shutdown()
 
 
-def _way_in(serving: Serving) -> str:
+def _way_in(serving: Serving, port: int | None) -> str:
     """The link with the token in it only where a person reads it: a log is kept, and others may read it."""
     if sys.stderr.isatty():
         return serving.link
-    return f"{serving.url}/console/, and `ratchet console` prints a link that lets you in"
+    ask = "ratchet console" if port is None else f"ratchet console --port {serving.url.rpartition(':')[2]}"
+    return f"{serving.url}/console/, and `{ask}` prints a link that lets you in"

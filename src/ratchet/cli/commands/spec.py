@@ -9,6 +9,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.inputs import read_document
+from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import note, show_list
 from ratchet.cli.progress import working
@@ -99,7 +100,7 @@ def validate(
 @click.option("--backfill", is_flag=True, help="Make specs of the files of protocols that have none.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(),
     metavar="SECONDS",
     help="Have a worker audit again, so often.",
 )

@@ -14,6 +14,7 @@ from ratchet.agents.arguments import read_pairs
 from ratchet.cli.command import command
 from ratchet.cli.commands.tool_look import tool_argument, type_option
 from ratchet.cli.inputs import input_options, read_document
+from ratchet.cli.numbers import Amount
 from ratchet.cli.output import note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
@@ -35,7 +36,7 @@ _MIB = 1024 * 1024
 _seconds_option = click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    type=Amount(86_400),
     default=CALL_SECONDS,
     show_default=True,
     metavar="SECONDS",

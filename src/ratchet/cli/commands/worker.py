@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import configure_logs
 from ratchet.cli.session import Session
 from ratchet.observe import tracing
@@ -16,9 +17,7 @@ from ratchet.runtime.signals import StopSignals
     examples=["ratchet worker", "ratchet worker --slots 8 --log-format json"],
     see=["serve", "processes", "queue list"],
 )
-@click.option(
-    "--slots", type=click.IntRange(min=1), metavar="N", help="Jobs to do at once; runtime.slots if not given."
-)
+@click.option("--slots", type=COUNT, metavar="N", help="Jobs to do at once; runtime.slots if not given.")
 @click.pass_obj
 def worker(session: Session, slots: int | None) -> None:
     """Do jobs until told to stop.

@@ -12,6 +12,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.inputs import input_options, workflow_inputs
+from ratchet.cli.numbers import PRIORITY
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document, print_line
 from ratchet.cli.session import Session
@@ -49,7 +50,7 @@ detach_option = click.option(
 @click.option("--no-cache", is_flag=True, help="Run every step anew, also one whose result is known.")
 @click.option("--spread", is_flag=True, help="Offer steps that find no place here to other workers.")
 @click.option("--background", is_flag=True, help="Give way to whatever else there is to do.")
-@click.option("--priority", type=click.IntRange(0, 9), help="0 is done first, 9 last; 5 if not given.")
+@click.option("--priority", type=PRIORITY, help="0 is done first, 9 last; 5 if not given.")
 @simulated_option
 @detach_option
 @click.pass_obj

@@ -9,6 +9,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.inputs import input_options, workflow_inputs
+from ratchet.cli.numbers import COUNT, Amount
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.schedules import confirm_set, timing_options
 from ratchet.cli.session import Session
@@ -52,10 +53,8 @@ _FOR_BATCHES = ("budget", "most", "engine")
 @click.option(
     "--optimise", is_flag=True, help="Instead of a workflow: make the tools better that are worth it most."
 )
-@click.option(
-    "--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What --optimise may cost."
-)
-@click.option("--most", type=click.IntRange(1), help="How many tools --optimise takes on.")
+@click.option("--budget", type=Amount(), metavar="USD", help="What --optimise may cost.")
+@click.option("--most", type=COUNT, help="How many tools --optimise takes on.")
 @click.option("--engine", metavar="ENGINE", help="Who rewrites the tools with --optimise.")
 @click.pass_obj
 def schedule(
