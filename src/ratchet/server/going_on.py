@@ -10,6 +10,7 @@ from ratchet.ledger import Event, Filter, Run, Transaction
 from ratchet.ledger.attention import StepCounts, count_steps, open_runs
 from ratchet.ledger.events import latest
 from ratchet.ledger.research import get_standing
+from ratchet.ledger.runs import list_runs
 from ratchet.server import shapes
 from ratchet.server.service import Access
 
@@ -17,13 +18,30 @@ KINDS = ("protocol", "research", "workflow", "agent")
 MOVING = (RunStatus.PENDING, RunStatus.PLANNING, RunStatus.PLANNED, RunStatus.RUNNING)
 STANDING = (RunStatus.PAUSED, RunStatus.BLOCKED)
 _MOST = 20
-# What people want to hear of; what sessions say meanwhile would drown it.
-_TOLD = ("run.*", "agent.*", "approval.*", "project.*", "tool.*", "budget.*", "setup_*")
+# What people want to hear of; what sessions say and servers do meanwhile would drown it.
+_OF_RUNS = ("created", "completed", "failed", "blocked", "cancelled", "paused")
+_OF_AGENTS = ("created", "failed", "feedback", "promoted", "rolled_back", "quarantined", "crashed", "deleted")
+_OF_TOOLS = ("promoted", "refused", "rolled_back")
+_TOLD = (
+    *("approval.*", "project.*", "budget.*", "setup_*"),
+    *(f"run.{what}" for what in _OF_RUNS),
+    *(f"agent.{what}" for what in _OF_AGENTS),
+    *(f"tool.{what}" for what in _OF_TOOLS),
+)
 
 
 def going_on(api: Access, tx: Transaction) -> list[dict[str, Any]]:
     """The runs that move, newest first, with how far they are; not those that the caller may not see."""
-    found = visible_runs(api, tx, open_runs(tx, *MOVING, limit=_MOST))[:_MOST]
+    return _with_progress(tx, visible_runs(api, tx, open_runs(tx, *MOVING, limit=_MOST))[:_MOST])
+
+
+def ended(api: Access, tx: Transaction, *, limit: int) -> list[dict[str, Any]]:
+    """Those of the newest runs that are over, with how far they came; not those that the caller may not see."""
+    found = visible_runs(api, tx, list_runs(tx, limit=_MOST))
+    return _with_progress(tx, [run for run in found if run.status not in (*MOVING, *STANDING)][:limit])
+
+
+def _with_progress(tx: Transaction, found: Sequence[Run]) -> list[dict[str, Any]]:
     counted = count_steps(tx, [run.id for run in found if run.kind != "research"])
     return [
         {
@@ -47,11 +65,11 @@ def progress(tx: Transaction, run: Run, counts: StepCounts | None) -> dict[str, 
     if counts is None or counts.total == 0:
         return {"done": None, "total": None, "words": str(told) if told else "no steps yet"}
     done = counts.by_status[StepStatus.COMPLETED]
-    more = "" if counts.whole else " or more"
+    steps = f"{counts.total}{'' if counts.whole else ' or more'} step{'' if counts.total == 1 else 's'}"
     return {
         "done": done,
         "total": counts.total if counts.whole else None,
-        "words": f"{done} of {counts.total}{more} steps",
+        "words": str(told) if told else f"{done} of {steps}",
     }
 
 

@@ -140,7 +140,7 @@ def test_an_agent_is_told_what_was_wrong_and_watched(
     make_version(ledger, home, NAME, "0.2.0", parent=str(greeter.current), summary="hello there")
     page.get_by_role("cell", name="0.2.0 current").wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("row", name="0.0.0").get_by_role("button", name="Go here", exact=True).click()
+    page.get_by_role("row", name="0.0.0").get_by_role("button", name="Roll back", exact=True).click()
     page.get_by_role("cell", name="0.0.0 current").wait_for()
     page.get_by_role("row", name="Be less formal").get_by_role("button", name="Cancel").click()
     page.get_by_role("row", name="Be less formal").locator(".is-cancelled").wait_for()

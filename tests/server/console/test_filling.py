@@ -57,6 +57,12 @@ def test_values_come_back_as_the_types_that_the_schema_names() -> None:
     }
 
 
+def test_choices_that_are_all_texts_are_shown_without_quotation_marks() -> None:
+    [field] = fields_of_schema({"properties": {"how": {"enum": ["add", "divide"]}}})
+    assert (field.type, field.choices) == ("string", ("add", "divide"))
+    assert read_values([field], {"input.how": "add"}) == {"how": "add"}
+
+
 def test_everything_that_does_not_fit_is_told_at_once() -> None:
     filled = {"input.n": "3.5", "input.many": "{}", "input.unknown": "1", "input.one": "["}
     with pytest.raises(Misuse) as told:

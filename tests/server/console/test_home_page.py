@@ -234,3 +234,16 @@ def test_an_action_without_its_form_does_nothing(visitor_client: TestClient, led
         assert visitor_client.post(f"/console{path}", data={"csrf": "wrong"}).status_code == 403
     with ledger.read() as tx:
         assert get_approval(tx, asked.id).status is ApprovalStatus.PENDING
+
+
+def test_what_ended_is_shown_with_how_far_it_came(visitor_client: TestClient, ledger: Ledger) -> None:
+    with ledger.write(actor="test") as tx:
+        done = moving(tx, "workflow", "count", spec={"workflow": {}})
+        [step] = create_steps(tx, done, [("a", {})])
+        change_step(tx, step, StepStatus.RUNNING)
+        change_step(tx, step, StepStatus.COMPLETED)
+        change_run(tx, done, RunStatus.COMPLETED)
+        moving(tx, "workflow", "goes on", spec={"workflow": {}})
+    home = visitor_client.get("/console/?format=json").json()
+    assert [(run["name"], run["progress"]["words"]) for run in home["ended"]] == [("count", "1 of 1 step")]
+    assert f'/console/runs/{done}">count</a>' in visitor_client.get("/console/").text

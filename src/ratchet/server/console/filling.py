@@ -154,12 +154,15 @@ def _field(name: str, schema: Any, required: bool, given: Mapping[str, str] | No
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The one type that a schema names, beside null; `any` for several or none."""
+    """The one type that a schema names, beside null, or that all its choices have; `any` for several or none."""
     own = schema.get("type")
     listed = own if isinstance(own, list) else [own]
     for alternatives in (schema.get("anyOf"), schema.get("oneOf")):
         if isinstance(alternatives, list):
             listed += [each.get("type") for each in alternatives if isinstance(each, Mapping)]
+    chosen = schema.get("enum")
+    if listed == [None] and isinstance(chosen, list) and all(isinstance(each, str) for each in chosen):
+        return "string"
     named = [each for each in listed if isinstance(each, str) and each != "null"]
     return named[0] if len(named) == 1 and named[0] in TYPES else "any"
 

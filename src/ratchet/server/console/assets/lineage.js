@@ -243,7 +243,9 @@ class Lineage {
     const layers = Math.max(1, this.layout.layers.length - 1);
     const rows = this.layout.high - this.layout.low + 1;
     const margin = 28;
-    const [width, height] = [Math.max(1, this.width - 2 * margin), Math.max(1, this.height - 2 * margin)];
+    // The last trials have their names to the right of them.
+    const names = 24;
+    const [width, height] = [Math.max(1, this.width - 2 * margin - names), Math.max(1, this.height - 2 * margin)];
     // Columns as far apart as makes the tree the shape of the canvas.
     this.gap = Math.min(600, Math.max(NARROWEST, (rows * ROW * width) / height / layers));
     this.zoom = Math.min(2, width / (layers * this.gap), height / (rows * ROW));
@@ -417,7 +419,7 @@ class Lineage {
   recolour() {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(name).trim();
-    this.colours = { tones: TONES.map(read), edge: read("--line"), line: read("--accent"), ink: read("--ink"), focus: read("--focus") };
+    this.colours = { tones: TONES.map(read), edge: read("--soft"), line: read("--accent"), ink: read("--ink"), focus: read("--focus") };
     this.ask();
   }
 
@@ -438,7 +440,7 @@ class Lineage {
     this.drawEdges(shown);
     this.drawLine();
     this.drawTrials(shown);
-    if (this.zoom * ROW > 12 && shown.length < 600) this.drawNames(shown);
+    if (this.zoom * ROW > 12 && this.zoom * this.gap > 30 && shown.length < 600) this.drawNames(shown);
     for (const place of new Set([this.chosen, this.hovered])) if (place >= 0) this.drawRing(place);
   }
 
@@ -483,7 +485,9 @@ class Lineage {
     }
     pen.lineWidth = 1;
     pen.strokeStyle = this.colours.edge;
+    pen.globalAlpha = 0.45;
     pen.stroke();
+    pen.globalAlpha = 1;
   }
 
   // Level with the child from a third of the way on, so that brothers fan out near their parent.

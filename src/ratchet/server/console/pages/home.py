@@ -18,12 +18,13 @@ from ratchet.server.console.acting import Acting
 from ratchet.server.console.door import HOME
 from ratchet.server.console.rendering import Page
 from ratchet.server.fields import Id
-from ratchet.server.going_on import KINDS, going_on, lately
+from ratchet.server.going_on import KINDS, ended, going_on, lately
 from ratchet.server.needed import needed
 from ratchet.server.routes import approvals
 
 router = APIRouter()
 _LATELY = 12
+_ENDED = 6
 _FIRST: tuple[dict[str, Any], ...] = (
     {
         "name": "All of it",
@@ -63,6 +64,7 @@ def home(page: Page) -> Response:
         document = {
             "running": running,
             "kinds": {kind: sum(run["kind"] == kind for run in running) for kind in KINDS},
+            "ended": ended(page.api, tx, limit=_ENDED),
             "needs": [asdict(need) for need in needed(page.api, tx)],
             "lately": [shapes.Event.model_validate(event) for event in lately(page.api, tx, limit=_LATELY)],
             "first": [] if _is_used(tx) else _FIRST,
