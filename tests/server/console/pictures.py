@@ -40,6 +40,8 @@ def main(directory: Path) -> None:
                 if re.fullmatch(pattern, path):
                     del wanted[name]
                     visitor.page.screenshot(path=directory / f"{name}.png")
+            if not wanted:
+                break
         browser.close()
     if wanted:
         sys.exit(f"no page for {', '.join(wanted)}")

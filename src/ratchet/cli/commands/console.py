@@ -15,7 +15,7 @@ from ratchet.config import Loaded
 from ratchet.kernel import Missing
 from ratchet.server.token import Token, find_token
 
-_PATIENCE_SECONDS = 3.0
+_PATIENCE_SECONDS = 10.0
 
 
 @command(examples=["ratchet console", "ratchet console --open", "ratchet console --port 8485"], see=["serve"])
