@@ -31,6 +31,7 @@ _POINTS = sa.select(
     trials.c.score,
     trials.c.delta,
     sa.func.substr(trials.c.expected_delta, 1, _EXPECTED),
+    trials.c.ended_at,
 )
 _POINTS_AT = _POINTS.where(
     trials.c.run_id == sa.bindparam("run"), trials.c.number.in_(sa.bindparam("numbers", expanding=True))
@@ -64,7 +65,7 @@ _NEAREST = {
     Direction.MIN: LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST),
 }
 _KEPT_SCORES = (
-    sa.select(trials.c.number, trials.c.score)
+    sa.select(trials.c.number, trials.c.score, trials.c.ended_at)
     .where(_OF_RUN, _KEPT)
     .order_by(trials.c.number.desc())
     .limit(_MOST)
@@ -105,6 +106,15 @@ class Point(NamedTuple):
     score: float | None
     delta: float | None
     expected_delta: str
+    ended_at: int | None
+
+
+class KeptScore(NamedTuple):
+    """As much of what was kept as the line of the best needs."""
+
+    number: int
+    score: float | None
+    ended_at: int | None
 
 
 class Branch(NamedTuple):
@@ -158,11 +168,11 @@ def kept_lines(tx: Transaction, run_id: int, *, before: int | None = None, limit
 
 def kept_scores(
     tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20
-) -> list[tuple[int, float | None]]:
-    """The number and the score of the baseline and of what was kept, newest first."""
+) -> list[KeptScore]:
+    """The baseline and what was kept, newest first, and nothing of them but the score."""
     query = _KEPT_SCORES if before is None else _KEPT_SCORES.where(trials.c.number < before)
     rows = tx.connection.execute(query, {"run": run_id, "most": limit})
-    return [(number, score) for number, score in rows]
+    return list(map(KeptScore._make, rows))
 
 
 def near_misses(tx: Transaction, run_id: int, direction: Direction, *, limit: int = 10) -> list[Trial]:

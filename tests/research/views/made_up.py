@@ -60,6 +60,21 @@ def try_out(
 ) -> int:
     """A trial that has ended, compared with the best of now if its score is valid."""
     number = submit(ledger, run_id, hypothesis, **facts)
+    end(ledger, run_id, number, status, score, reason=reason, measurements=measurements)
+    return number
+
+
+def end(
+    ledger: Ledger,
+    run_id: int,
+    number: int,
+    status: str,
+    score: float | None = None,
+    *,
+    reason: str = "",
+    measurements: Mapping[str, Any] | None = None,
+) -> None:
+    """Let a trial in flight end, compared with the best of now if its score is valid."""
     ended = TrialStatus(status)
     with ledger.write() as tx:
         best = get_standing(tx, run_id)
@@ -73,13 +88,12 @@ def try_out(
             measurements=measurements,
         )
         end_trial(tx, run_id, number, ending)
-    return number
 
 
 def grow(ledger: Ledger, run_id: int, count: int) -> None:
     """The first `count` trials at once, one in eight kept and some of every kind in between; a multiple of eight."""
     with ledger.write() as tx:
-        rows = [_row(run_id, number) for number in range(1, count + 1)]
+        rows = [_row(run_id, number, tx.now) for number in range(1, count + 1)]
         tx.connection.execute(sa.insert(trials), rows)
         _stand(tx, run_id, count)
 
@@ -121,7 +135,7 @@ def _stand(tx: Transaction, run_id: int, last: int) -> None:
 _USUAL = ("keep", "discard", "crash", "discard", "disqualified", "discard", "infra_error", "discard")
 
 
-def _row(run_id: int, number: int) -> dict[str, Any]:
+def _row(run_id: int, number: int, now: int) -> dict[str, Any]:
     status = _USUAL[number % len(_USUAL)]
     kept = status == "keep"
     scored = status in ("keep", "discard", "disqualified")
@@ -145,6 +159,6 @@ def _row(run_id: int, number: int) -> dict[str, Any]:
         "reason": "ValueError: no (recipe.py:3 in pack)" if status == "crash" else "",
         "tries": 0,
         "wall_ms": 5,
-        "started_at": 1,
-        "ended_at": 2,
+        "started_at": now,
+        "ended_at": now + 1,
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from ratchet.kernel import Direction
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs
-from ratchet.research.views import compare, overview, pairs, whole_tree
-from tests.research.views.made_up import grow, make_baseline, make_run, submit, try_out
+from ratchet.research.views import compare, overview, pairs, read_live, whole_tree
+from ratchet.research.views.plotted import plotted
+from tests.research.views.made_up import end, grow, make_baseline, make_run, submit, try_out
 
 
 def test_a_line_tells_what_a_run_has_gained_and_kept(ledger: Ledger) -> None:
@@ -42,6 +45,22 @@ def test_runs_are_compared_after_the_same_number_of_trials(ledger: Ledger) -> No
     assert found.alike
     assert [row.after[0] for row in found.rows] == [None, 1 + 8 / 1e6]
     assert found.rows[1].after[-1] == 1 + 48 / 1e6
+
+
+def test_the_best_is_what_was_kept_last_and_not_what_was_handed_in_last(ledger: Ledger) -> None:
+    run = make_run(ledger)
+    make_baseline(ledger, run, 1.0)
+    slow, quick = submit(ledger, run), submit(ledger, run)
+    end(ledger, run, quick, "keep", 1.5)
+    # Ends are told apart by the millisecond.
+    time.sleep(0.002)
+    end(ledger, run, slow, "keep", 2.0)
+    with ledger.read() as tx:
+        [line] = overview(tx, list_runs(tx, kind="research"))
+        assert line.kept == ((0, 1.0), (slow, 2.0))
+        assert compare(tx, [run]).rows[0].after[-1] == 2.0
+        assert read_live(tx, run).kept == (1.0, 2.0)
+        assert plotted(tx, run, quick + 1, 100).bests == [(0, 1.0), (slow, 2.0)]
 
 
 def test_scores_that_differ_are_not_alike(ledger: Ledger) -> None:

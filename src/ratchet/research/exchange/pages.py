@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.kernel import TrialStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.lessons import Lesson, list_lessons
-from ratchet.ledger.trial_pages import ancestors, kept_trials, latest_trials
+from ratchet.ledger.trial_pages import ancestors, latest_trials
 from ratchet.ledger.trial_rows import Trial
 from ratchet.research.exchange.cells import Format
 from ratchet.research.exchange.files import TREE
@@ -18,6 +17,7 @@ from ratchet.research.exchange.insights import insight_lines
 from ratchet.research.exchange.numbers import read_number
 from ratchet.research.exchange.outline import Outline
 from ratchet.research.exchange.tsv import flat
+from ratchet.research.views.leaderboard import kept_best_first
 
 _TOP = 20
 _RECENT = 30
@@ -71,9 +71,7 @@ def leaderboard(tx: Transaction, run_id: int, form: Format, best: Best | None) -
         yield f"- **snapshot**: `{flat(cells.get('snapshot_path', ''))}`\n"
     yield f"\n## Top {_TOP} Kept Trials\n\n"
     yield from _head("exp", score, "Δ", "specialist", "hypothesis")
-    # One more, since the baseline is among them.
-    kept = [each for each in kept_trials(tx, run_id, limit=_TOP + 1) if each.status is TrialStatus.KEEP]
-    for trial in kept[:_TOP]:
+    for trial in kept_best_first(tx, run_id, limit=_TOP):
         cells = form.cells(trial)
         yield _line(
             trial.exp_id,

@@ -9,11 +9,14 @@ from typing import Any
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import kept_scores
+from ratchet.research.views.bests import in_force
 from ratchet.research.views.overview import Overview, overview
 from ratchet.research.views.words import finite
 
 KEEPS = 2000
 _BUDGETS = 8
+# Among so many that were kept next to each other the one that was kept last is looked for.
+_SIDE_BY_SIDE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +68,5 @@ def _budgets(longest: int) -> tuple[int, ...]:
 def _best_after(tx: Transaction, run: Overview, trials: int) -> float | None:
     if run.last < trials:
         return None
-    newest = kept_scores(tx, run.run.id, before=trials + 1, limit=1)
-    return finite(newest[0][1]) if newest else None
+    newest = in_force(kept_scores(tx, run.run.id, before=trials + 1, limit=_SIDE_BY_SIDE))
+    return finite(newest[-1].score) if newest else None

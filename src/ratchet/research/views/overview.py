@@ -13,6 +13,7 @@ from ratchet.ledger.runs import Run
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import keep_counts, kept_scores
 from ratchet.research.views.baseline import Baseline, baseline_of
+from ratchet.research.views.bests import in_force
 from ratchet.research.views.words import finite
 
 Kept = tuple[tuple[int, float], ...]
@@ -20,7 +21,7 @@ Kept = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`kept` are the newest numbers and scores of what was kept, oldest first, the baseline among them."""
+    """`kept` are the numbers and scores that the best had, the newest of them, oldest first, from the baseline on."""
 
     run: Run
     standing: Standing
@@ -85,5 +86,5 @@ def overview(tx: Transaction, runs: Sequence[Run], *, keeps: int = 100) -> list[
 
 def _kept(tx: Transaction, run_id: int, limit: int) -> Kept:
     newest = kept_scores(tx, run_id, limit=limit)
-    found = ((number, finite(score)) for number, score in reversed(newest))
+    found = ((each.number, finite(each.score)) for each in in_force(newest))
     return tuple((number, score) for number, score in found if score is not None)

@@ -8,6 +8,7 @@ from ratchet.kernel import TrialStatus
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import Point, kept_lines, points_at
 from ratchet.ledger.trial_rows import Trial
+from ratchet.research.views.bests import in_force
 
 _KEEPS = 300
 _BESTS = (TrialStatus.BASELINE, TrialStatus.KEEP)
@@ -24,10 +25,10 @@ class Plotted:
 
     @property
     def bests(self) -> list[tuple[int, float]]:
-        """What was kept when, as far as it is shown: picked evenly at first, completely at the end."""
-        known = {each.number: each.score for each in self.kept}
-        known |= {each.number: each.score for each in self.points if each.status in _BESTS}
-        return [(at, score) for at, score in sorted(known.items()) if score is not None]
+        """The best so far and when, as far as it is shown: picked evenly at first, completely at the end."""
+        known: dict[int, Trial | Point] = {each.number: each for each in self.kept}
+        known |= {each.number: each for each in self.points if each.status in _BESTS}
+        return [(each.number, each.score) for each in in_force(known.values()) if each.score is not None]
 
     @property
     def note(self) -> str:
