@@ -45,13 +45,13 @@ def carried(quick: Loaded, ledger: Ledger) -> Any:
     """Starts a run and a worker that carries it with an engine."""
     workers: list[Worker] = []
 
-    def carry(engine: Engine, wanted: Wanted) -> tuple[Runtime, int]:
+    def carry(engine: Engine, wanted: Wanted, settings: Loaded = quick) -> tuple[Runtime, int]:
         async def handler(job: JobContext) -> Any:
             return await research_run(job, lambda _name, _surroundings: engine)
 
         kinds = Kinds()
         kinds.add(KIND, handler)
-        worker = Worker(open_runtime(quick, ledger, kinds))
+        worker = Worker(open_runtime(settings, ledger, kinds))
         workers.append(worker)
         worker.start()
         return worker.runtime, start_research(worker.runtime, wanted)
@@ -152,6 +152,15 @@ def test_the_urgent_specialist_goes_first(carried: Carried, ledger: Ledger, tmp_
     eventually(lambda: status_of(ledger, run_id).final, 60)
     with ledger.read() as tx:
         assert [trial.specialist for trial in latest_trials(tx, run_id)] == ["urgent", "urgent", "baseline"]
+
+
+def test_a_run_that_is_over_does_not_wait_for_seats_that_nobody_took(
+    carried: Carried, ledger: Ledger, hill: Path, url: str, tmp_path: Path
+) -> None:
+    slow = load(tmp_path, url, **{**QUICK, "research.stagger_seconds": 3600.0})
+    _, run_id = carried(Walker(), Wanted(task=str(hill), trials=2, parallel=3), slow)
+    eventually(lambda: status_of(ledger, run_id).final, 60)
+    assert standing(ledger, run_id).trials == 2
 
 
 @pytest.mark.parametrize("calibration", [False, True])

@@ -44,6 +44,15 @@ class Desk:
             for number in range(campaign.parallel if campaign.engine(each).capabilities.learns_scores else 1)
         ]
 
+    async def wait(self, seconds: float) -> None:
+        """Stay away for so long, or until the run is over."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait_for(lambda: self.stopped is not None)
+            except TimeoutError:
+                return
+
     async def sit_down(self) -> Lane | None:
         """The next lane to work in, or nothing when the run is over. Waits while nobody may begin."""
         async with self._changed:

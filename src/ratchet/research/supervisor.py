@@ -70,7 +70,7 @@ async def _work(campaign: Campaign) -> str:
 async def _seat(desk: Desk, number: int) -> None:
     campaign = desk.campaign
     if number:
-        await asyncio.sleep(campaign.job.runtime.settings.research.stagger_seconds * number)
+        await desk.wait(campaign.job.runtime.settings.research.stagger_seconds * number)
     while (lane := await desk.sit_down()) is not None:
         learns = campaign.engine(lane.specialist).capabilities.learns_scores
         problem = None
