@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,9 +181,18 @@ def _read(answer: Answer, name: str, measurements: dict[str, float], finished: F
             score=score,
             measurements=measurements,
         )
-    if score is None or invalid is not None:
-        raise BadReport(f"the evaluator's answer has no finite number as {name!r}, or contradicts itself")
+    if score is None:
+        raise BadReport(f"the evaluator's answer has no finite number as {name!r}: {_instead(answer, name)}")
+    if invalid is not None:
+        raise BadReport(f"the evaluator's answer contradicts itself: it has {name!r}, and 'invalid' as well")
     return Scored(score, measurements, finished)
+
+
+def _instead(answer: Answer, name: str) -> str:
+    """What an answer has in the place of its score, for whoever has to mend the evaluator."""
+    if name in answer:
+        return f"it is {reprlib.repr(answer[name])}"
+    return f"it has {', '.join(map(repr, answer))[:200]}" if answer else "it is empty"
 
 
 def _measurements(found: object) -> dict[str, float]:
