@@ -166,6 +166,31 @@ def test_a_fork_of_ratchet_keeps_nothing_alive() -> None:
         os.kill(fork, signal.SIGKILL)
 
 
+INTERRUPTED = """
+import asyncio, os, signal
+from pathlib import Path
+from ratchet.sandbox import Node, run, start
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+for number in ENDING:
+    signal.signal(number, lambda *_: None)
+node = Node("import time\\ndef run(_):\\n    time.sleep(0.5)\\n    return 1")
+async def main():
+    beside = asyncio.create_task(run(node))
+    async with start(["sh", "-c", "echo ready; sleep 0.5"], cwd=Path("/")) as running:
+        async for _ in running:
+            for number in ENDING:
+                os.killpg(0, number)
+        print((await running.wait()).ok, (await beside).ok)
+asyncio.run(main())
+"""
+
+
+def test_a_signal_to_the_terminal_is_for_ratchet_and_not_for_what_it_runs() -> None:
+    words = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, start_new_session=True)
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
 @contextlib.contextmanager
 def started(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is killed at the end."""

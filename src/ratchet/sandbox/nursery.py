@@ -162,6 +162,8 @@ def _start() -> Parent:
             cwd="/",
             # What is in its environment, every run could read in the memory that it inherits.
             env={},
+            # Ctrl-C in a terminal goes to a whole group. A command that it ended would seem to have failed by itself.
+            start_new_session=True,
         )
     return Parent(ours, process)
 
