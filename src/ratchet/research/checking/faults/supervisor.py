@@ -20,6 +20,8 @@ from ratchet.research.checking.finding import Finding, Grade, Part, Stopwatch
 
 _TRIALS = 24
 _KILLED_AFTER = 5
+# A busy machine takes long for a few trials; what has died is seen at once.
+_RUN_SECONDS = 600.0
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 _WHAT = "the supervisor is killed, and resumed"
@@ -47,15 +49,19 @@ def try_killed_supervisor(folder: Path, place: Path) -> Finding:
 def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[str], str]:
     words = ("run", str(folder), "--name", NAME, "--engine", "search", "--trials", str(_TRIALS), "--json")
     with _started(home, *words) as process:
-        _until(lambda: process.poll() is not None or _trials(ledger) >= _KILLED_AFTER)
+        _until(lambda: process.poll() is not None or _trials(ledger) >= _KILLED_AFTER, _RUN_SECONDS)
         family = processes.below(process.pid)
         process.kill()
         process.communicate()
     at_death = _trials(ledger)
-    if not _until(lambda: not set(family) & set(processes.below(1))):
+    if not _until(lambda: not set(family) & set(processes.below(1)), _WAIT_SECONDS):
         return ["processes of the killed run live on"], f"killed at trial {at_death}"
     with _started(home, "resume", NAME, "--json") as process:
-        said, complained = process.communicate(timeout=4 * _WAIT_SECONDS)
+        try:
+            said, complained = process.communicate(timeout=_RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return [f"the resumed run did not end in {_RUN_SECONDS:g} s"], f"killed at trial {at_death}"
     seen = f"killed at trial {at_death}, then {_trials(ledger)} trials"
     problems = _problems(ledger)
     if process.returncode != 0:
@@ -97,10 +103,10 @@ def _started(home: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def _until(condition: Callable[[], bool]) -> bool:
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
     watch = Stopwatch()
     while not condition():
-        if watch.seconds > _WAIT_SECONDS:
+        if watch.seconds > seconds:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
