@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware import Middleware
 from starlette.responses import RedirectResponse
+from starlette.routing import BaseRoute
 
 from ratchet import __version__
 from ratchet.config import Loaded
@@ -95,6 +97,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         responses=DOCUMENTED,
+        routes=_routes(),
         exception_handlers=HANDLERS,
         # The first sees a request first and its answer last.
         middleware=[
@@ -107,14 +110,21 @@ def create_app(
     )
     service = app.state.service = Service(runtime, loaded, process_id)
     app.state.face = face
-    for module in _OPEN:
-        app.include_router(module.router)
-    for module in _GUARDED:
-        app.include_router(module.router, dependencies=[Depends(bearer), Depends(guard)])
     app.mount(ROOT, create_console(service, token))
     for path in ("/", ROOT):
         app.add_api_route(path, _to_console, include_in_schema=False)
     return app
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """Made once for every application: the first request waits until FastAPI has worked out what each one needs."""
+    router = APIRouter(responses=DOCUMENTED)
+    for module in _OPEN:
+        router.include_router(module.router)
+    for module in _GUARDED:
+        router.include_router(module.router, dependencies=[Depends(bearer), Depends(guard)])
+    return router.routes
 
 
 async def _to_console() -> RedirectResponse:

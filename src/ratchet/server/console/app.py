@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
+from functools import cache
+
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
@@ -20,16 +23,23 @@ from ratchet.server.service import Service
 def create_console(service: Service, token: str) -> ASGIApp:
     """The console of `service`, open to those who know `token`."""
     visits = Visits(token)
-    console = FastAPI(openapi_url=None, redirect_slashes=False, exception_handlers=HANDLERS)
+    console = FastAPI(openapi_url=None, redirect_slashes=False, routes=_routes(), exception_handlers=HANDLERS)
     console.state.service = service
     console.state.face = "console"
     console.state.visits = visits
     console.mount("/assets", _Assets(directory=ASSETS))
-    console.include_router(entering.router)
-    for router in (live.router, *ROUTERS):
-        console.include_router(router, dependencies=[Depends(guard)])
     # Around the whole, not as a middleware: the answer to an error that nobody expected goes through the door as well.
     return Door(console, visits)
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """Made once, as those of the API are."""
+    pages = APIRouter()
+    pages.include_router(entering.router)
+    for router in (live.router, *ROUTERS):
+        pages.include_router(router, dependencies=[Depends(guard)])
+    return pages.routes
 
 
 class _Assets(StaticFiles):
