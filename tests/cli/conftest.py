@@ -17,6 +17,7 @@ from ratchet.config import load_settings
 from ratchet.ledger import Ledger
 from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
 from tests.cli.program import Ended, Program
+from tests.conftest import prepared_database
 
 Ratchet = Callable[..., Ended]
 
@@ -38,6 +39,12 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with all tables in it; a test that asks for it runs once on each kind."""
+    yield from prepared_database(request, tmp_path)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / ".ratchet"
@@ -45,7 +52,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ratchet(home: Path, database_url: str) -> Ratchet:
-    """Calls `ratchet` here, quicker than in a process of its own, on an empty home and each kind of database."""
+    """Calls `ratchet` here, quicker than in a process of its own, on a new home and each kind of database."""
 
     def call(*arguments: str) -> Ended:
         out, err = io.StringIO(), io.StringIO()

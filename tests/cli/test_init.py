@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
+from tests.conftest import database_url  # noqa: F401 - one without tables
 
 
 def test_init_makes_home_settings_and_ledger_and_says_what_comes_next(ratchet: Ratchet, home: Path) -> None:

@@ -35,8 +35,6 @@ from tests.runtime.conftest import (  # noqa: F401
     eventually,
     ledger,
     loaded,
-    postgres_template,
-    sqlite_template,
     url,
 )
 

@@ -13,9 +13,7 @@ from tests.runtime.conftest import (  # noqa: F401 - fixtures
     fleet,
     ledger,
     nursery,
-    postgres_template,
     runtime,
-    sqlite_template,
     url,
     worker,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,45 +11,16 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.runtime import Job, JobStatus, Runtime, Worker, get_job, open_ledger, open_runtime
-from tests.postgres import PostgresServer
+from tests.conftest import prepared_database
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
 
 
-def prepare(home: Path, url: str) -> None:
-    loaded = load(home, url)
-    with open_ledger(loaded) as ledger:
-        open_runtime(loaded, ledger, make_kinds()).close()
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("template")
-    prepare(home, f"sqlite:///{home}/ledger.db")
-    return home / "ledger.db"
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = postgres_server.create_database()
-    prepare(tmp_path_factory.mktemp("template"), url)
-    return url
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh database with all tables in it, copied from a template: making them anew takes a second each time."""
-    if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "ledger.db")
-        yield f"sqlite:///{tmp_path / 'ledger.db'}"
-        return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    server.start()
-    fresh = server.create_database(template=request.getfixturevalue("postgres_template"))
-    yield fresh
-    server.start()
-    server.drop_database(fresh)
+    """A fresh database with all tables in it."""
+    yield from prepared_database(request, tmp_path)
 
 
 @pytest.fixture

@@ -25,9 +25,7 @@ from tests.runtime.conftest import (  # noqa: F401
     eventually,
     ledger,
     loaded,
-    postgres_template,
     runtime,
-    sqlite_template,
     url,
     worker,
 )

@@ -30,10 +30,10 @@ from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.models import choose_model
 from tests.engines.contract import KEY, eventually
 from tests.modelserver.fixtures import model_server
-from tests.runtime.conftest import postgres_template, sqlite_template, url
+from tests.runtime.conftest import url
 from tests.runtime.worker_process import load
 
-__all__ = ["model_server", "postgres_template", "sqlite_template", "url"]
+__all__ = ["model_server", "url"]
 
 only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}

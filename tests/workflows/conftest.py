@@ -7,9 +7,7 @@ from tests.runtime.conftest import (  # noqa: F401 - fixtures
     ledger,
     loaded,
     nursery,
-    postgres_template,
     runtime,
-    sqlite_template,
     url,
     worker,
 )

@@ -26,7 +26,6 @@ from ratchet.server.mcp.serving import operator_side
 from tests.agents.made_up import NAME, make_two_versions
 from tests.cli.workflow_files import counting
 from tests.research.views.made_up import make_baseline, make_run, try_out
-from tests.runtime.conftest import sqlite_template  # noqa: F401 - a fixture
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
 from tests.server.conftest import client_of
@@ -109,7 +108,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[World]:  # noqa: F811
+def world(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("world"), sqlite_template)
     yield made
     made.close()
