@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import add, attrgetter, sub
 
 
 class BudgetPolicy(StrEnum):
@@ -24,21 +26,24 @@ class Usage:
     trials: int = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name, value in self.measures().items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"usage {each.name} must be a whole number of at least 0, not {value!r}")
+                raise ValueError(f"usage {name} must be a whole number of at least 0, not {value!r}")
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+        return Usage(*map(add, _amounts(self), _amounts(other)))
 
     def largest(self, other: Usage) -> Usage:
         """The larger of both, measure by measure."""
-        return Usage(**{f.name: max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
+        return Usage(*map(max, _amounts(self), _amounts(other)))
 
     def less(self, part: Usage) -> Usage:
         """What is left without `part`; never below zero."""
-        return Usage(**{f.name: max(0, getattr(self, f.name) - getattr(part, f.name)) for f in fields(self)})
+        return Usage(*(max(0, left) for left in map(sub, _amounts(self), _amounts(part))))
+
+    def measures(self) -> dict[str, int]:
+        """Each measure by its name."""
+        return dict(zip(MEASURES, _amounts(self), strict=True))
 
     @property
     def tokens(self) -> int:
@@ -52,6 +57,10 @@ class Usage:
     @property
     def wall_seconds(self) -> float:
         return self.wall_ms / 1000
+
+
+MEASURES = tuple(each.name for each in fields(Usage))
+_amounts: Callable[[Usage], tuple[int, ...]] = attrgetter(*MEASURES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import artifacts
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024 * 1024
 # Built once: building a statement takes longer than running it.
-_INSERT = sa.insert(artifacts).returning(artifacts.c.id)
+_INSERT = Prepared(sa.insert(artifacts).returning(artifacts.c.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class ArtifactStore:
             "pinned": pinned,
             "created_at": tx.now,
         }
-        number = tx.connection.execute(_INSERT, row).scalar_one()
+        number = _INSERT.scalar(tx.connection, row)
         return Artifact(id=number, **row)
 
     @contextlib.contextmanager

@@ -14,15 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import EventId
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import events, runs
 
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
 # An event of a run is one of the run's project, whoever wrote it: what a project may see is one range of an index.
-_APPEND = sa.insert(events).values(
-    project_id=sa.func.coalesce(
-        sa.bindparam("named_project", type_=events.c.project_id.type),
-        sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
+_APPEND = Prepared(
+    sa.insert(events).values(
+        project_id=sa.func.coalesce(
+            sa.bindparam("named_project", type_=events.c.project_id.type),
+            sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
+        )
     )
 )
 
@@ -98,7 +101,7 @@ def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
         }
         for row in rows
     ]
-    connection.execute(_APPEND, named)
+    _APPEND.many(connection, named)
 
 
 def since(

@@ -7,7 +7,7 @@ used; only the rest of its hold is kept from the others. Closing the attempt giv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -35,7 +35,7 @@ def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     for scope, number in shared:
         left = left.tightest(_unheld(tx, scope, number, defaults))
     values = {"tokens": left.tokens or 0, "cost_microusd": round((left.cost_usd or 0) * 1_000_000)}
-    tx.connection.execute(sa.insert(holds).values(**asdict(spender), **values))
+    tx.connection.execute(sa.insert(holds).values(**spender.ids(), **values))
     return left
 
 

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.bell import Bell
 from ratchet.ledger.database import make_engine, sqlite_path, translated
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.schema import ensure_schema
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
+
+_BEGIN_WRITING = Prepared(sa.text("BEGIN IMMEDIATE"))
+_BEGIN_READING = Prepared(sa.text("BEGIN"))
 
 
 class Ledger:
@@ -49,8 +54,10 @@ class Ledger:
     def write(self, *, actor: str = "ratchet", request_id: str | None = None) -> Iterator[Transaction]:
         """A transaction that may write. It commits when the block ends and rolls back when the block raises."""
         with translated(self.url), self.engine.connect() as connection:
+            # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
+            connection.begin()
             if self.path is not None:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                _BEGIN_WRITING.rows(connection)
             tx = Transaction(connection, self.artifacts, actor=actor, request_id=request_id)
             try:
                 yield tx
@@ -70,9 +77,11 @@ class Ledger:
         """A transaction that sees one moment of the ledger and writes nothing."""
         with translated(self.url), self.engine.connect() as connection:
             if self.path is not None:
-                connection.exec_driver_sql("BEGIN")
+                connection.begin()
+                _BEGIN_READING.rows(connection)
             else:
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                connection.begin()
             yield Transaction(connection, self.artifacts, actor="reader", request_id=None)
             connection.rollback()
 

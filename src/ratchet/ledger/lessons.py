@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import lessons
 from ratchet.ledger.transaction import Transaction
 
-_NEWEST = (
+# Above every number that a database can give.
+_ENDLESS = 2**63 - 1
+_NEWEST = Prepared(
     sa.select(lessons)
-    .where(lessons.c.run_id == sa.bindparam("run"))
+    .where(lessons.c.run_id == sa.bindparam("run"), lessons.c.id < sa.bindparam("before"))
     .order_by(lessons.c.id.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
@@ -36,6 +39,5 @@ def add_lesson(tx: Transaction, run_id: int, specialist: str, text: str, *, tria
 
 def list_lessons(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 50) -> list[Lesson]:
     """Lessons, newest first, a page at a time."""
-    query = _NEWEST if before is None else _NEWEST.where(lessons.c.id < before)
-    rows = tx.connection.execute(query, {"run": run_id, "most": limit}).mappings()
-    return [Lesson(**row) for row in rows]
+    given = {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
+    return [Lesson(*row) for row in _NEWEST.rows(tx.connection, given)]

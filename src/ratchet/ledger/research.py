@@ -6,39 +6,44 @@ One row per run and one per specialist, changed with every trial and session: wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, Usage, exp_id
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, runs, specialists
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.upsert import upserts
 
 _USAGE = tuple(each.name for each in fields(Usage))
 _DIGITS = 18
-_STANDING = sa.select(research).where(research.c.run_id == sa.bindparam("run"))
-_ACTIVE = (
+_STANDING = Prepared(sa.select(research).where(research.c.run_id == sa.bindparam("run")))
+_ACTIVE = Prepared(
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(active_ms=research.c.active_ms + sa.bindparam("ms", type_=sa.Integer))
 )
-_RECORD = upserts(
-    specialists,
-    ("run_id", "name"),
-    lambda new: {
-        "sessions": specialists.c.sessions + 1,
-        "failures": sa.case((new.problem.is_(None), 0), else_=specialists.c.failures + 1),
-        **{name: new[name] for name in ("problem", "updated_at", "resume", "told")},
-        **{name: specialists.c[name] + new[name] for name in _USAGE},
-    },
+_RECORD = Prepared(
+    upserts(
+        specialists,
+        ("run_id", "name"),
+        lambda new: {
+            "sessions": specialists.c.sessions + 1,
+            "failures": sa.case((new.problem.is_(None), 0), else_=specialists.c.failures + 1),
+            **{name: new[name] for name in ("problem", "updated_at", "resume", "told")},
+            **{name: specialists.c[name] + new[name] for name in _USAGE},
+        },
+    )
 )
-_SPECIALISTS = (
+_SPECIALISTS = Prepared(
     sa.select(specialists).where(specialists.c.run_id == sa.bindparam("run")).order_by(specialists.c.name)
 )
-_SPECIALIST = sa.select(specialists).where(
-    specialists.c.run_id == sa.bindparam("run"), specialists.c.name == sa.bindparam("wanted")
+_SPECIALIST = Prepared(
+    sa.select(specialists).where(
+        specialists.c.run_id == sa.bindparam("run"), specialists.c.name == sa.bindparam("wanted")
+    )
 )
 
 
@@ -99,7 +104,7 @@ def open_research(
 
 def get_standing(tx: Transaction, run_id: int) -> Standing:
     """Raises `NotFound` when there is no such run, or it is not research."""
-    row = tx.connection.execute(_STANDING, {"run": run_id}).mappings().first()
+    row = _STANDING.mapping(tx.connection, {"run": run_id})
     if row is None:
         raise NotFound("research run", run_id)
     return _standing(row)
@@ -132,17 +137,17 @@ def set_baseline(tx: Transaction, run_id: int, baseline: Mapping[str, Any]) -> N
 
 def add_active(tx: Transaction, run_id: int, ms: int) -> None:
     """Count time in which the run really ran."""
-    tx.connection.execute(_ACTIVE, {"run": run_id, "ms": ms})
+    _ACTIVE.rows(tx.connection, {"run": run_id, "ms": ms})
 
 
 def get_specialist(tx: Transaction, run_id: int, name: str) -> SpecialistRow:
     """A specialist as it stands; one that has done nothing yet stands at nought."""
-    row = tx.connection.execute(_SPECIALIST, {"run": run_id, "wanted": name}).mappings().first()
+    row = _SPECIALIST.mapping(tx.connection, {"run": run_id, "wanted": name})
     return SpecialistRow(run_id, name, 0, 0, None, None, 0, Usage(), 0) if row is None else _specialist(row)
 
 
 def list_specialists(tx: Transaction, run_id: int) -> list[SpecialistRow]:
-    return [_specialist(row) for row in tx.connection.execute(_SPECIALISTS, {"run": run_id}).mappings()]
+    return [_specialist(row) for row in _SPECIALISTS.mappings(tx.connection, {"run": run_id})]
 
 
 def record_specialist(
@@ -165,15 +170,15 @@ def record_specialist(
         "resume": resume,
         "told": told,
         "updated_at": tx.now,
-        **asdict(usage),
+        **usage.measures(),
     }
-    tx.connection.execute(_RECORD[tx.dialect], row)
+    _RECORD.rows(tx.connection, row)
 
 
-def _standing(row: sa.RowMapping) -> Standing:
+def _standing(row: Mapping[str, Any] | sa.RowMapping) -> Standing:
     return Standing(**{**row, "direction": Direction(row["direction"])})
 
 
-def _specialist(row: sa.RowMapping) -> SpecialistRow:
+def _specialist(row: Mapping[str, Any]) -> SpecialistRow:
     plain = {name: value for name, value in row.items() if name not in _USAGE}
     return SpecialistRow(**plain, usage=Usage(**{name: row[name] for name in _USAGE}))

@@ -21,34 +21,36 @@ from ratchet.kernel import (
     StepStatus,
     Verdict,
 )
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import attempts, holds, runs, steps
 from ratchet.ledger.transaction import Transaction
 
 # Built once: they run for every step, and building a statement takes longer than running it.
-_STEP_BY_NAME = sa.select(steps).where(
-    steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted")
+_STEP_BY_NAME = Prepared(
+    sa.select(steps).where(steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted"))
 )
-_LAST_POSITION = (
+_LAST_POSITION = Prepared(
     sa.select(steps.c.position)
     .where(steps.c.run_id == sa.bindparam("run"))
     .order_by(steps.c.position.desc())
     .limit(1)
 )
-_RUN_BY_ID = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
-_LOCK_RUN = _RUN_BY_ID.with_for_update(key_share=True)
-_STATUS_BY_ID = sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted"))
-_STEP_BY_ID = sa.select(steps).where(steps.c.id == sa.bindparam("wanted"))
+_OF_RUN = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
+_RUN_BY_ID = Prepared(_OF_RUN)
+_LOCK_RUN = Prepared(_OF_RUN.with_for_update(key_share=True))
+_STATUS_BY_ID = Prepared(sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted")))
+_STEP_BY_ID = Prepared(sa.select(steps).where(steps.c.id == sa.bindparam("wanted")))
 _INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
-_LAST_ATTEMPT = (
+_LAST_ATTEMPT = Prepared(
     sa.select(attempts.c.id, attempts.c.number, attempts.c.ended_at)
     .where(attempts.c.step_id == sa.bindparam("step"))
     .order_by(attempts.c.number.desc())
     .limit(1)
 )
-_INSERT_ATTEMPT = sa.insert(attempts).returning(attempts.c.id)
+_INSERT_ATTEMPT = Prepared(sa.insert(attempts).returning(attempts.c.id))
 # Whatever was set aside for an attempt is free again once it has ended.
-_RELEASE = sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt"))
-_CLOSE_ATTEMPT = (
+_RELEASE = Prepared(sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt")))
+_CLOSE_ATTEMPT = Prepared(
     sa.update(attempts)
     .where(attempts.c.id == sa.bindparam("attempt"), attempts.c.ended_at.is_(None))
     .returning(attempts.c.run_id, attempts.c.step_id)
@@ -143,7 +145,7 @@ def create_step_rows(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[Step]:
     """The steps that `create_steps` makes."""
-    last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
+    last = _LAST_POSITION.scalar(tx.connection, {"run": run_id})
     first = 0 if last is None else last + 1
     rows: list[dict[str, Any]] = [
         {
@@ -195,16 +197,17 @@ def open_attempt(
 
     `first` says that the step was made in this transaction, so that there is nothing to look for.
     """
-    last = None if first else tx.connection.execute(_LAST_ATTEMPT, {"step": step.id}).first()
-    number = 1 if last is None else last.number + 1
-    if last is not None and last.ended_at is None:
+    last = None if first else _LAST_ATTEMPT.first(tx.connection, {"step": step.id})
+    last_id, last_number, ended_at = last or (None, 0, None)
+    number = last_number + 1
+    if last_id is not None and ended_at is None:
         interrupted = {
             "outcome": str(Outcome.ERROR),
             "reason": "interrupted: its process ended",
             "ended_at": tx.now,
         }
-        tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": last.id, **interrupted})
-        tx.connection.execute(_RELEASE, {"attempt": last.id})
+        _CLOSE_ATTEMPT.rows(tx.connection, {"attempt": last_id, **interrupted})
+        _RELEASE.rows(tx.connection, {"attempt": last_id})
     attempt = {
         "run_id": step.run_id,
         "step_id": step.id,
@@ -213,7 +216,7 @@ def open_attempt(
         "simulated": simulated,
         "started_at": tx.now,
     }
-    attempt_id = tx.connection.execute(_INSERT_ATTEMPT, attempt).scalar_one()
+    attempt_id = _INSERT_ATTEMPT.scalar(tx.connection, attempt)
     if simulated:
         mark_run_simulated(tx, step.run_id)
     tx.event(
@@ -228,8 +231,11 @@ def open_attempt(
 
 def unended_attempt(tx: Transaction, step_id: int) -> AttemptId | None:
     """The attempt at a step that nobody has closed; its process may be gone."""
-    last = tx.connection.execute(_LAST_ATTEMPT, {"step": step_id}).first()
-    return None if last is None or last.ended_at is not None else AttemptId(last.id)
+    last = _LAST_ATTEMPT.first(tx.connection, {"step": step_id})
+    if last is None:
+        return None
+    attempt_id, _, ended_at = last
+    return None if ended_at is not None else AttemptId(attempt_id)
 
 
 def mark_simulated(tx: Transaction, attempt_id: int) -> None:
@@ -257,21 +263,22 @@ def close_attempt(
         "verdict": None if verdict is None else asdict(verdict),
         "ended_at": tx.now,
     }
-    closed = tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": attempt_id, **ending}).first()
+    closed = _CLOSE_ATTEMPT.first(tx.connection, {"attempt": attempt_id, **ending})
     if closed is None:
         raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
-    tx.connection.execute(_RELEASE, {"attempt": attempt_id})
+    run_id, step_id = closed
+    _RELEASE.rows(tx.connection, {"attempt": attempt_id})
     tx.event(
         f"attempt.{outcome}",
-        run_id=closed.run_id,
-        step_id=closed.step_id,
+        run_id=run_id,
+        step_id=step_id,
         attempt_id=attempt_id,
         message=reason,
     )
 
 
 def get_run(tx: Transaction, run_id: int) -> Run:
-    row = tx.connection.execute(_RUN_BY_ID, {"wanted": run_id}).mappings().first()
+    row = _RUN_BY_ID.mapping(tx.connection, {"wanted": run_id})
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
@@ -279,7 +286,7 @@ def get_run(tx: Transaction, run_id: int) -> Run:
 
 def lock_run(tx: Transaction, run_id: int) -> Run:
     """The run, which nobody else changes until the transaction ends."""
-    row = tx.connection.execute(_LOCK_RUN, {"wanted": run_id}).mappings().first()
+    row = _LOCK_RUN.mapping(tx.connection, {"wanted": run_id})
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
@@ -287,7 +294,7 @@ def lock_run(tx: Transaction, run_id: int) -> Run:
 
 def status_of_run(tx: Transaction, run_id: int) -> RunStatus:
     """Its status alone: what a run was asked to do may be long."""
-    status = tx.connection.execute(_STATUS_BY_ID, {"wanted": run_id}).scalar()
+    status = _STATUS_BY_ID.scalar(tx.connection, {"wanted": run_id})
     if status is None:
         raise NotFound("run", run_id)
     return RunStatus(status)
@@ -316,14 +323,14 @@ def list_runs(
 
 
 def get_step(tx: Transaction, step_id: int) -> Step:
-    row = tx.connection.execute(_STEP_BY_ID, {"wanted": step_id}).mappings().first()
+    row = _STEP_BY_ID.mapping(tx.connection, {"wanted": step_id})
     if row is None:
         raise NotFound("step", step_id)
     return _step(row)
 
 
 def find_step(tx: Transaction, run_id: int, name: str) -> Step | None:
-    row = tx.connection.execute(_STEP_BY_NAME, {"run": run_id, "wanted": name}).mappings().first()
+    row = _STEP_BY_NAME.mapping(tx.connection, {"run": run_id, "wanted": name})
     return None if row is None else _step(row)
 
 
@@ -392,11 +399,11 @@ def count_open_runs(tx: Transaction) -> dict[RunStatus, int]:
     return {RunStatus(status): number for status, number in tx.connection.execute(query)}
 
 
-def _run(row: sa.RowMapping) -> Run:
+def _run(row: Mapping[str, Any] | sa.RowMapping) -> Run:
     return Run(**{**row, "status": RunStatus(row["status"])})
 
 
-def _step(row: sa.RowMapping) -> Step:
+def _step(row: Mapping[str, Any] | sa.RowMapping) -> Step:
     return Step(**{**row, "status": StepStatus(row["status"])})
 
 

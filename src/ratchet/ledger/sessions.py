@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import NotFound, Usage
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import sessions
 from ratchet.ledger.transaction import Transaction
 
-_INSERT = sa.insert(sessions).returning(sessions.c.id)
+_INSERT = Prepared(sa.insert(sessions).returning(sessions.c.id))
 _USAGE = tuple(each.name for each in fields(Usage))
 
 
@@ -61,9 +62,9 @@ def add_session(
         "transcript": transcript,
         "simulated": simulated,
         "at": tx.now,
-        **asdict(usage),
+        **usage.measures(),
     }
-    number: int = tx.connection.execute(_INSERT, row).scalar_one()
+    number: int = _INSERT.scalar(tx.connection, row)
     tx.event(
         "session.failed" if failure else "session.ended",
         run_id=run_id,

@@ -23,6 +23,7 @@ from ratchet.kernel import (
     check_transition,
 )
 from ratchet.ledger.approvals import close_approvals
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
@@ -30,13 +31,15 @@ from ratchet.observe import metrics
 UNCHANGED = object()
 # Built once: building a statement takes longer than running it.
 _LOCK = {
-    table: sa.select(table).where(table.c.id == sa.bindparam("key")).with_for_update()
+    table: Prepared(sa.select(table).where(table.c.id == sa.bindparam("key")).with_for_update())
     for table in (runs, steps)
 }
 _CHANGE = {
-    table: sa.update(table)
-    .where(table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text))
-    .returning(table.c.name, *([table.c.run_id] if table is steps else []))
+    table: Prepared(
+        sa.update(table)
+        .where(table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text))
+        .returning(table.c.name, *([table.c.run_id] if table is steps else []))
+    )
     for table in (runs, steps)
 }
 
@@ -194,8 +197,8 @@ def _count(changed: Mapping[str, int]) -> None:
         metrics.transitions.labels(entity="step", to=to).inc(number)
 
 
-def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> sa.RowMapping:
-    row = tx.connection.execute(_LOCK[table], {"key": key}).mappings().first()
+def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> Mapping[str, Any]:
+    row = _LOCK[table].mapping(tx.connection, {"key": key})
     if row is None:
         raise NotFound(entity, key)
     return row
@@ -222,7 +225,7 @@ def _try_set(
     to: RunStatus | StepStatus,
     reason: str | None,
     result: Any,
-) -> sa.RowMapping | None:
+) -> Mapping[str, Any] | None:
     """Change it if it still is `current`; the names of what was changed, or nothing."""
     values = {
         "status": str(to),
@@ -233,7 +236,7 @@ def _try_set(
     if result is not UNCHANGED:
         values["result"] = result
     parameters = {"key": key, "current": str(current), **values}
-    changed = tx.connection.execute(_CHANGE[table], parameters).mappings().first()
+    changed = _CHANGE[table].mapping(tx.connection, parameters)
     if changed is not None:
         tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())
     return changed

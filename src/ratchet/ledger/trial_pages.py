@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, TrialStatus, exp_id
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_rows import ALL, LINES, Trial, trial_of
@@ -50,34 +51,37 @@ _LINE_NUMBERS = _LINE_START.union_all(
         _LINE_START.c.place < sa.bindparam("most", type_=sa.Integer),
     )
 )
-_LINE = (
+_LINE = Prepared(
     LINES.join(_LINE_NUMBERS, trials.c.number == _LINE_NUMBERS.c.number)
     .where(trials.c.run_id == sa.bindparam("run"))
     .order_by(_LINE_NUMBERS.c.place)
 )
-_CHILDREN = (
+_CHILDREN = Prepared(
     LINES.where(_OF_RUN, trials.c.parent == sa.bindparam("of")).order_by(trials.c.number.desc()).limit(_MOST)
 )
-_KEPT_LAST = ALL.where(_OF_RUN, _KEPT).order_by(trials.c.number.desc()).limit(_MOST)
-_KEPT_LINES = LINES.where(_OF_RUN, _KEPT).order_by(trials.c.number.desc()).limit(_MOST)
+# Above every number that a trial can have.
+_ENDLESS = 2**31 - 1
+_BEFORE = trials.c.number < sa.bindparam("before")
+_KEPT_LAST = Prepared(ALL.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
+_KEPT_LINES = Prepared(LINES.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
 _NEAREST = {
-    Direction.MAX: LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.desc()).limit(_MOST),
-    Direction.MIN: LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST),
+    Direction.MAX: Prepared(LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.desc()).limit(_MOST)),
+    Direction.MIN: Prepared(LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST)),
 }
-_KEPT_SCORES = (
+_KEPT_SCORES = Prepared(
     sa.select(trials.c.number, trials.c.score, trials.c.ended_at)
-    .where(_OF_RUN, _KEPT)
+    .where(_OF_RUN, _KEPT, _BEFORE)
     .order_by(trials.c.number.desc())
     .limit(_MOST)
 )
-_BRANCHES = (
+_BRANCHES = Prepared(
     sa.select(trials.c.number, trials.c.parent, trials.c.status, trials.c.score, trials.c.specialist)
     .where(_OF_RUN, trials.c.number > sa.bindparam("after"))
     .order_by(trials.c.number)
     .limit(_MOST)
 )
-_FLYING = ALL.where(_OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number)
-_TALLIES = (
+_FLYING = Prepared(ALL.where(_OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number))
+_TALLIES = Prepared(
     sa.select(trial_tallies.c.specialist, trial_tallies.c.status, trial_tallies.c["count"])
     .where(trial_tallies.c.run_id == sa.bindparam("run"))
     .order_by(trial_tallies.c.specialist, trial_tallies.c.status)
@@ -88,13 +92,13 @@ def _tried(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The newest trials that tell something, out of a bounded page."""
     page = LINES.where(_OF_RUN, *conditions)
     newest = page.order_by(trials.c.number.desc()).limit(_WITHIN).subquery()
-    untold = [str(status) for status in TrialStatus if not status.tried]
-    told = newest.c.status.is_(None) | newest.c.status.not_in(untold)
+    untold = [newest.c.status == str(status) for status in TrialStatus if not status.tried]
+    told = newest.c.status.is_(None) | sa.not_(sa.or_(*untold))
     return sa.select(newest).where(told).limit(_MOST)
 
 
-_TRIED = _tried()
-_TRIED_BY = _tried(trials.c.specialist == sa.bindparam("name"))
+_TRIED = Prepared(_tried())
+_TRIED_BY = Prepared(_tried(trials.c.specialist == sa.bindparam("name")))
 
 
 class Point(NamedTuple):
@@ -150,44 +154,40 @@ def tried_trials(
     """The last trials, last first, without those that tell nothing about an idea. Looks back over a bounded page."""
     given = {"run": run_id, "most": limit}
     if specialist is None:
-        return _found(tx, _TRIED, given)
-    return _found(tx, _TRIED_BY, {**given, "name": specialist})
+        return _ready(tx, _TRIED, given)
+    return _ready(tx, _TRIED_BY, {**given, "name": specialist})
 
 
 def kept_trials(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20) -> list[Trial]:
     """The baseline and what was kept, newest first."""
-    query = _KEPT_LAST if before is None else _KEPT_LAST.where(trials.c.number < before)
-    return _found(tx, query, {"run": run_id, "most": limit})
+    return _ready(tx, _KEPT_LAST, _page(run_id, before, limit))
 
 
 def kept_lines(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20) -> list[Trial]:
     """The same without the parts that are JSON, so that hundreds of them are cheap."""
-    query = _KEPT_LINES if before is None else _KEPT_LINES.where(trials.c.number < before)
-    return _found(tx, query, {"run": run_id, "most": limit})
+    return _ready(tx, _KEPT_LINES, _page(run_id, before, limit))
 
 
 def kept_scores(
     tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20
 ) -> list[KeptScore]:
     """The baseline and what was kept, newest first, and nothing of them but the score."""
-    query = _KEPT_SCORES if before is None else _KEPT_SCORES.where(trials.c.number < before)
-    rows = tx.connection.execute(query, {"run": run_id, "most": limit})
-    return list(map(KeptScore._make, rows))
+    return list(map(KeptScore._make, _KEPT_SCORES.rows(tx.connection, _page(run_id, before, limit))))
 
 
 def near_misses(tx: Transaction, run_id: int, direction: Direction, *, limit: int = 10) -> list[Trial]:
     """The best scores that were not kept, whatever kept them from it."""
-    return _found(tx, _NEAREST[direction], {"run": run_id, "most": limit})
+    return _ready(tx, _NEAREST[direction], {"run": run_id, "most": limit})
 
 
 def children(tx: Transaction, run_id: int, parent: int, *, limit: int = 50) -> list[Trial]:
     """The newest trials that were made from `parent`, newest first."""
-    return _found(tx, _CHILDREN, {"run": run_id, "of": parent, "most": limit})
+    return _ready(tx, _CHILDREN, {"run": run_id, "of": parent, "most": limit})
 
 
 def ancestors(tx: Transaction, run_id: int, number: int, *, limit: int = 50) -> list[Trial]:
     """A trial and those that it came from, itself first."""
-    line = _found(tx, _LINE, {"run": run_id, "of": number, "most": limit})
+    line = _ready(tx, _LINE, {"run": run_id, "of": number, "most": limit})
     if not line:
         raise NotFound("trial", f"{exp_id(number)} of run {run_id}")
     return line
@@ -216,7 +216,7 @@ def parents(tx: Transaction, run_id: int) -> Iterator[tuple[int, int | None]]:
 
 def branches_after(tx: Transaction, run_id: int, after: int = -1, *, limit: int = 5000) -> list[Branch]:
     """Where the trials with a number above `after` branch off, oldest first, a page at a time."""
-    rows = tx.connection.execute(_BRANCHES, {"run": run_id, "after": after, "most": limit})
+    rows = _BRANCHES.rows(tx.connection, {"run": run_id, "after": after, "most": limit})
     return list(map(Branch._make, rows))
 
 
@@ -238,7 +238,7 @@ def latest_points(tx: Transaction, run_id: int, *, limit: int = 200) -> list[Poi
 
 def in_flight(tx: Transaction, run_id: int) -> list[Trial]:
     """What was submitted and has not ended, in order: what runs now, or what a dead process left."""
-    return _found(tx, _FLYING, {"run": run_id})
+    return _ready(tx, _FLYING, {"run": run_id})
 
 
 def ended_since(
@@ -254,7 +254,7 @@ def ended_since(
 def tallies(tx: Transaction, run_id: int) -> dict[str, dict[TrialStatus, int]]:
     """How many trials of each specialist ended how."""
     counted: dict[str, dict[TrialStatus, int]] = defaultdict(dict)
-    for specialist, status, count in tx.connection.execute(_TALLIES, {"run": run_id}):
+    for specialist, status, count in _TALLIES.rows(tx.connection, {"run": run_id}):
         counted[specialist][TrialStatus(status)] = count
     return dict(counted)
 
@@ -271,8 +271,16 @@ def keep_counts(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:
     return {run_id: found.get(run_id, 0) for run_id in run_ids}
 
 
-def _found(tx: Transaction, query: sa.Select[Any], given: Mapping[str, object] | None = None) -> list[Trial]:
-    return [trial_of(row) for row in tx.connection.execute(query, given)]
+def _page(run_id: int, before: int | None, limit: int) -> dict[str, int]:
+    return {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
+
+
+def _ready(tx: Transaction, query: Prepared, given: Mapping[str, object]) -> list[Trial]:
+    return list(map(trial_of, query.rows(tx.connection, given)))
+
+
+def _found(tx: Transaction, query: sa.Select[Any]) -> list[Trial]:
+    return list(map(trial_of, tx.connection.execute(query).all()))
 
 
 def _point(row: Sequence[Any]) -> Point:

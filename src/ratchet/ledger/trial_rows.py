@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -46,13 +45,16 @@ COLUMNS = [
     )
 ]
 _STATUS = COLUMNS.index(trials.c.status)
+_STATUSES: dict[str | None, TrialStatus | None] = {
+    None: None,
+    **{str(status): status for status in TrialStatus},
+}
 ALL = sa.select(*COLUMNS)
 # What a line of a view needs: all but the parts that are JSON, whose reading costs more than the rest.
 LINES = sa.select(*(sa.null().label(each.name) if isinstance(each.type, Json) else each for each in COLUMNS))
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """`status` is `None` while it is in flight. `delta` is its score less that of `compared_to`, the best of then.
 
     The pages of `kept_lines`, `tried_trials`, `near_misses`, `children` and `ancestors` leave out `proposal`,
@@ -93,6 +95,4 @@ class Trial:
 
 
 def trial_of(row: Sequence[Any]) -> Trial:
-    values = list(row)
-    values[_STATUS] = values[_STATUS] and TrialStatus(values[_STATUS])
-    return Trial(*values)
+    return Trial._make((*row[:_STATUS], _STATUSES[row[_STATUS]], *row[_STATUS + 1 :]))

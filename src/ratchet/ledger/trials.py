@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, Conflict, NotFound, TrialStatus, exp_id
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_rows import ALL, COLUMNS, Trial, trial_of
 from ratchet.ledger.upsert import upserts
 
-_NEXT = (
+_NEXT = Prepared(
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(
@@ -26,9 +27,16 @@ _NEXT = (
     )
     .returning(research.c.next_number, research.c.trials)
 )
-_INSERT = sa.insert(trials).returning(trials.c.id)
-_BY_NUMBER = ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
-_END = (
+_INSERT = Prepared(sa.insert(trials).returning(trials.c.id))
+_BY_NUMBER = Prepared(
+    ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
+)
+_DEPTH = Prepared(
+    sa.select(trials.c.depth).where(
+        trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted")
+    )
+)
+_END = Prepared(
     sa.update(trials)
     .where(
         trials.c.run_id == sa.bindparam("run"),
@@ -37,10 +45,10 @@ _END = (
     )
     .returning(*COLUMNS)
 )
-_UNCOUNT = (
+_UNCOUNT = Prepared(
     sa.update(research).where(research.c.run_id == sa.bindparam("run")).values(trials=research.c.trials - 1)
 )
-_KEEP = (
+_KEEP = Prepared(
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(
@@ -50,10 +58,12 @@ _KEEP = (
         kept_at_ms=research.c.active_ms,
     )
 )
-_TALLY = upserts(
-    trial_tallies,
-    ("run_id", "specialist", "status"),
-    lambda new: {"count": trial_tallies.c["count"] + new["count"]},
+_TALLY = Prepared(
+    upserts(
+        trial_tallies,
+        ("run_id", "specialist", "status"),
+        lambda new: {"count": trial_tallies.c["count"] + new["count"]},
+    )
 )
 
 
@@ -92,19 +102,25 @@ def open_trial(
     tx: Transaction, run_id: int, submission: Submission, *, most: int | None = None, baseline: bool = False
 ) -> Trial:
     """Allot the next number to a submission. Raises `BudgetExceeded` when `most` trials have been submitted."""
-    following = tx.connection.execute(_NEXT, {"run": run_id, "counted": int(not baseline)}).first()
+    following = _NEXT.first(tx.connection, {"run": run_id, "counted": int(not baseline)})
     if following is None:
         raise NotFound("research run", run_id)
-    if most is not None and following.trials > most:
+    next_number, submitted = following
+    if most is not None and submitted > most:
         raise BudgetExceeded("run", run_id, "trials", most, most)
-    parent = None if submission.parent is None else find_trial(tx, run_id, submission.parent)
-    if submission.parent is not None and parent is None:
-        raise Conflict(f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another")
+    depth = 0
+    if submission.parent is not None:
+        above = _DEPTH.scalar(tx.connection, {"run": run_id, "wanted": submission.parent})
+        if above is None:
+            raise Conflict(
+                f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another"
+            )
+        depth = above + 1
     row: dict[str, Any] = {
         "run_id": run_id,
-        "number": following.next_number - 1,
+        "number": next_number - 1,
         "parent": submission.parent,
-        "depth": 0 if parent is None else parent.depth + 1,
+        "depth": depth,
         "specialist": submission.specialist,
         "domain": submission.domain or submission.specialist,
         "hypothesis": submission.hypothesis,
@@ -117,7 +133,7 @@ def open_trial(
         "tries": 0,
         "started_at": tx.now,
     }
-    number = tx.connection.execute(_INSERT, row).scalar_one()
+    number = _INSERT.scalar(tx.connection, row)
     tx.event(
         "trial.submitted",
         run_id=run_id,
@@ -157,15 +173,15 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
         "wall_ms": ending.wall_ms,
         "ended_at": tx.now,
     }
-    row = tx.connection.execute(_END, {"run": run_id, "wanted": number, **values}).first()
+    row = _END.first(tx.connection, {"run": run_id, "wanted": number, **values})
     if row is None:
         raise Conflict(f"trial {exp_id(number)} of run {run_id} is not in flight")
     ended = trial_of(row)
     if ending.status in (TrialStatus.BASELINE, TrialStatus.KEEP):
         best = {"number": number, "score": ending.score, "new_commit": ended.commit}
-        tx.connection.execute(_KEEP, {"run": run_id, **best})
+        _KEEP.rows(tx.connection, {"run": run_id, **best})
     elif not ending.status.tried:
-        tx.connection.execute(_UNCOUNT, {"run": run_id})
+        _UNCOUNT.rows(tx.connection, {"run": run_id})
     _count(tx, run_id, ended.specialist, ending.status)
     tx.event(
         f"trial.{ending.status}",
@@ -184,11 +200,11 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
 
 def _count(tx: Transaction, run_id: int, specialist: str, status: TrialStatus) -> None:
     tally = {"run_id": run_id, "specialist": specialist, "status": str(status), "count": 1}
-    tx.connection.execute(_TALLY[tx.dialect], tally)
+    _TALLY.rows(tx.connection, tally)
 
 
 def find_trial(tx: Transaction, run_id: int, number: int) -> Trial | None:
-    row = tx.connection.execute(_BY_NUMBER, {"run": run_id, "wanted": number}).first()
+    row = _BY_NUMBER.first(tx.connection, {"run": run_id, "wanted": number})
     return None if row is None else trial_of(row)
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import budgets, usage, usage_days, usage_totals
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.upsert import upserts
@@ -25,23 +26,31 @@ SCOPES: tuple[Scope, ...] = ("attempt", "run", "project")
 """Those that a `Spender` belongs to: each of their totals is a sum of rows."""
 
 # Built once: they run for every attempt, and building a statement takes longer than running it.
-_TOTAL = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
-    usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
+_TOTAL = Prepared(
+    sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
+        usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
+    )
 )
-_CHARGE = sa.insert(usage)
-_ADD = upserts(
-    usage_totals,
-    ("scope", "scope_id"),
-    lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
-    returning=[usage_totals.c[f.name] for f in fields(Usage)],
+_CHARGE = Prepared(sa.insert(usage))
+_ADD = Prepared(
+    upserts(
+        usage_totals,
+        ("scope", "scope_id"),
+        lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
+        returning=[usage_totals.c[f.name] for f in fields(Usage)],
+    )
 )
-_ADD_TO_DAY = upserts(
-    usage_days,
-    ("day", "run_id", "engine", "model"),
-    lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
+_ADD_TO_DAY = Prepared(
+    upserts(
+        usage_days,
+        ("day", "run_id", "engine", "model"),
+        lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
+    )
 )
-_BUDGET = sa.select(budgets).where(
-    budgets.c.scope == sa.bindparam("of"), budgets.c.scope_id == sa.bindparam("number")
+_BUDGET = Prepared(
+    sa.select(budgets).where(
+        budgets.c.scope == sa.bindparam("of"), budgets.c.scope_id == sa.bindparam("number")
+    )
 )
 
 
@@ -60,6 +69,10 @@ class Spender:
     attempt_id: int | None = None
     run_id: int | None = None
     project_id: int | None = None
+
+    def ids(self) -> dict[str, int | None]:
+        """Each by the name of its column."""
+        return {"attempt_id": self.attempt_id, "run_id": self.run_id, "project_id": self.project_id}
 
     def scopes(self) -> list[tuple[Scope, int]]:
         return [(scope, number) for scope in SCOPES if (number := getattr(self, f"{scope}_id")) is not None]
@@ -97,8 +110,8 @@ def charge(
 
     The first time a total passes its limit an event says so.
     """
-    tx.connection.execute(
-        _CHARGE, {"at": tx.now, "engine": engine, "model": model, **asdict(spender), **asdict(used)}
+    _CHARGE.rows(
+        tx.connection, {"at": tx.now, "engine": engine, "model": model, **spender.ids(), **used.measures()}
     )
     for scope, scope_id in spender.scopes():
         add_total(tx, scope, scope_id, used, defaults, spender)
@@ -110,7 +123,7 @@ def charge(
         "model": model or "",
         "project_id": spender.project_id,
     }
-    tx.connection.execute(_ADD_TO_DAY[tx.dialect], {**of_day, **asdict(used)})
+    _ADD_TO_DAY.rows(tx.connection, {**of_day, **used.measures()})
 
 
 def add_total(
@@ -133,7 +146,7 @@ def add_total(
                 "limit": limit,
                 "policy": policy,
             },
-            **asdict(spender),
+            **spender.ids(),
         )
 
 
@@ -161,8 +174,8 @@ def check_total(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets)
 
 def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
     """Everything used so far by one attempt, run, project or version."""
-    row = tx.connection.execute(_TOTAL, {"of": scope, "number": scope_id}).mappings().first()
-    return Usage(**row) if row else Usage()
+    row = _TOTAL.first(tx.connection, {"of": scope, "number": scope_id})
+    return Usage(*row) if row else Usage()
 
 
 def totals(tx: Transaction, scope: Scope, scope_ids: Sequence[int]) -> dict[int, Usage]:
@@ -176,17 +189,17 @@ def totals(tx: Transaction, scope: Scope, scope_ids: Sequence[int]) -> dict[int,
 
 def _add(tx: Transaction, scope: Scope, scope_id: int, used: Usage) -> tuple[Usage, Usage]:
     """Add to a total; what it was and what it is. The row stays locked, so the next writer starts from there."""
-    added = asdict(used)
-    new = {"scope": scope, "scope_id": scope_id, **added}
-    row = tx.connection.execute(_ADD[tx.dialect], new).mappings().one()
-    return Usage(**{name: row[name] - value for name, value in added.items()}), Usage(**row)
+    new = {"scope": scope, "scope_id": scope_id, **used.measures()}
+    (row,) = _ADD.rows(tx.connection, new)
+    after = Usage(*row)
+    return after.less(used), after
 
 
 def budget_in_force(
     tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets
 ) -> tuple[Limits, BudgetPolicy]:
     """The limits of one attempt, run or project, and what they do: its own, or else the configured ones."""
-    row = tx.connection.execute(_BUDGET, {"of": scope, "number": scope_id}).mappings().first()
+    row = _BUDGET.mapping(tx.connection, {"of": scope, "number": scope_id})
     if row is None:
         return defaults.limits.get(scope, Limits()), defaults.policy
     limits = Limits(**{f.name: row[f.name] for f in fields(Limits)})

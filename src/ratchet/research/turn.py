@@ -66,7 +66,8 @@ def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
         if learns:
             news = ended_since(tx, run.id, specialist.name, row.told)
         elif campaign.plan.lineage:
-            lineage = lineage_view(tx, run.id, specialist.name, budget_chars=settings.research.prompt_chars)
+            chars = settings.research.prompt_chars
+            lineage = lineage_view(tx, run.id, specialist.name, budget_chars=chars, standing=standing)
         else:
             lineage = lineage_off_view(tx, run.id)
     return Turn(

@@ -8,13 +8,14 @@ import sqlalchemy as sa
 
 from ratchet.kernel import NotFound, Superseded
 from ratchet.ledger import Transaction
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.job import Job, JobStatus
 
 # Built once: they are asked for every job, and building a statement takes longer than running it.
 _ONE = sa.select(jobs).where(jobs.c.id == sa.bindparam("job_id"))
 _ONE_LOCKED = _ONE.with_for_update()
-_OWNED = (
+_OWNED = Prepared(
     sa.select(jobs.c.id)
     .where(
         jobs.c.id == sa.bindparam("job_id"),
@@ -39,7 +40,7 @@ def lock_job(tx: Transaction, job_id: int) -> Job | None:
 
 def check_owned(tx: Transaction, job: Job) -> None:
     """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
-    if tx.connection.execute(_OWNED, {"job_id": job.id, "delivery": job.delivery}).first() is None:
+    if _OWNED.first(tx.connection, {"job_id": job.id, "delivery": job.delivery}) is None:
         raise superseded(job)
 
 

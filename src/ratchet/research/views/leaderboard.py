@@ -9,7 +9,7 @@ from typing import Any
 from ratchet.kernel import TrialStatus
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_pages import kept_trials
+from ratchet.ledger.trial_pages import kept_lines, kept_trials
 from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.row import measured, record
 from ratchet.research.views.words import cell, number, signed, table
@@ -63,7 +63,8 @@ def leaderboard(
 def kept_best_first(tx: Transaction, run_id: int, *, limit: int = TOP) -> list[Trial]:
     """What was kept in the order of keeping, newest first, without the baseline."""
     # One more than wanted: the baseline is among them, and is not something that was kept.
-    kept = [each for each in kept_trials(tx, run_id, limit=limit + 1) if each.status is TrialStatus.KEEP]
+    page = kept_trials if columns else kept_lines
+    kept = [each for each in page(tx, run_id, limit=limit + 1) if each.status is TrialStatus.KEEP]
     # Of trials side by side the one that was handed in last need not be the one that was kept last.
     kept.sort(key=lambda each: (each.ended_at or 0, each.number), reverse=True)
     return kept[:limit]

@@ -27,17 +27,25 @@ _RECENT = 30
 _ABOVE = "(above)"
 
 
-def lineage_view(tx: Transaction, run_id: int, specialist: str, *, budget_chars: int = 12_000) -> str:
+def lineage_view(
+    tx: Transaction,
+    run_id: int,
+    specialist: str,
+    *,
+    budget_chars: int = 12_000,
+    standing: Standing | None = None,
+) -> str:
     """What `specialist` is shown of the run, in no more than `budget_chars` characters.
 
-    Raises `Misuse` for a budget that leaves no room for the best, `NotFound` for a run that is not research.
+    `standing` is looked up unless it is at hand. Raises `Misuse` for a budget that leaves no room for the best,
+    `NotFound` for a run that is not research.
     """
     if budget_chars < LEAST_CHARS:
         raise Misuse(
             f"a lineage view of {budget_chars} characters would be empty",
             hint=f"give it at least {LEAST_CHARS}",
         )
-    standing = get_standing(tx, run_id)
+    standing = standing or get_standing(tx, run_id)
     baseline = baseline_of(tx, standing)
     own = tried_trials(tx, run_id, specialist=specialist, limit=_OWN)
     recent = recent_activity(tx, run_id, limit=_RECENT, standing=standing)
