@@ -6,6 +6,7 @@ types of its values and columns; what it would do for any statement anew is done
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import Misuse
+
+_log = logging.getLogger(__name__)
 
 Process = Callable[[Any], Any]
 Row = tuple[Any, ...]
@@ -52,7 +55,7 @@ class _Compiled:
             for slot in self.slots
         ]
         if self.positional:
-            return found
+            return tuple(found)
         return {slot.name: value for slot, value in zip(self.slots, found, strict=True)}
 
     def read(self, cursor: Any) -> list[Row]:
@@ -93,6 +96,9 @@ class Prepared:
         """Run it; all of its rows, none for a statement that returns nothing."""
         compiled = self._for(connection, values)
         bound = compiled.bound(values)
+        if _log.isEnabledFor(logging.DEBUG):
+            # The values are for a handler that asks for them; they may be secret, and no log shows them.
+            _log.debug(compiled.sql, extra={"connection": connection, "bound": bound})
         cursor = connection.connection.cursor()
         try:
             cursor.execute(compiled.sql, bound)
