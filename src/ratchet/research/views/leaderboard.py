@@ -56,14 +56,14 @@ def leaderboard(
     standing: Standing | None = None,
 ) -> Leaderboard:
     """`columns` names what else the evaluator measured that is worth a column."""
-    rows = kept_best_first(tx, run_id, limit=limit)
+    rows = kept_best_first(tx, run_id, limit=limit, brief=not columns)
     return Leaderboard((standing or get_standing(tx, run_id)).score_field, tuple(rows), tuple(columns))
 
 
-def kept_best_first(tx: Transaction, run_id: int, *, limit: int = TOP) -> list[Trial]:
-    """What was kept in the order of keeping, newest first, without the baseline."""
+def kept_best_first(tx: Transaction, run_id: int, *, limit: int = TOP, brief: bool = False) -> list[Trial]:
+    """What was kept in the order of keeping, newest first, without the baseline; `brief` leaves out what is JSON."""
     # One more than wanted: the baseline is among them, and is not something that was kept.
-    page = kept_trials if columns else kept_lines
+    page = kept_lines if brief else kept_trials
     kept = [each for each in page(tx, run_id, limit=limit + 1) if each.status is TrialStatus.KEEP]
     # Of trials side by side the one that was handed in last need not be the one that was kept last.
     kept.sort(key=lambda each: (each.ended_at or 0, each.number), reverse=True)
