@@ -35,9 +35,14 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a fresh, empty database; a test that asks for it runs once on each kind."""
+    """The URL of an empty database; a test that asks for it runs once on each kind."""
+    yield from empty_database(request, tmp_path)
+
+
+def empty_database(request: pytest.FixtureRequest, directory: Path) -> Iterator[str]:
+    """The URL of a database of the kind `request.param` with nothing in it."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'ledger.db'}"
+        yield f"sqlite:///{directory / 'ledger.db'}"
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
     server.start()

@@ -17,7 +17,7 @@ from ratchet.config import load_settings
 from ratchet.ledger import Ledger
 from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
 from tests.cli.program import Ended, Program
-from tests.conftest import prepared_database
+from tests.conftest import empty_database, prepared_database
 
 Ratchet = Callable[..., Ended]
 
@@ -41,8 +41,9 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database with all tables in it; a test that asks for it runs once on each kind."""
-    yield from prepared_database(request, tmp_path)
+    """A database with all tables in it, or with none for a test marked `no_ledger`; once on each kind."""
+    bare = request.node.get_closest_marker("no_ledger") is not None
+    yield from (empty_database if bare else prepared_database)(request, tmp_path)
 
 
 @pytest.fixture

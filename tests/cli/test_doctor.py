@@ -31,6 +31,7 @@ def test_doctor_finds_a_healthy_ledger(ratchet: Ratchet, ledger: Ledger) -> None
     assert {"python", "git", "disk space", "disk writes", "sandbox landlock", "engine codex"} <= names
 
 
+@pytest.mark.no_ledger
 def test_doctor_makes_no_ledger(ratchet: Ratchet, home: Path) -> None:
     done = ratchet("doctor", "--json")
     assert done.code == 0
@@ -42,6 +43,7 @@ def test_doctor_makes_no_ledger(ratchet: Ratchet, home: Path) -> None:
     assert ratchet("runs", "list").code == 2
 
 
+@pytest.mark.no_ledger
 def test_doctor_tells_people_how_to_mend_each_finding(ratchet: Ratchet) -> None:
     done = ratchet("doctor")
     assert "to mend: run `ratchet init`" in done.out

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
-from tests.conftest import database_url  # noqa: F401 - one without tables
+
+pytestmark = pytest.mark.no_ledger
 
 
 def test_init_makes_home_settings_and_ledger_and_says_what_comes_next(ratchet: Ratchet, home: Path) -> None:

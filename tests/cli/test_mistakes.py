@@ -38,6 +38,7 @@ READING = [
 Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
 
+@pytest.mark.no_ledger
 def test_without_a_ledger_a_command_says_so_and_makes_none(ratchet: Ratchet, home: Path) -> None:
     for arguments in READING:
         done = ratchet(*arguments)

@@ -329,6 +329,7 @@ def test_what_does_not_fit_the_status_is_refused_with_what_does(ratchet: Ratchet
         assert get_protocol(tx, number).status == "cancelled"
 
 
+@pytest.mark.no_ledger
 def test_without_a_ledger_nothing_is_made(ratchet: Ratchet, home: Path) -> None:
     for arguments in (
         ["protocol", "list"],

@@ -252,8 +252,8 @@ def test_what_has_ended_cannot_be_steered(ratchet: Ratchet, ledger: Ledger, hill
         (("./nowhere", "--trials", "1"), "there is no directory './nowhere'"),
         (("HILL",), "nothing would ever stop this run"),
         (("HILL", "--trials", "0"), "--trials"),
-        (("HILL", "--hours", "nan"), "hours must be above 0"),
-        (("HILL", "--hours", "inf"), "hours must be above 0"),
+        (("HILL", "--hours", "nan"), "nan is not a number above 0"),
+        (("HILL", "--hours", "inf"), "inf is not a number above 0"),
         (("HILL", "--trials", "1", "--parallel", "1001"), "--parallel"),
         (("HILL", "--trials", "1", "--keep-policy", "lucky"), "--keep-policy"),
         (("HILL", "--trials", "1", "--name", "12"), "cannot be called '12'"),
@@ -386,6 +386,7 @@ def test_a_trial_that_is_not_there_is_named(ratchet: Ratchet, ledger: Ledger) ->
 
 @pytest.mark.parametrize("command", ["status", "pause", "leaderboard"])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.no_ledger
 def test_looking_makes_no_ledger(ratchet: Ratchet, home: Path, command: str) -> None:
     done = ratchet("research", command, "1")
     assert done.code == 2
