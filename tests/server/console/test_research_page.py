@@ -148,6 +148,21 @@ def test_twins_tell_what_pages_show_and_hostile_text_stays_text(
     ]
 
 
+def test_the_plot_marks_keeps_and_shows_the_noise_where_there_is_any(
+    visitor_client: TestClient, ledger: Ledger, run_id: int
+) -> None:
+    noisy = visitor_client.get(f"/console/research/{run_id}").text
+    assert noisy.count('class="band"') == noisy.count('class="base-band"') == 1
+    exact = make_run(ledger)
+    make_baseline(ledger, exact, spread={"score": 1.0, "sd": None, "n": 1})
+    try_out(ledger, exact, "keep", 1.2, "wider")
+    steady = visitor_client.get(f"/console/research/{exact}").text
+    assert 'class="band"' not in steady
+    assert 'class="base-band"' not in steady
+    for page in (noisy, steady):
+        assert "001 keep" in page
+
+
 def test_a_trial_shows_its_change(visitor_client: TestClient, ledger: Ledger, loaded: Loaded) -> None:
     run_id = make_run(ledger)
     place = Path(loaded.home) / "research" / str(run_id) / "repo.git"
