@@ -51,7 +51,7 @@ def init(session: Session) -> None:
         f"config  {file}{_told(new_file)}\n"
         f"ledger  {address}{_told(new_ledger)}\n"
         "\n"
-        "Next: `ratchet doctor` checks this machine, `ratchet demo` shows a durable run, `ratchet serve` starts work.",
+        "Next: `ratchet doctor` checks this machine, `ratchet demo` shows the four flows, `ratchet serve` starts work.",
     )
 
 
