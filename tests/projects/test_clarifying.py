@@ -11,7 +11,6 @@ from ratchet.ledger.runs import create_run, create_steps, get_step, status_of_ru
 from ratchet.projects.clarifying import answer, ask, list_clarifications, open_blockers, waits_for_answers
 from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, list_jobs, start_run
-from tests.projects.conftest import sqlite_only
 from tests.projects.jobs import told
 from tests.runtime.conftest import eventually
 
@@ -106,7 +105,6 @@ def test_only_open_blocking_questions_of_the_same_phase_and_place_block(
         assert [each.id for each in open_blockers(tx, project, "execution", run)] == [of_run]
 
 
-@sqlite_only
 def test_an_answer_is_given_once_and_says_who_gave_it(runtime: Runtime, project: int) -> None:
     number = asked(runtime, project, "colour", options=["red", "blue"])
     with pytest.raises(Misuse, match="not one of the answers"):
@@ -126,7 +124,6 @@ def test_an_answer_is_given_once_and_says_who_gave_it(runtime: Runtime, project:
     assert (last.type, last.data["answer"], last.data["by"]) == ("clarification_answered", "red", "ada")
 
 
-@sqlite_only
 @pytest.mark.parametrize(
     ("key", "wrong"),
     [
@@ -151,7 +148,6 @@ def test_an_answer_that_cannot_be_meant_is_refused_and_not_repeated(
     assert "hunter2" not in f"{refused.value} {refused.value.hint} {told(runtime, project)}"
 
 
-@sqlite_only
 def test_secrets_are_answered_with_the_names_of_those_that_are_there(runtime: Runtime, project: int) -> None:
     number = asked(runtime, project, "secrets")
     with runtime.ledger.write() as tx:
@@ -161,7 +157,6 @@ def test_secrets_are_answered_with_the_names_of_those_that_are_there(runtime: Ru
         assert list_clarifications(tx, project_id=project)[0].answer == ["git_token"]
 
 
-@sqlite_only
 def test_an_answer_about_one_run_does_not_settle_the_project(runtime: Runtime, project: int) -> None:
     run = run_of(runtime, project)
     say(runtime, asked(runtime, project, "ci_provider", run_id=run), "gitlab")
@@ -204,7 +199,6 @@ def waiters(runtime: Runtime) -> int:
         return int(tx.connection.execute(sa.text(count)).scalar_one())
 
 
-@sqlite_only
 def test_a_run_that_is_blocked_by_something_else_stays_blocked(runtime: Runtime, project: int) -> None:
     run = run_of(runtime, project)
     number = asked(runtime, project, "a", applies_to="execution", blocking=True)
@@ -216,7 +210,6 @@ def test_a_run_that_is_blocked_by_something_else_stays_blocked(runtime: Runtime,
     assert status(runtime, run) is RunStatus.BLOCKED
 
 
-@sqlite_only
 def test_a_blocked_step_of_a_run_that_goes_on_is_put_back_in_line(runtime: Runtime, project: int) -> None:
     run = run_of(runtime, project)
     with runtime.ledger.write() as tx:
@@ -232,7 +225,6 @@ def test_a_blocked_step_of_a_run_that_goes_on_is_put_back_in_line(runtime: Runti
     assert (status(runtime, run), jobs(runtime)) == (RunStatus.RUNNING, 2)
 
 
-@sqlite_only
 def test_a_cancelled_run_is_not_revived_by_an_answer(runtime: Runtime, project: int) -> None:
     run = run_of(runtime, project)
     number = asked(runtime, project, "a", applies_to="execution", blocking=True, run_id=run)
@@ -243,7 +235,6 @@ def test_a_cancelled_run_is_not_revived_by_an_answer(runtime: Runtime, project: 
     assert status(runtime, run) is RunStatus.CANCELLED
 
 
-@sqlite_only
 def test_a_question_about_a_run_of_another_project_is_refused(runtime: Runtime, project: int) -> None:
     with runtime.ledger.write() as tx:
         other = add_project(tx, "other")

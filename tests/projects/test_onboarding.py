@@ -11,7 +11,7 @@ from ratchet.projects.clarifying import Clarification, answer, list_clarificatio
 from ratchet.projects.onboarding import Onboarding, onboarding_view, set_up
 from ratchet.projects.registering import set_up_again
 from ratchet.runtime import Runtime, Worker, cancel_run
-from tests.projects.conftest import MakeRuntime, sqlite_only
+from tests.projects.conftest import MakeRuntime
 from tests.projects.http_remote import http_remote
 from tests.projects.jobs import (
     Died,
@@ -96,13 +96,11 @@ def test_a_repository_is_cloned_looked_at_given_its_files_and_asked_about(
     assert list(questions(runtime, project)) == KEYS
 
 
-@sqlite_only
 def test_a_worker_does_it_by_itself(runtime: Runtime, worker: Worker, remote: Path) -> None:
     project_id = register(runtime, git_url=str(remote))
     eventually(lambda: setup_status(runtime, project_of(runtime, project_id)) is RunStatus.COMPLETED, 60)
 
 
-@sqlite_only
 def test_a_local_repository_is_used_where_it_is_and_keeps_the_work_of_people(
     runtime: Runtime, tmp_path: Path, remote: Path
 ) -> None:
@@ -120,7 +118,6 @@ def test_a_local_repository_is_used_where_it_is_and_keeps_the_work_of_people(
     assert not (tmp_path / "projects" / str(project.id) / "mine").exists()
 
 
-@sqlite_only
 def test_without_cloning_it_waits_for_the_repository_and_then_goes_on(
     make_runtime: MakeRuntime, remote: Path, tmp_path: Path
 ) -> None:
@@ -138,7 +135,6 @@ def test_without_cloning_it_waits_for_the_repository_and_then_goes_on(
     assert setup_status(runtime, project) is RunStatus.COMPLETED
 
 
-@sqlite_only
 def test_a_remote_that_is_not_there_blocks_and_a_later_try_goes_on(runtime: Runtime, tmp_path: Path) -> None:
     project = onboard(runtime, git_url=str(tmp_path / "later"))
     assert setup_status(runtime, project) is RunStatus.BLOCKED
@@ -148,7 +144,6 @@ def test_a_remote_that_is_not_there_blocks_and_a_later_try_goes_on(runtime: Runt
     assert setup_status(runtime, project) is RunStatus.COMPLETED
 
 
-@sqlite_only
 @pytest.mark.parametrize("place", ["nothing", "no-repository", "bare"])
 def test_a_path_that_is_no_usable_repository_blocks_with_a_reason(
     runtime: Runtime, tmp_path: Path, place: str
@@ -162,7 +157,6 @@ def test_a_path_that_is_no_usable_repository_blocks_with_a_reason(
     assert not (tmp_path / "bare" / "scripts").exists()
 
 
-@sqlite_only
 def test_the_origin_on_github_becomes_ssh_and_who_commits_is_set(
     make_runtime: MakeRuntime, tmp_path: Path
 ) -> None:
@@ -179,7 +173,6 @@ def test_the_origin_on_github_becomes_ssh_and_who_commits_is_set(
     assert {"setup_git_remote", "setup_git_identity"} <= set(types(runtime, project.id))
 
 
-@sqlite_only
 def test_a_password_in_the_origin_of_a_repository_is_neither_used_nor_kept(
     runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -192,7 +185,6 @@ def test_a_password_in_the_origin_of_a_repository_is_neither_used_nor_kept(
     assert "hunter2secret" not in kept
 
 
-@sqlite_only
 def test_a_hostile_origin_of_a_repository_is_not_used(runtime: Runtime, tmp_path: Path) -> None:
     local = make_local(tmp_path / "demo")
     git(local, "config", "remote.origin.url", f"ext::sh -c 'touch {tmp_path}/owned'")
@@ -229,7 +221,6 @@ def test_required_answers_block_until_the_last_one_is_given(
     assert types(runtime, project.id).count("setup_clarifications") == 1
 
 
-@sqlite_only
 def test_setting_up_again_keeps_what_people_have_settled(runtime: Runtime, tmp_path: Path) -> None:
     local = make_local(tmp_path / "demo")
     project = onboard(runtime, local_path=str(local))
@@ -243,7 +234,6 @@ def test_setting_up_again_keeps_what_people_have_settled(runtime: Runtime, tmp_p
     assert list(questions(runtime, project)) == KEYS
 
 
-@sqlite_only
 @pytest.mark.parametrize("after_commit", [False, True], ids=["before-commit", "after-commit"])
 def test_killed_at_any_write_it_goes_on_and_does_nothing_twice(
     runtime: Runtime, remote: Path, after_commit: bool
@@ -273,7 +263,6 @@ def test_killed_at_any_write_it_goes_on_and_does_nothing_twice(
     assert died >= 10
 
 
-@sqlite_only
 def test_a_cancelled_onboarding_ends_its_git_and_stays_cancelled(runtime: Runtime, worker: Worker) -> None:
     with http_remote(hang=True) as server:
         project = project_of(runtime, register(runtime, git_url=server.url))
@@ -286,7 +275,6 @@ def test_a_cancelled_onboarding_ends_its_git_and_stays_cancelled(runtime: Runtim
         assert get_run(tx, project.setup_run_id).status is RunStatus.CANCELLED
 
 
-@sqlite_only
 def test_a_job_that_comes_late_changes_nothing(runtime: Runtime, remote: Path) -> None:
     project = project_of(runtime, register(runtime, git_url=str(remote)))
     job = take(runtime)
@@ -297,7 +285,6 @@ def test_a_job_that_comes_late_changes_nothing(runtime: Runtime, remote: Path) -
     assert types(runtime, project.id) == before
 
 
-@sqlite_only
 def test_no_secret_is_anywhere_in_what_an_onboarding_writes(runtime: Runtime, tmp_path: Path) -> None:
     secrets = {
         name: f"{name}-value-0815" for name in ("api_token", "webhook_secret", "git_token", "forge_token")

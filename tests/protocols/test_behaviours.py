@@ -23,7 +23,6 @@ from tests.protocols.planned import add_agent, change_settings, finished, lay_ou
 from tests.protocols.world import World
 from tests.runtime.conftest import eventually
 
-ONE_DATABASE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DONE, FAILED, WAITS = StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.PENDING
 FULL = {"policy": "full"}
 # Works only when it was told what was wrong, or when another step has left `a.txt`.
@@ -59,11 +58,7 @@ def standings(world: World, run_id: int) -> list[StepStatus]:
     return [each.status for each in world.steps(run_id)]
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [("sqlite", "exec_failed"), ("postgresql", "qa_failed")],
-    indirect=["url"],
-)
+@pytest.mark.parametrize("reason", ["exec_failed", "qa_failed"])
 def test_a_loop_goes_back_and_everything_from_there_is_done_again_by_itself(
     world: World, worker: Worker, reason: str
 ) -> None:
@@ -83,7 +78,6 @@ def test_a_loop_goes_back_and_everything_from_there_is_done_again_by_itself(
     assert not told(world, run_id, "run.blocked", "step_retry_enqueued")
 
 
-@ONE_DATABASE
 def test_a_loop_at_its_limit_blocks_and_leaves_the_other_steps_as_they_are(
     world: World, worker: Worker
 ) -> None:
@@ -98,7 +92,6 @@ def test_a_loop_at_its_limit_blocks_and_leaves_the_other_steps_as_they_are(
     assert "it always dies" in (world.protocol(run_id).reason or "")
 
 
-@ONE_DATABASE
 def test_a_loop_for_one_reason_is_passed_over_for_another(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     add_agent(world.runtime, "dying", DYING)
@@ -130,7 +123,6 @@ def test_a_loop_for_one_reason_is_passed_over_for_another(world: World, worker: 
     assert tries(world, run_id) == {"x": 2, "b": 3}
 
 
-@ONE_DATABASE
 def test_a_step_that_passes_calls_one_that_failed_and_that_one_is_done_at_once(
     world: World, worker: Worker
 ) -> None:
@@ -158,7 +150,6 @@ def test_a_step_that_passes_calls_one_that_failed_and_that_one_is_done_at_once(
     assert (decided.step_id, decided.data["target"]) == (a.step_id, "00-b")
 
 
-@ONE_DATABASE
 def test_a_step_that_calls_itself_comes_to_an_end(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0, trigger_depth=2)
     add_agent(world.runtime, "dying", DYING)
@@ -169,7 +160,6 @@ def test_a_step_that_calls_itself_comes_to_an_end(world: World, worker: Worker) 
     assert standings(world, run_id) == [FAILED]
 
 
-@ONE_DATABASE
 def test_a_step_that_is_being_worked_on_is_not_begun_anew_by_a_trigger(world: World, worker: Worker) -> None:
     with socket.socket() as gate:
         gate.bind(("127.0.0.1", 0))
@@ -190,7 +180,6 @@ def test_a_step_that_is_being_worked_on_is_not_begun_anew_by_a_trigger(world: Wo
     assert {each.data["target_status"] for each in told(world, run_id, "trigger_skipped")} == {"running"}
 
 
-@ONE_DATABASE
 @pytest.mark.parametrize("policy", ["skip", "full"])
 def test_what_passed_ci_is_reviewed_once_more_where_that_is_wanted(
     world: World, worker: Worker, policy: str
@@ -220,7 +209,6 @@ def test_what_passed_ci_is_reviewed_once_more_where_that_is_wanted(
     assert tries(world, run_id) == {"a": 1}
 
 
-@ONE_DATABASE
 def test_a_review_that_had_to_wait_for_an_answer_is_done_once_and_counts(
     world: World, worker: Worker
 ) -> None:

@@ -31,7 +31,6 @@ from tests.protocols.world import World, git
 from tests.runtime.conftest import eventually
 
 Row = TypeVar("Row", Project, Protocol, ProtocolStep)
-ONE_DATABASE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DONE, FAILED = StepStatus.COMPLETED, StepStatus.FAILED
 # Says which model it was given and what it was told, and changes a file.
 ECHO = """\
@@ -134,7 +133,6 @@ def blobs(repository: Path, branch: str) -> dict[str, str]:
     return {path: entry.split()[2] for entry, path in lines}
 
 
-@ONE_DATABASE
 def test_an_imported_step_is_told_the_specification_and_its_answer_is_kept_beside_its_prompt(
     world: World, worker: Worker, tmp_path: Path
 ) -> None:
@@ -168,7 +166,6 @@ def test_an_imported_step_is_told_the_specification_and_its_answer_is_kept_besid
     assert types == ["step_started", "codemachine_step_completed", "step_completed"]
 
 
-@ONE_DATABASE
 def test_a_prompt_that_is_not_there_fails_the_step_and_says_what_to_do(world: World, worker: Worker) -> None:
     run_id = lay_out(world, {"a": step(None), "b": step("write b.txt 1")})
     assert finished(world, run_id) is RunStatus.BLOCKED
@@ -182,7 +179,6 @@ def test_a_prompt_that_is_not_there_fails_the_step_and_says_what_to_do(world: Wo
         assert list_attempts(tx, first.step_id) == []
 
 
-@ONE_DATABASE
 def test_the_reviewer_of_the_spec_is_asked_with_its_prompt_and_model(world: World, worker: Worker) -> None:
     add_with_model(world.runtime, "inspector", INSPECTOR, edits_files=False)
     prompt = "Be the inspector.\n"
@@ -203,7 +199,6 @@ def test_the_reviewer_of_the_spec_is_asked_with_its_prompt_and_model(world: Worl
     assert [(each["outcome"], each["reviewer"]) for each in reports] == [("passed", "inspector")]
 
 
-@ONE_DATABASE
 def test_light_and_skipped_reviews_are_done_with_when_their_step_is(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     light = {"policy": "light"}
@@ -228,7 +223,6 @@ def test_light_and_skipped_reviews_are_done_with_when_their_step_is(world: World
     assert len(sessions) == 2
 
 
-@ONE_DATABASE
 def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     run_id = lay_out(world, {"a": step("write a.txt bad", qa={"policy": "full"})})
@@ -256,7 +250,6 @@ def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World,
         assert len(list_attempts(tx, failed.step_id)) == 1
 
 
-@ONE_DATABASE
 @pytest.mark.parametrize("policy", [BudgetPolicy.STRICT, BudgetPolicy.WARN])
 def test_a_prompt_beyond_the_budget_is_refused_or_told(
     world: World, worker: Worker, policy: BudgetPolicy
@@ -276,7 +269,6 @@ def test_a_prompt_beyond_the_budget_is_refused_or_told(
     assert "raise budgets.attempt.tokens" in (world.protocol(run_id).reason or "")
 
 
-@ONE_DATABASE
 @pytest.mark.parametrize("most", [900, 1100])
 def test_the_budget_of_a_protocol_counts_what_all_of_its_steps_used(
     world: World, worker: Worker, most: int

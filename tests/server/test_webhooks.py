@@ -31,7 +31,6 @@ from tests.server.conftest import client_of
 REPORT = Path(projects.__file__).parent / "assets" / "templates" / "report.sh"
 SECRET = "the secret of the project"
 # For what does not depend on the kind of database.
-ONE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -144,7 +143,6 @@ def test_deliveries_that_come_at_once_settle_a_step_once(
     assert waiting.events.count("step.completed") == 1
 
 
-@ONE
 @pytest.mark.parametrize("secret", ["wrong", "", "the secret of another project"])
 def test_a_wrong_signature_is_refused(
     client: TestClient, github: GitHubStandIn, runtime: Runtime, waiting: Waiting, secret: str
@@ -161,7 +159,6 @@ def test_a_wrong_signature_is_refused(
     assert waiting.statuses[0] is StepStatus.NEEDS_QA
 
 
-@ONE
 @pytest.mark.parametrize("provider", ["github", "gitlab"])
 def test_a_delivery_that_is_not_signed_is_refused(
     client: TestClient, runtime: Runtime, provider: str
@@ -173,7 +170,6 @@ def test_a_delivery_that_is_not_signed_is_refused(
     assert "not signed" in answer.json()["detail"]
 
 
-@ONE
 def test_without_any_secret_everything_is_refused_with_what_to_configure(
     client: TestClient, github: GitHubStandIn, runtime: Runtime
 ) -> None:
@@ -185,7 +181,6 @@ def test_without_any_secret_everything_is_refused_with_what_to_configure(
     assert waiting.statuses[0] is StepStatus.NEEDS_QA
 
 
-@ONE
 def test_the_secret_of_all_projects_serves_those_without_one(
     client: TestClient, github: GitHubStandIn, runtime: Runtime
 ) -> None:
@@ -199,7 +194,6 @@ def test_the_secret_of_all_projects_serves_those_without_one(
     assert github.post_webhook(client, "workflow_run", payload, "shared").status_code == 401
 
 
-@ONE
 def test_of_several_projects_on_one_repository_the_one_is_meant_whose_secret_fits(
     client: TestClient, github: GitHubStandIn, runtime: Runtime, waiting: Waiting
 ) -> None:
@@ -212,7 +206,6 @@ def test_of_several_projects_on_one_repository_the_one_is_meant_whose_secret_fit
     assert (waiting.statuses[0], second.statuses[0]) == (StepStatus.NEEDS_QA, StepStatus.COMPLETED)
 
 
-@ONE
 def test_of_several_projects_with_one_secret_the_one_is_meant_that_has_the_branch(
     client: TestClient, github: GitHubStandIn, runtime: Runtime
 ) -> None:
@@ -225,7 +218,6 @@ def test_of_several_projects_with_one_secret_the_one_is_meant_that_has_the_branc
     assert waiting.statuses[0] is StepStatus.COMPLETED
 
 
-@ONE
 def test_a_report_that_names_no_repository_says_whom_it_means(
     client: TestClient, runtime: Runtime, waiting: Waiting
 ) -> None:
@@ -238,7 +230,6 @@ def test_a_report_that_names_no_repository_says_whom_it_means(
     assert waiting.statuses[0] is StepStatus.COMPLETED
 
 
-@ONE
 def test_what_is_not_there_is_not_found(client: TestClient, runtime: Runtime, waiting: Waiting) -> None:
     def status(body: dict[str, Any], query: str, secret: str = SECRET) -> int:
         return signed(client, "status", json.dumps(body).encode(), secret, query).status_code
@@ -255,7 +246,6 @@ def test_what_is_not_there_is_not_found(client: TestClient, runtime: Runtime, wa
     assert status(report, "", "shared") == 404
 
 
-@ONE
 def test_a_protocol_of_another_project_cannot_be_named(
     client: TestClient, runtime: Runtime, waiting: Waiting
 ) -> None:
@@ -271,7 +261,6 @@ def test_a_protocol_of_another_project_cannot_be_named(
     assert waiting.statuses[0] is StepStatus.NEEDS_QA
 
 
-@ONE
 def test_another_branch_of_the_repository_is_no_error(
     client: TestClient, github: GitHubStandIn, waiting: Waiting
 ) -> None:
@@ -280,7 +269,6 @@ def test_another_branch_of_the_repository_is_no_error(
     assert "no protocol" in answer.json()["message"]
 
 
-@ONE
 def test_a_ping_is_answered(
     client: TestClient, github: GitHubStandIn, runtime: Runtime, waiting: Waiting
 ) -> None:
@@ -290,20 +278,17 @@ def test_a_ping_is_answered(
     assert github.post_webhook(client, "ping", {"zen": "z"}, "shared").status_code == 200
 
 
-@ONE
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff", b'{"repository":'])
 def test_malformed_json_is_a_bad_request(client: TestClient, waiting: Waiting, body: bytes) -> None:
     for query in ("", f"?project_id={waiting.project_id}"):
         assert signed(client, "status", body, query=query).status_code == 400
 
 
-@ONE
 def test_what_is_too_large_is_refused(client: TestClient, waiting: Waiting) -> None:
     body = b'{"a": "' + b"x" * (10 * 1024 * 1024) + b'"}'
     assert signed(client, "status", body).status_code == 413
 
 
-@ONE
 @pytest.mark.parametrize(
     "query", ["?project_id=0", "?project_id=x", "?protocol_run_id=-1", f"?project_id={2**63}"]
 )
@@ -311,7 +296,6 @@ def test_a_query_that_cannot_be_meant_is_invalid(client: TestClient, query: str)
     assert signed(client, "status", b"{}", query=query).status_code == 422
 
 
-@ONE
 @pytest.mark.parametrize(
     "branch", ["0007-login'; DROP TABLE runs; --", "../../etc", "\u0000", "\ud800", "x" * 10_000]
 )
@@ -324,7 +308,6 @@ def test_a_hostile_branch_finds_nothing(
     assert waiting.statuses[0] is StepStatus.NEEDS_QA
 
 
-@ONE
 def test_deliveries_are_counted_by_what_became_of_them(
     client: TestClient, github: GitHubStandIn, ledger: Ledger, waiting: Waiting
 ) -> None:
@@ -368,7 +351,6 @@ Path(__file__).with_name("sent").write_text(json.dumps(sent))
 """
 
 
-@ONE
 @pytest.mark.parametrize("provider", ["github", "gitlab"])
 def test_what_the_ci_script_of_a_project_reports_is_understood(
     client: TestClient, runtime: Runtime, waiting: Waiting, tmp_path: Path, provider: str

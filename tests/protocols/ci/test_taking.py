@@ -26,7 +26,6 @@ DONE, FAILED, WAITS, PENDING = (
     StepStatus.PENDING,
 )
 # For what does not depend on the kind of database.
-ONE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DAY = 24 * 3600 * 1000
 
 
@@ -56,7 +55,6 @@ def test_a_failed_check_fails_the_step_and_tells_the_next_attempt_why(
     assert automatic or waiting.protocol.reason == "CI failed: test (Run tests)"
 
 
-@ONE
 def test_a_protocol_that_has_used_up_its_fixes_is_blocked(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, automatic=True)
     waiting.change_step(0, runtime_state={"fixes": runtime.settings.protocols.fixes})
@@ -75,7 +73,6 @@ def test_a_step_waits_until_every_required_check_has_passed(runtime: Runtime) ->
     assert waiting.statuses[0] is DONE
 
 
-@ONE
 def test_without_required_checks_all_that_are_reported_count(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.check(W, name="test")
@@ -102,7 +99,6 @@ def test_of_two_words_of_the_same_moment_the_worse_counts(runtime: Runtime) -> N
     assert waiting.statuses[0] is FAILED
 
 
-@ONE
 def test_a_clock_that_is_ahead_does_not_have_the_last_word_for_ever(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, required=["test", "lint"])
     waiting.check(P, at=2**62)
@@ -110,7 +106,6 @@ def test_a_clock_that_is_ahead_does_not_have_the_last_word_for_ever(runtime: Run
     assert waiting.statuses[0] is FAILED
 
 
-@ONE
 def test_what_an_earlier_word_told_about_a_failure_is_kept(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.check(F, trouble=Trouble("test", None, "the log"))
@@ -120,7 +115,6 @@ def test_what_an_earlier_word_told_about_a_failure_is_kept(runtime: Runtime) -> 
     assert (check.detail["log_tail"], check.detail["step"]) == ("the log", "Run tests")
 
 
-@ONE
 def test_ci_that_is_run_again_and_passes_takes_back_its_failure(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.check(F)
@@ -132,7 +126,6 @@ def test_ci_that_is_run_again_and_passes_takes_back_its_failure(runtime: Runtime
     assert waiting.jobs
 
 
-@ONE
 def test_a_protocol_that_is_blocked_for_another_reason_stays_so(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, automatic=True)
     waiting.check(F)
@@ -142,7 +135,6 @@ def test_a_protocol_that_is_blocked_for_another_reason_stays_so(runtime: Runtime
     assert waiting.protocol.status is RunStatus.BLOCKED
 
 
-@ONE
 def test_a_check_of_an_older_commit_changes_no_status(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, SECOND)
     for state in (F, P):
@@ -151,14 +143,12 @@ def test_a_check_of_an_older_commit_changes_no_status(runtime: Runtime) -> None:
     assert waiting.events.count("check_run") == 2
 
 
-@ONE
 def test_what_was_pushed_last_speaks_for_every_step_that_waits(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, SECOND)
     waiting.check(P, SECOND)
     assert waiting.statuses[:2] == [DONE, DONE]
 
 
-@ONE
 def test_each_commit_speaks_for_its_own_step(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, SECOND)
     waiting.check(P, FIRST)
@@ -167,7 +157,6 @@ def test_each_commit_speaks_for_its_own_step(runtime: Runtime) -> None:
     assert waiting.statuses[:2] == [DONE, FAILED]
 
 
-@ONE
 def test_ci_that_was_given_up_for_a_newer_push_has_not_failed(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, SECOND)
     waiting.check(F, FIRST, outcome="cancelled")
@@ -176,7 +165,6 @@ def test_ci_that_was_given_up_for_a_newer_push_has_not_failed(runtime: Runtime) 
     assert waiting.statuses[:2] == [WAITS, FAILED]
 
 
-@ONE
 def test_jobs_of_a_pipeline_count_as_checks(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, required=["lint", "test"])
     jobs = tuple(Job(name, P, "success", None) for name in ("lint", "test"))
@@ -195,7 +183,6 @@ def test_a_delivery_without_a_commit_is_about_the_newest_step(runtime: Runtime, 
     assert waiting.steps[0].commit == commit
 
 
-@ONE
 @pytest.mark.parametrize("branch", [NAME, f"refs/heads/{NAME}"])
 def test_the_protocol_is_found_by_its_branch(runtime: Runtime, branch: str) -> None:
     waiting = make_waiting(runtime, FIRST)
@@ -203,14 +190,12 @@ def test_the_protocol_is_found_by_its_branch(runtime: Runtime, branch: str) -> N
     assert waiting.statuses[0] is DONE
 
 
-@ONE
 def test_a_status_that_names_another_branch_first_is_found_by_its_commit(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.check(P, FIRST, branches=("main",))
     assert waiting.statuses[0] is DONE
 
 
-@ONE
 @pytest.mark.parametrize("branch", ["main", f"refs/tags/{NAME}", f"feature/{NAME}", "'; --", ""])
 def test_a_branch_of_no_protocol_changes_nothing(runtime: Runtime, branch: str) -> None:
     waiting = make_waiting(runtime, FIRST)
@@ -218,7 +203,6 @@ def test_a_branch_of_no_protocol_changes_nothing(runtime: Runtime, branch: str) 
     assert waiting.statuses[0] is WAITS
 
 
-@ONE
 def test_a_branch_of_another_project_is_not_this_one(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     with runtime.ledger.write(actor="test") as tx:
@@ -227,7 +211,6 @@ def test_a_branch_of_another_project_is_not_this_one(runtime: Runtime) -> None:
     assert waiting.statuses[0] is WAITS
 
 
-@ONE
 @pytest.mark.parametrize("ending", [RunStatus.CANCELLED, RunStatus.COMPLETED, RunStatus.FAILED])
 def test_a_protocol_that_has_ended_is_not_touched(runtime: Runtime, ending: RunStatus) -> None:
     waiting = make_waiting(runtime, FIRST)
@@ -247,7 +230,6 @@ def test_a_protocol_that_has_ended_is_not_touched(runtime: Runtime, ending: RunS
     assert waiting.events.count("check_run") == 2
 
 
-@ONE
 def test_a_step_in_the_hands_of_its_carrier_is_left_to_it(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.change_step(0, awaits_ci=False)
@@ -262,7 +244,6 @@ def test_a_step_in_the_hands_of_its_carrier_is_left_to_it(runtime: Runtime) -> N
     assert waiting.statuses[0] is FAILED
 
 
-@ONE
 def test_a_passed_ci_does_not_complete_a_step_that_nobody_has_reviewed(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.change_step(0, awaits_ci=False)
@@ -270,7 +251,6 @@ def test_a_passed_ci_does_not_complete_a_step_that_nobody_has_reviewed(runtime: 
     assert waiting.statuses[0] is WAITS
 
 
-@ONE
 def test_a_paused_protocol_stays_so_while_its_steps_are_settled(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.move(RunStatus.PAUSED)
@@ -279,7 +259,6 @@ def test_a_paused_protocol_stays_so_while_its_steps_are_settled(runtime: Runtime
     assert waiting.protocol.status is RunStatus.PAUSED
 
 
-@ONE
 @pytest.mark.parametrize("stands", [RunStatus.PAUSED, RunStatus.BLOCKED])
 def test_a_merge_completes_a_protocol_that_stands_still(runtime: Runtime, stands: RunStatus) -> None:
     waiting = make_waiting(runtime, FIRST)
@@ -299,7 +278,6 @@ def test_a_merged_pull_request_completes_its_protocol(runtime: Runtime, provider
     assert waiting.protocol.pull_request["state"] == "merged"
 
 
-@ONE
 def test_a_merge_stops_who_works_on_the_protocol(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     with runtime.ledger.write(actor="test") as tx:
@@ -308,7 +286,6 @@ def test_a_merge_stops_who_works_on_the_protocol(runtime: Runtime) -> None:
     assert [str(each.status) for each in waiting.jobs] == ["cancelled"]
 
 
-@ONE
 def test_a_protocol_that_rests_on_a_recording_is_not_completed_by_a_merge(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     with runtime.ledger.write(actor="test") as tx:
@@ -318,7 +295,6 @@ def test_a_protocol_that_rests_on_a_recording_is_not_completed_by_a_merge(runtim
     assert "recording" in (waiting.protocol.reason or "")
 
 
-@ONE
 def test_a_pull_request_that_is_closed_blocks_its_protocol_until_somebody_acts(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.pull_request(pull_request=4, closed=True, outcome="closed")
@@ -330,7 +306,6 @@ def test_a_pull_request_that_is_closed_blocks_its_protocol_until_somebody_acts(r
     assert waiting.statuses[0] is WAITS
 
 
-@ONE
 def test_another_pull_request_of_the_branch_is_not_the_protocols(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     waiting.change(pull_request={"number": 4, "state": "open"})
@@ -393,7 +368,6 @@ def test_a_passed_ci_may_ask_for_one_more_review(runtime: Runtime, qa: str) -> N
     assert waiting.statuses[0] is DONE
 
 
-@ONE
 def test_the_summary_tells_each_check_of_each_commit(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, SECOND, required=["test"])
     waiting.check(F, FIRST, trouble=Trouble("test", "Run tests"))

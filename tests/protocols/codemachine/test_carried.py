@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import get_project
 from ratchet.projects.clone import open_clone
@@ -35,8 +33,6 @@ SHED = {
     "prompts/look.md": "Look at it.",
     "inputs/specifications.md": "A shed.\nwrite wish.txt shed",
 }
-
-pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 def carried(world: World, worker: Worker, root: Path, **files: str) -> int:

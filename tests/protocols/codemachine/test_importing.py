@@ -26,7 +26,6 @@ from tests.protocols.world import World, git
 
 NAME = "0007-shed"
 ROOT = f".protocols/{NAME}"
-sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 class Importer:
@@ -92,7 +91,6 @@ def test_an_import_is_a_planned_protocol_with_spec_steps_and_template(
     assert told.data["spec_hash"] == protocol.spec_hash
 
 
-@sqlite
 def test_its_branch_is_one_commit_on_the_base_with_everything_that_steps_need(
     importer: Importer, tmp_path: Path
 ) -> None:
@@ -112,7 +110,6 @@ def test_its_branch_is_one_commit_on_the_base_with_everything_that_steps_need(
     assert f"`prompts/02-lay.md` ({version})" in plan
 
 
-@sqlite
 def test_a_workspace_in_the_repository_is_named_by_its_path_there(importer: Importer) -> None:
     write(importer.clone / "tools", PLAIN)
     run_id = importer("tools", inside=True)
@@ -121,7 +118,6 @@ def test_a_workspace_in_the_repository_is_named_by_its_path_there(importer: Impo
     )
 
 
-@sqlite
 def test_a_workspace_elsewhere_may_be_refused(importer: Importer) -> None:
     for path in ("../elsewhere", "/etc"):
         with pytest.raises(WorkspaceInvalid, match="not in the repository"):
@@ -151,7 +147,6 @@ INVALID = [
 ]
 
 
-@sqlite
 def test_a_workspace_that_cannot_be_carried_out_leaves_nothing_but_the_reason(
     importer: Importer, tmp_path: Path
 ) -> None:
@@ -178,7 +173,6 @@ def test_a_name_that_is_taken_is_refused_and_changes_nothing(importer: Importer,
     assert importer.world.protocol(first).status is RunStatus.PLANNED
 
 
-@sqlite
 def test_a_name_that_is_no_branch_is_refused(importer: Importer, tmp_path: Path) -> None:
     work = write(tmp_path / "work", PLAIN)
     for name in ("../up", "a b", "Quote'd", "x..y", "", "-x"):
@@ -186,7 +180,6 @@ def test_a_name_that_is_no_branch_is_refused(importer: Importer, tmp_path: Path)
             importer(work, name=name)
 
 
-@sqlite
 def test_a_branch_of_somebody_else_is_left_alone(importer: Importer, tmp_path: Path) -> None:
     git(importer.clone, "branch", NAME, "main")
     with pytest.raises(Conflict, match="exists already"):
@@ -194,7 +187,6 @@ def test_a_branch_of_somebody_else_is_left_alone(importer: Importer, tmp_path: P
     assert git(importer.clone, "rev-parse", NAME) == git(importer.clone, "rev-parse", "main")
 
 
-@sqlite
 def test_a_branch_of_the_remote_is_left_alone(importer: Importer, tmp_path: Path) -> None:
     importer.world.git("branch", NAME, "main")
     with pytest.raises(Conflict, match="exists already at"):
@@ -202,7 +194,6 @@ def test_a_branch_of_the_remote_is_left_alone(importer: Importer, tmp_path: Path
     assert importer.nothing_is_left()
 
 
-@sqlite
 def test_a_base_that_has_the_folder_already_is_refused(importer: Importer, tmp_path: Path) -> None:
     seed = importer.world.home / "seed"
     write(seed, {f"{ROOT}/plan.md": "Another plan."})
@@ -213,7 +204,6 @@ def test_a_base_that_has_the_folder_already_is_refused(importer: Importer, tmp_p
         importer(write(tmp_path / "work", PLAIN))
 
 
-@sqlite
 def test_a_base_branch_that_does_not_exist_is_refused(importer: Importer, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="'nowhere'"):
         importer(write(tmp_path / "work", PLAIN), base_branch="nowhere")
@@ -230,7 +220,6 @@ def orphan(importer: Importer, work: Path) -> str:
     return git(importer.clone, "rev-parse", NAME)
 
 
-@sqlite
 def test_an_import_that_was_cut_short_is_taken_over_by_the_next(importer: Importer, tmp_path: Path) -> None:
     work = write(tmp_path / "work", PLAIN)
     left = orphan(importer, work)
@@ -239,7 +228,6 @@ def test_an_import_that_was_cut_short_is_taken_over_by_the_next(importer: Import
     assert importer.world.protocol(run_id).status is RunStatus.PLANNED
 
 
-@sqlite
 def test_an_import_that_was_cut_short_is_put_on_the_base_as_it_is_now(
     importer: Importer, tmp_path: Path
 ) -> None:
@@ -254,7 +242,6 @@ def test_an_import_that_was_cut_short_is_put_on_the_base_as_it_is_now(
     assert importer.world.protocol(run_id).base_commit == importer.world.git("rev-parse", "main")
 
 
-@sqlite
 def test_a_branch_that_was_cut_short_with_other_content_is_not_taken(
     importer: Importer, tmp_path: Path
 ) -> None:
@@ -264,7 +251,7 @@ def test_a_branch_that_was_cut_short_with_other_content_is_not_taken(
     assert git(importer.clone, "rev-parse", NAME) == left
 
 
-@sqlite
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)  # its trigger is in the words of SQLite
 def test_a_ledger_that_refuses_takes_the_branch_back(importer: Importer, tmp_path: Path) -> None:
     with importer.world.ledger.engine.begin() as connection:
         connection.exec_driver_sql(
@@ -291,7 +278,6 @@ def test_of_several_who_import_the_same_at_once_one_succeeds(importer: Importer,
     assert importer.show("prompts/00-plan.md")
 
 
-@sqlite
 def test_an_archived_project_takes_nothing(importer: Importer, tmp_path: Path) -> None:
     with importer.world.ledger.write(actor="test") as tx:
         change_project(tx, importer.world.project_id, archived_at=1)
@@ -300,7 +286,6 @@ def test_an_archived_project_takes_nothing(importer: Importer, tmp_path: Path) -
     assert importer.nothing_is_left()
 
 
-@sqlite
 def test_without_a_clone_it_says_what_to_do(world: World, tmp_path: Path) -> None:
     with pytest.raises(CloneMissing) as caught:
         import_workspace(
@@ -313,7 +298,6 @@ def test_without_a_clone_it_says_what_to_do(world: World, tmp_path: Path) -> Non
     assert caught.value.hint
 
 
-@sqlite
 def test_a_project_that_does_not_exist_is_not_found(world: World, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         import_workspace(world.runtime, 999, protocol_name=NAME, workspace_path=tmp_path, actor="test")

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger, Transaction, change_run, change_step
 from ratchet.ledger.events import Event, since
@@ -22,8 +20,6 @@ from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
 from ratchet.protocols.policies import LoopDecision, TriggerDecision, apply_loop, apply_triggers
 
-# What the two databases cannot differ in is tested on one.
-on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 _WAYS: Mapping[str, tuple[StepStatus, ...]] = {
     "pending": (),
     "running": (StepStatus.RUNNING,),

@@ -11,7 +11,7 @@ from ratchet.kernel import Conflict, Outcome, RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.runs import close_attempt, get_run, get_step, list_attempts, open_attempt
 from ratchet.protocols.policies import LoopDecision, apply_loop, may_loop
-from tests.protocols.policies.scene import loop, make_scene, on_sqlite
+from tests.protocols.policies.scene import loop, make_scene
 
 
 def test_a_failed_step_goes_back_and_everything_from_there_is_done_again(ledger: Ledger) -> None:
@@ -87,7 +87,6 @@ def test_skipped_and_cancelled_steps_are_passed_over(ledger: Ledger) -> None:
     assert decision.told == "Looped via again (1/∞)"
 
 
-@on_sqlite
 def test_a_loop_may_skip_steps_by_the_names_of_their_agents(ledger: Ledger) -> None:
     scene = make_scene(
         ledger, ["completed", "completed", "failed"], {2: loop(step_back=2, skip_steps=["b", "00-a"])}
@@ -99,7 +98,6 @@ def test_a_loop_may_skip_steps_by_the_names_of_their_agents(ledger: Ledger) -> N
     assert decision.steps_reset == (2,)
 
 
-@on_sqlite
 def test_a_later_policy_is_tried_when_an_earlier_one_may_not(ledger: Ledger) -> None:
     policies = [
         loop("first", max_iterations=1),
@@ -148,7 +146,6 @@ def test_one_failure_loops_once_when_two_tell_it_at_the_same_time(ledger: Ledger
     assert scene.state(1)["loop_counts"] == {"again": 1}
 
 
-@on_sqlite
 def test_a_loop_ends_by_itself_at_its_limit(ledger: Ledger) -> None:
     scene = make_scene(ledger, ["completed", "failed"], {1: loop(max_iterations=3)})
 
@@ -175,7 +172,6 @@ def test_a_loop_waits_while_somebody_works_on_another_step(ledger: Ledger) -> No
     assert scene.statuses() == ["pending"] * 3
 
 
-@on_sqlite
 def test_a_step_that_waits_for_ci_is_done_again_and_waits_no_longer(ledger: Ledger) -> None:
     scene = make_scene(ledger, ["completed", "failed", "needs_qa"], {1: loop()})
     scene.change(2, awaits_ci=True, commit="c" * 40)
@@ -186,7 +182,6 @@ def test_a_step_that_waits_for_ci_is_done_again_and_waits_no_longer(ledger: Ledg
     assert (step.status, step.awaits_ci) == (StepStatus.PENDING, False)
 
 
-@on_sqlite
 def test_a_loop_forgets_what_a_try_left_for_the_next_one_but_not_what_was_wrong(ledger: Ledger) -> None:
     left = {"triggered": True, "goes_on": {"commit": "c" * 40}, "fixes": 2}
     stays = {"feedback": "a test fails", "ci": {"job": "lint"}, "loop_counts": {"other": 4}, "settled": 2}

@@ -6,7 +6,7 @@ import pytest
 
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run
-from tests.protocols.policies.scene import make_scene, on_sqlite, trigger
+from tests.protocols.policies.scene import make_scene, trigger
 
 
 def test_a_trigger_puts_a_failed_step_in_line(ledger: Ledger) -> None:
@@ -43,7 +43,6 @@ def test_what_is_done_or_being_done_is_left_alone(ledger: Ledger, status: str) -
     assert (event.type, event.data["target_status"]) == ("trigger_skipped", status)
 
 
-@on_sqlite
 def test_a_step_that_waits_for_ci_can_be_triggered(ledger: Ledger) -> None:
     scene = make_scene(ledger, ["completed", "needs_qa"], {0: trigger("b")})
     scene.change(1, awaits_ci=True)
@@ -67,7 +66,6 @@ def test_a_step_that_triggers_itself_comes_to_an_end(ledger: Ledger) -> None:
     assert scene.told("trigger_") == ["trigger_decision"] * 3 + ["trigger_inline_depth_exceeded"]
 
 
-@on_sqlite
 def test_two_steps_that_trigger_each_other_come_to_an_end(ledger: Ledger) -> None:
     scene = make_scene(ledger, ["failed", "failed"], {0: trigger("b"), 1: trigger("a")})
 
@@ -80,7 +78,6 @@ def test_two_steps_that_trigger_each_other_come_to_an_end(ledger: Ledger) -> Non
     assert rounds == 5
 
 
-@on_sqlite
 def test_a_trigger_told_twice_counts_once(ledger: Ledger) -> None:
     scene = make_scene(ledger, ["completed", "pending"], {0: trigger("b")})
 
@@ -92,7 +89,6 @@ def test_a_trigger_told_twice_counts_once(ledger: Ledger) -> None:
     assert scene.told("trigger_") == ["trigger_decision"]
 
 
-@on_sqlite
 def test_a_trigger_for_another_reason_says_that_it_is_not_meant(ledger: Ledger) -> None:
     scene = make_scene(
         ledger,
@@ -108,7 +104,6 @@ def test_a_trigger_for_another_reason_says_that_it_is_not_meant(ledger: Ledger) 
     assert scene.told("trigger_") == ["trigger_condition_skipped", "trigger_decision"]
 
 
-@on_sqlite
 def test_the_target_agent_counts_when_no_trigger_agent_is_named(ledger: Ledger) -> None:
     policy = {"moduleId": "m", "behavior": {"type": "trigger", "targetAgentId": "b"}}
     scene = make_scene(ledger, ["completed", "blocked"], {0: policy})

@@ -22,7 +22,6 @@ from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, Worker, get_schedule, list_schedules, open_runtime, read_when
 from ratchet.runtime.schedules import set_schedule_paused
 from ratchet.workspaces import Repository
-from tests.protocols.policies.scene import on_sqlite
 from tests.protocols.spec.specs import protocol, step
 from tests.runtime.conftest import ended
 from tests.runtime.kinds import make_kinds
@@ -96,7 +95,6 @@ def test_an_invalid_spec_is_kept_with_everything_that_is_wrong(
     assert event["errors"] == found.spec_errors
 
 
-@on_sqlite
 def test_a_spec_whose_prompt_is_missing_is_invalid_where_the_files_are_known(
     ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -136,7 +134,6 @@ def test_a_missing_spec_is_made_of_the_step_files_of_the_branch(
     assert events_of(ledger, run_id, "spec_audit") == [record]
 
 
-@on_sqlite
 def test_a_missing_spec_is_made_of_the_codemachine_workspace_of_the_branch(
     runtime: Runtime, ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -155,7 +152,6 @@ def test_a_missing_spec_is_made_of_the_codemachine_workspace_of_the_branch(
     assert (made["name"], made["engine_id"]) == ("00-build", "codex")
 
 
-@on_sqlite
 def test_a_codemachine_workspace_that_cannot_be_read_leaves_the_spec_missing(
     runtime: Runtime, make_protocol: MakeProtocol
 ) -> None:
@@ -180,7 +176,6 @@ def test_a_missing_spec_stays_missing_unless_it_is_to_be_made(
     assert len(events_of(ledger, run_id, "spec_audit")) == 1
 
 
-@on_sqlite
 @pytest.mark.parametrize(
     ("files", "told"), [(None, f"there is no branch {BRANCH}"), ({"a.txt": b"x"}, "there are no step files")]
 )
@@ -193,7 +188,6 @@ def test_where_nothing_tells_what_a_spec_was_the_audit_says_so(
     assert told in record["errors"][1]
 
 
-@on_sqlite
 def test_a_prompt_that_vanished_from_the_branch_makes_the_spec_invalid(
     runtime: Runtime, ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -207,7 +201,6 @@ def test_a_prompt_that_vanished_from_the_branch_makes_the_spec_invalid(
     assert protocol_of(ledger, run_id).spec == before.spec
 
 
-@on_sqlite
 def test_a_branch_that_is_not_here_says_nothing_against_a_spec(
     runtime: Runtime, make_protocol: MakeProtocol
 ) -> None:
@@ -216,7 +209,6 @@ def test_a_branch_that_is_not_here_says_nothing_against_a_spec(
     assert (record["status"], record["paths_checked"]) == ("valid", False)
 
 
-@on_sqlite
 def test_nothing_is_made_for_a_protocol_that_is_being_planned(
     runtime: Runtime, ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -274,7 +266,6 @@ def test_an_audit_can_be_of_one_protocol_or_of_one_project(
     assert [len(events_of(ledger, run_id, "spec_audit")) for run_id in (first, second)] == [1, 1]
 
 
-@on_sqlite
 def test_an_audit_of_what_does_not_exist_is_refused(
     runtime: Runtime, ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -290,7 +281,6 @@ def test_an_audit_of_what_does_not_exist_is_refused(
             start_audit(tx, runtime, interval_seconds=-5)
 
 
-@on_sqlite
 def test_an_audit_with_an_interval_comes_again(
     runtime: Runtime, ledger: Ledger, make_protocol: MakeProtocol
 ) -> None:
@@ -341,7 +331,6 @@ def test_a_worker_that_starts_keeps_the_schedule_of_the_settings(
     assert cron_after_start() is None
 
 
-@on_sqlite
 def test_a_schedule_that_a_person_paused_stays_so(ledger: Ledger, url: str, tmp_path: Path) -> None:
     runtime = open_runtime(load(tmp_path, url, **{"protocols.audit_minutes": 60}), ledger, make_kinds())
     keep_schedule(runtime)
