@@ -95,6 +95,9 @@ def test_every_view_does_the_same_work_on_ten_times_the_trials(long: Ledger) -> 
 def test_a_page_of_trials_is_read_from_the_index_made_for_it(long: Ledger, query: str) -> None:
     read = QUERIES[query]
     with long.read() as tx:
+        if tx.on_postgresql:
+            # A handful of rows it may as well sort; the question is whether the index has them in order.
+            tx.connection.exec_driver_sql("SET LOCAL enable_sort = off")
         with statements_of(tx.connection) as statements:
             read(tx)
         [plan] = [plan_of(tx, *each) for each in statements]

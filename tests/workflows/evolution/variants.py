@@ -14,7 +14,8 @@ def run(n):
     return {"sum": total}
 """
 
-SLOWER = SLOW.replace("total += number", "total += number\n        abs(number)")
+# So much slower that no noise hides it.
+SLOWER = SLOW.replace("total += number", "total += sum([number] * 8) // 8")
 _RIGHT = 'def run(n):\n    return {"sum": n * (n - 1) // 2}\n'
 _LARGE = 100_000
 
