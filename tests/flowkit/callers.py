@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 
 Work = Callable[..., Any]
@@ -40,6 +40,9 @@ class Functions:
             self.at_once -= 1
         self.order.append(f"{call.name} ends")
         return Result(value)
+
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        return await inside()
 
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         return self.workflows[call.step.workflow_path or ""]

@@ -12,7 +12,7 @@ from ratchet.flowkit.errors import Held, SpecError, StepFailed
 from ratchet.flowkit.execution import Call, Executed, Result, StepError
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.quiet import QuietJournal
-from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowSpec
+from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
 from tests.flowkit.callers import Functions, echo, rest, step, workflow
 
 
@@ -356,3 +356,33 @@ def test_a_chain_of_ten_thousand_steps_runs() -> None:
     steps += [step(f"s{n}", "next", input_mapping={"x": f"steps.s{n - 1}.output"}) for n in range(1, 10_000)]
     done = run(workflow(*steps), Functions({"echo": echo, "next": lambda x: x + 1}))
     assert done.outputs == {"s9999": 9_999}
+
+
+def test_another_tool_stands_in_for_a_workflow_that_fails() -> None:
+    inner = WorkflowSpec("inner", inputs=(WorkflowInput("value", "number"),), steps=(step("bad", "fail"),))
+    holds = WorkflowStep(
+        "a",
+        StepType.SUB_WORKFLOW,
+        workflow_spec=inner,
+        fallback_tool="echo",
+        input_mapping={"value": 7},
+    )
+    done = run(workflow(holds), Functions({"fail": fail, "echo": echo}))
+    assert (done.status, done.outputs) == ("completed", {"a": 7})
+    assert done.steps["a/bad"].status == "failed"
+
+
+def test_what_items_and_steps_inside_took_is_added_up() -> None:
+    class Costly(Functions):
+        async def call(self, call: Call) -> Result:
+            taken = {"cost_microusd": 2, "cpu_ms": 1.5, "peak_bytes": call.values["n"], "wall_ms": 9.0}
+            return Result(call.values["n"], taken)
+
+    each = step("each", for_each=[5, 3], input_mapping={"n": "item"})
+    inner = WorkflowSpec("inner", steps=(each, step("one", input_mapping={"n": 1})))
+    done = run(workflow(WorkflowStep("a", StepType.SUB_WORKFLOW, workflow_spec=inner)), Costly({}))
+    assert done.steps["a/each"].metrics == {
+        "items": 2,
+        "within": {"cost_microusd": 4, "cpu_ms": 3.0, "peak_bytes": 5},
+    }
+    assert done.steps["a"].metrics == {"within": {"cost_microusd": 6, "cpu_ms": 4.5, "peak_bytes": 5}}

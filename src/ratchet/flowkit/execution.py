@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,6 +48,10 @@ class StepError:
     hint: str | None = None
 
 
+Inside = Callable[[], Awaitable[Result | StepError | None]]
+"""Runs the workflow that a step holds to its end; nothing is told while it waits for a person."""
+
+
 class Caller(Protocol):
     """Carries out one try. Raises `StepFailed` or `Held`; anything else it raises ends the whole execution."""
 
@@ -55,6 +59,11 @@ class Caller(Protocol):
 
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         """The workflow of a step that names another one by its path or id."""
+        ...
+
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        """Let the workflow that a step holds run. It may be a tool, with bounds of its own for what goes in and comes
+        out. Raises as `call` does."""
         ...
 
     def fallback(self, call: Call) -> str | None:

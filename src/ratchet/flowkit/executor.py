@@ -20,6 +20,7 @@ from .prompts import fill_prompt
 from .quiet import QuietJournal
 from .references import Lookup, Reference, resolve, take
 from .spec import StepType, WorkflowSpec, WorkflowStep
+from .taken import taken_within
 from .together import side_by_side
 from .tries import Room, call_until_done
 from .validation import check_inputs, require_valid
@@ -68,6 +69,8 @@ class _Execution:
         self.room = room
         self.guarded = guarded
         self.records: dict[str, StepRecord] = {}
+        self.open: dict[str, Call] = {}
+        """What has begun and not ended."""
 
 
 class _Scope:
@@ -163,7 +166,7 @@ class _Scope:
         except StepFailed as failed:
             # Before anything was called: what it was to be given does not exist.
             call = Call(name, step, self._spec, {}, step.tool_name)
-            return await self._fail(call, StepError(str(failed), 1, failed.metrics, failed.hint))
+            return await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
 
     def _reason_to_skip(self, step: WorkflowStep) -> tuple[str, bool]:
         """Why a step is not run, if it is not, and whether the workflow wants it so."""
@@ -187,6 +190,7 @@ class _Scope:
                 f"for_each over {len(items)} items; at most {MOST_ITEMS} can be done", final=True
             )
         call = Call(name, step, self._spec, {}, step.tool_name, container=True)
+        self._run.open[name] = call
         await self._run.journal.started(call)
         async with side_by_side() as group:
             tasks = [
@@ -195,12 +199,14 @@ class _Scope:
             ]
         records = [task.result() for task in tasks]
         bad = next((record for record in records if record.status == "failed"), None)
+        taken = {"items": len(items), **taken_within(records)}
         if bad is not None:
             first = records.index(bad)
-            return await self._fail(call, StepError(f"item {first}: {bad.error}", bad.tries, bad.metrics))
+            return await self._end(call, StepError(f"item {first}: {bad.error}", bad.tries, taken))
         if any(record.status == "held" for record in records):
+            self._run.open.pop(name)
             return StepRecord("held")
-        return await self._complete(call, Result([record.value for record in records], {"items": len(items)}))
+        return await self._end(call, Result([record.value for record in records], taken))
 
     async def _do_item(self, step: WorkflowStep, name: str, item: Any, index: int) -> StepRecord:
         known = self._run.journal.finished(name)
@@ -211,7 +217,7 @@ class _Scope:
                 record = await self._do_one(step, name, {"item": item, "index": index})
             except StepFailed as failed:
                 call = Call(name, step, self._spec, {}, step.tool_name)
-                record = await self._fail(call, StepError(str(failed), 1, failed.metrics, failed.hint))
+                record = await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
         self._run.records[name] = record
         return record
 
@@ -221,37 +227,63 @@ class _Scope:
         prompt = step.prompt_template and fill_prompt(
             step.prompt_template, values, lookup, items=bool(around)
         )
-        call = Call(name, step, self._spec, values, step.tool_name, prompt)
+        holds = step.step_type is StepType.SUB_WORKFLOW or step.workflow_spec is not None
+        call = Call(name, step, self._spec, values, step.tool_name, prompt, container=holds)
+        self._run.open[name] = call
         try:
-            if step.step_type is StepType.SUB_WORKFLOW:
-                return await self._do_workflow(replace(call, container=True))
-            run = self._run
-            result = await call_until_done(call, run.caller, run.journal, run.room, guarded=run.guarded)
+            return await (self._do_workflow(call) if holds else self._do_call(call))
         except Held as held:
             await self._run.journal.held(call, str(held))
+            self._run.open.pop(name)
             return StepRecord("held", error=str(held))
-        if isinstance(result, StepError):
-            return await self._fail(call, result)
-        return await self._complete(call, result)
+
+    async def _do_call(self, call: Call) -> StepRecord:
+        run = self._run
+        end = await call_until_done(call, run.caller, run.journal, run.room, guarded=run.guarded)
+        return await self._end(call, end)
 
     async def _do_workflow(self, call: Call) -> StepRecord:
+        """Run the workflow that a step holds. Where it fails, another tool may stand in for it."""
         if self._depth >= DEEPEST:
             raise StepFailed(f"workflows lie more than {DEEPEST} deep inside one another", final=True)
         spec = call.step.workflow_spec or await self._run.caller.sub_workflow(call)
+        await self._run.journal.started(call)
+        try:
+            end = await self._run.caller.around(call, lambda: self._run_inside(call, spec))
+        except StepFailed as failed:
+            await self._stop_inside(call, str(failed))
+            end = StepError(str(failed), 1, failed.metrics, failed.hint)
+        if end is None:
+            self._run.open.pop(call.name)
+            return StepRecord("held")
+        instead = self._run.caller.fallback(call) if isinstance(end, StepError) else None
+        if not isinstance(end, StepError) or instead is None or instead == call.tool:
+            return await self._end(call, end)
+        await self._run.journal.retrying(call, end, 0.0)
+        return await self._do_call(replace(call, tool=instead, container=False))
+
+    async def _run_inside(self, call: Call, spec: WorkflowSpec) -> Result | StepError | None:
         try:
             require_valid(spec)
             inputs = check_inputs(spec, call.values)
         except SpecError as error:
             raise StepFailed(str(error), final=True) from error
-        await self._run.journal.started(call)
         inner = _Scope(self._run, spec, inputs, prefix=f"{call.name}/", depth=self._depth + 1)
         await inner.run()
+        taken = taken_within(inner._records.values())
         match inner.status():
             case "held":
-                return StepRecord("held")
+                return None
             case "failed":
-                return await self._fail(call, StepError(inner.first_failure()))
-        return await self._complete(call, Result(inner.outputs()))
+                return StepError(inner.first_failure(), 1, taken)
+        return Result(inner.outputs(), taken)
+
+    async def _stop_inside(self, call: Call, why: str) -> None:
+        """Say of what still ran, when the step that holds it was stopped, that it was stopped as well."""
+        stopped = StepError(f"stopped with {call.name}: {why}")
+        for name, each in [*self._run.open.items()]:
+            if name.startswith(f"{call.name}/"):
+                self._run.records[name] = await self._end(each, stopped)
 
     def first_failure(self) -> str:
         return next(
@@ -260,13 +292,13 @@ class _Scope:
             if record.status == "failed"
         )
 
-    async def _complete(self, call: Call, result: Result) -> StepRecord:
-        await self._run.journal.completed(call, result)
-        return _ended(result)
-
-    async def _fail(self, call: Call, error: StepError) -> StepRecord:
-        await self._run.journal.failed(call, error)
-        return _ended(error)
+    async def _end(self, call: Call, end: Result | StepError) -> StepRecord:
+        self._run.open.pop(call.name, None)
+        if isinstance(end, StepError):
+            await self._run.journal.failed(call, end)
+        else:
+            await self._run.journal.completed(call, end)
+        return _ended(end)
 
     def _has_value(self, step_id: str) -> bool:
         record = self._records.get(step_id)

@@ -11,6 +11,7 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.writing import write_spec
 from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.runtime import Runtime, Worker
 from ratchet.tools.bodies import LlmBody
@@ -190,3 +191,17 @@ def test_only_a_completed_run_of_this_workflow_is_recorded(
     other = run_here(runtime, one_step(python("def run(): return 1\n")))
     with pytest.raises(Conflict, match="is of another workflow"):
         export(one_step(python("def run(): return 2\n")), other["run_id"])
+
+
+def test_a_workflow_goes_along_as_a_step_but_not_in_the_place_of_another_tool(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    body = {"workflow": {"spec": write_spec(replace(one_step(tool_name="identity"), workflow_id="inside"))}}
+    tool = python("def run():\n    return 1\n")
+    spec = one_step(tool, fallback_tool="other")
+    other = ToolDefinition("other", tool_type="workflow", extra=body)
+    spec = replace(spec, tool_definitions={**spec.tool_definitions, "other": other})
+    why = refused(runtime, spec, Target.CLOUD, tmp_path / "export")
+    assert why == (
+        "step only: tool other is a workflow, which can go along as a step and not in the place of another tool"
+    )

@@ -18,13 +18,19 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.execution import Executed
+from ratchet.flowkit.reading import read_spec
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
+from ratchet.flowkit.writing import write_spec
+from ratchet.ledger.tool_calls import calls_of_tool
+from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime
+from ratchet.tools.carried import folder_of
 from ratchet.workflows.exports import Target, export_workflow
 from ratchet.workflows.exports.runner.package import read_package
 from tests.runtime.conftest import eventually
 from tests.workflows.exports.machine import Machine
 from tests.workflows.exports.specs import one_step, python
+from tests.workflows.running.settled import run as run_here
 
 
 def exported(runtime: Runtime, spec: WorkflowSpec, folder: Path, **more: Any) -> Executed:
@@ -238,3 +244,40 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def twice_as_a_workflow(**declared: Any) -> ToolDefinition:
+    """A tool that is a workflow, whose step doubles a number."""
+    inside = one_step(
+        python("def run(value):\n    return value * 2\n"), input_mapping={"value": "inputs.value"}
+    )
+    body = {"workflow": {"spec": write_spec(replace(inside, workflow_id="inside"))}}
+    return ToolDefinition("twice", tool_type="workflow", extra={**body, **declared})
+
+
+def test_a_tool_that_is_a_workflow_is_held_to_its_schemas_there_too(runtime: Runtime, tmp_path: Path) -> None:
+    few = {"type": "object", "properties": {"output": {"type": "integer", "maximum": 50}}}
+    small = {"type": "object", "properties": {"value": {"type": "integer", "maximum": 30}}}
+    tool = twice_as_a_workflow(input_schema=small, output_schema=few)
+    spec = one_step(tool, input_mapping={"value": "inputs.value"})
+    assert exported(runtime, spec, tmp_path / "export").outputs == {"output": {"output": 42}}
+    for value, wrong in ((29, "the answer of tool twice cannot be used"), (31, "the inputs of tool twice")):
+        ended = exported(runtime, spec, tmp_path / f"export-{value}", value=value)
+        assert ended.status == "failed"
+        assert wrong in str(ended.steps["only"].error)
+        assert ("only/only" in ended.steps) == (value == 29)
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_exported_workflow_with_a_workflow_as_a_tool_runs_in_ratchet_as_well(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    spec = one_step(twice_as_a_workflow(), input_mapping={"value": "inputs.value"})
+    exported(runtime, spec, tmp_path / "export")
+    carried = read_spec(json.loads((tmp_path / "export" / "workflow.json").read_text()))
+    done = run_here(runtime, carried, {"value": 4})
+    assert (done["status"], done["outputs"]) == ("completed", {"output": {"output": 8}})
+    with runtime.ledger.read() as tx:
+        tool = find_tool(tx, "twice", folder=folder_of("single"))
+        assert tool is not None
+        assert [call.ok for call in calls_of_tool(tx, tool.id)] == [True]

@@ -22,6 +22,8 @@ _ELSEWHERE = frozenset(
             "fallback_tool",
             "python",
             "function",
+            # The step that calls it holds it.
+            "workflow",
         ),
         *("examples", "track_usage", "priority", "version", "change_type", "breaking_changes"),
     )

@@ -50,7 +50,7 @@ class Embedding:
                 step = replace(step, workflow_spec=self.embed(step.workflow_spec, prefix=f"{name}/"))
             self._look_at(step, name)
             for tool_name in self._names(spec, step):
-                self._add(definitions, spec, name, tool_name)
+                self._add(definitions, spec, step, name, tool_name)
             steps.append(replace(step, tool_path=None, generate_tool=False))
         inside = dict(sorted(definitions.items()))
         return replace(spec, portable=True, steps=tuple(steps), tool_definitions=inside)
@@ -63,9 +63,11 @@ class Embedding:
 
     def _names(self, spec: WorkflowSpec, step: WorkflowStep) -> Iterator[str]:
         """The tool of a step and those that stand in for it."""
-        if step.step_type in (StepType.SUB_WORKFLOW, StepType.APPROVAL):
+        if step.step_type is StepType.APPROVAL:
             return
-        waiting = [step.tool_name, step.fallback_tool]
+        waiting = [step.fallback_tool]
+        if step.step_type is not StepType.SUB_WORKFLOW:
+            waiting.insert(0, step.tool_name)
         seen = set()
         while waiting:
             name = waiting.pop(0)
@@ -76,11 +78,20 @@ class Embedding:
                 yield name
 
     def _add(
-        self, definitions: dict[str, ToolDefinition], spec: WorkflowSpec, name: str, tool_name: str
+        self,
+        definitions: dict[str, ToolDefinition],
+        spec: WorkflowSpec,
+        step: WorkflowStep,
+        name: str,
+        tool_name: str,
     ) -> None:
         tool = self.tools[spec.workflow_id, tool_name]
         try:
             check_tool(tool, self.target)
+            if tool.workflow is not None and (step.workflow_spec is None or tool_name != step.tool_name):
+                raise Unfit(
+                    "is a workflow, which can go along as a step and not in the place of another tool"
+                )
             definition = definition_of(tool, tool_name, max(step.timeout for step in spec.steps))
             if tool.executable is not None:
                 self._carry(tool_name, carried_files(tool, tool.executable))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.kernel import Conflict, RunId, RunStatus, StepStatus
@@ -71,6 +71,13 @@ class _Remembering:
             self._answers[own] = value
             self._answers.setdefault(any_item, value)
         return Result(value)
+
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        end = await inside()
+        if isinstance(end, StepError) and call.name in self._values:
+            # Another tool stood in for it.
+            return Result(self._values[call.name])
+        return end
 
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         raise StepFailed(f"{call.step.workflow_path} was not part of the run", final=True)

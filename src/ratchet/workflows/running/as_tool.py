@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ratchet.flowkit.errors import SpecError, StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.reading import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
@@ -20,7 +20,8 @@ from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften
 from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.using import on_record
-from ratchet.workflows.running.plan import RunPlan
+from ratchet.workflows.running.held_tools import call_held, held_metrics, metrics_of, use_metrics
+from ratchet.workflows.running.plan import FixedTool, RunPlan
 from ratchet.workflows.running.preparing import BadWorkflow, prepare
 
 
@@ -66,18 +67,24 @@ class _ToolCaller:
                 final=True,
                 hint="run the workflow by `ratchet workflow run`",
             )
-        try:
-            called = await self._carry_out(call)
-        except ToolFailed as failed:
-            self._count(failed.use)
-            raise StepFailed(
-                str(failed), final=failed.final, metrics=asdict(failed.use), hint=failed.hint
-            ) from failed
-        except TooOften as error:
-            raise StepFailed(str(error), hint=error.hint) from error
-        self._count(called.use)
+        work = self._plan.work(call)
+        occasion = self._occasion_of(call)
+        called = await self._told(work.fixed, call, lambda: work.carry_out(call, occasion), use_metrics)
+        # What a workflow inside this one takes is what its steps take.
+        self.cost_microusd += called.use.cost_microusd
+        self.tokens += called.use.tokens
         self.simulated |= called.simulated
-        return Result(called.value, asdict(called.use))
+        return Result(called.value, metrics_of(called))
+
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        fixed = self._plan.held_tool(call)
+        if fixed is None:
+            return await inside()
+        occasion = self._occasion_of(call)
+        called = await self._told(
+            fixed, call, lambda: call_held(fixed.tool, call, inside, occasion), held_metrics
+        )
+        return Result(called.value, held_metrics(called.use, simulated=called.simulated))
 
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         # All of them were put in their places by `prepare`.
@@ -86,21 +93,29 @@ class _ToolCaller:
     def fallback(self, call: Call) -> str | None:
         return self._plan.fallback(call)
 
-    async def _carry_out(self, call: Call) -> Called:
-        work = self._plan.work(call)
-        occasion = replace(self._occasion, seconds=min(call.step.timeout, self._occasion.seconds))
-        if work.fixed is None:
-            return await work.carry_out(call, occasion)
-        fixed = work.fixed
-        return await on_record(
-            lambda: work.carry_out(call, occasion),
-            fixed.tool,
-            fixed.tool_id,
-            fixed.version_id,
-            call.values,
-            occasion,
-        )
+    def _occasion_of(self, call: Call) -> Occasion:
+        return replace(self._occasion, seconds=min(call.step.timeout, self._occasion.seconds))
 
-    def _count(self, use: ToolUse) -> None:
-        self.cost_microusd += use.cost_microusd
-        self.tokens += use.tokens
+    async def _told(
+        self,
+        fixed: FixedTool | None,
+        call: Call,
+        carry_out: Callable[[], Awaitable[Called]],
+        metrics: Callable[[ToolUse], dict[str, Any]],
+    ) -> Called:
+        """Carry out a call, on record if it is one of a tool. Raises `StepFailed`."""
+        try:
+            if fixed is None:
+                return await carry_out()
+            return await on_record(
+                carry_out, fixed.tool, fixed.tool_id, fixed.version_id, call.values, self._occasion
+            )
+        except ToolFailed as failed:
+            if not call.container:
+                self.cost_microusd += failed.use.cost_microusd
+                self.tokens += failed.use.tokens
+            raise StepFailed(
+                str(failed), final=failed.final, metrics=metrics(failed.use), hint=failed.hint
+            ) from failed
+        except TooOften as error:
+            raise StepFailed(str(error), hint=error.hint) from error

@@ -6,11 +6,10 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
 from typing import Any
 
 from ratchet.flowkit.errors import Held, StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import NotFound
 from ratchet.ledger import Spender, Transaction, to_json
@@ -23,9 +22,10 @@ from ratchet.tools.kept_servers import KeptServers
 from ratchet.tools.recording import call_row
 from ratchet.workflows.running.answers import StepAnswers
 from ratchet.workflows.running.as_tool import with_workflows
+from ratchet.workflows.running.held_tools import call_held, held_metrics, metrics_of, use_metrics
 from ratchet.workflows.running.journal import LedgerJournal
 from ratchet.workflows.running.offering import Offering
-from ratchet.workflows.running.plan import RunPlan, Work
+from ratchet.workflows.running.plan import FixedTool, RunPlan, Work
 from ratchet.workflows.running.values import keep_value, read_value
 
 DAY_MS = 86_400_000
@@ -67,13 +67,13 @@ class LedgerCaller:
         try:
             called = await self._carry_out(call, work)
         except ToolFailed as failed:
-            self._record(call, work, failed.use, error=str(failed))
+            self._record(call, work.fixed, failed.use, error=str(failed))
             raise StepFailed(
-                str(failed), final=failed.final, metrics=_metrics(failed.use), hint=failed.hint
+                str(failed), final=failed.final, metrics=use_metrics(failed.use), hint=failed.hint
             ) from failed
         self._check(call, called.value)
-        self._record(call, work, called.use, called=called)
-        metrics = _metrics(called.use)
+        self._record(call, work.fixed, called.use, called=called)
+        metrics = metrics_of(called)
         if key is not None and not called.simulated:
             self._journal.note(lambda tx: self._remember(tx, call.name, key, called.value, metrics))
         return Result(called.value, metrics)
@@ -82,12 +82,31 @@ class LedgerCaller:
         # All of them were put in their places before the run began, so that nothing can change under it.
         raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this run", final=True)
 
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        fixed = self._plan.held_tool(call)
+        if fixed is None:
+            return await inside()
+        if not self._journal.is_resumed(call.name):
+            # Otherwise it was counted when it began.
+            await self._reserve(fixed)
+        try:
+            called = await call_held(fixed.tool, call, inside, self._occasion(call))
+        except Held:
+            return None
+        except ToolFailed as failed:
+            self._record(call, fixed, failed.use, error=str(failed))
+            raise StepFailed(
+                str(failed), final=failed.final, metrics=held_metrics(failed.use), hint=failed.hint
+            ) from failed
+        self._record(call, fixed, called.use, called=called)
+        return Result(called.value, held_metrics(called.use, simulated=called.simulated))
+
     def fallback(self, call: Call) -> str | None:
         return self._plan.fallback(call)
 
     async def _carry_out(self, call: Call, work: Work) -> Called:
-        if work.tool is not None and work.tool.constraints.max_calls_per_hour is not None:
-            await asyncio.to_thread(self._reserve, work)
+        if work.fixed is not None:
+            await self._reserve(work.fixed)
         occasion = self._occasion(call)
         if work.tool is not None and work.tool.workflow is not None:
             # In the place of another tool; where a step names it, its steps are those of the run.
@@ -96,12 +115,17 @@ class LedgerCaller:
             return await self.offering.carry_out(call, lambda: work.carry_out(call, occasion))
         return await work.carry_out(call, occasion)
 
-    def _reserve(self, work: Work) -> None:
+    async def _reserve(self, fixed: FixedTool) -> None:
         """Count the call, if the tool may be called now."""
-        assert work.fixed is not None
-        try:
+
+        def count() -> None:
             with self._job.write() as tx:
-                check_constraints(tx, work.fixed.tool_id, work.fixed.tool)
+                check_constraints(tx, fixed.tool_id, fixed.tool)
+
+        if fixed.tool.constraints.max_calls_per_hour is None:
+            return
+        try:
+            await asyncio.to_thread(count)
         except TooOften as error:
             raise StepFailed(str(error), hint=error.hint) from error
 
@@ -160,12 +184,18 @@ class LedgerCaller:
             raise StepFailed(f"gave something that is not JSON: {error}", final=True) from error
 
     def _record(
-        self, call: Call, work: Work, use: ToolUse, *, called: Called | None = None, error: str | None = None
+        self,
+        call: Call,
+        fixed: FixedTool | None,
+        use: ToolUse,
+        *,
+        called: Called | None = None,
+        error: str | None = None,
     ) -> None:
-        if work.fixed is not None and work.tracked:
+        if fixed is not None and fixed.tool.track_usage:
             row = call_row(
-                work.fixed.tool_id,
-                work.fixed.version_id,
+                fixed.tool_id,
+                fixed.version_id,
                 call.values,
                 use,
                 called=called,
@@ -177,7 +207,3 @@ class LedgerCaller:
 
 
 _HEARD = {"stderr": "output", "token": "token"}
-
-
-def _metrics(use: ToolUse) -> dict[str, Any]:
-    return {key: value for key, value in asdict(use).items() if value is not None}

@@ -55,6 +55,7 @@ class LedgerJournal:
         self._job = job
         self._place = Place(job.run_id, job.job.id, job.process_id, job.ledger.artifacts)
         self._rows = {step.name: StepRow(step) for step in rows}
+        self._resumed = frozenset(step.name for step in rows if step.status is StepStatus.RUNNING)
         self._pure = pure
         self._waiting = _Waiting()
         self._wake = asyncio.Event()
@@ -78,6 +79,10 @@ class LedgerJournal:
         if row.step.status is StepStatus.FAILED and kept.get("job") == self._place.job_id:
             return StepError(kept["error"], kept["tries"], kept["metrics"], kept["hint"])
         return None
+
+    def is_resumed(self, name: str) -> bool:
+        """Whether a step had begun in an earlier life of this run, and not ended."""
+        return name in self._resumed
 
     async def started(self, call: Call) -> None:
         await self._give_way()

@@ -62,10 +62,6 @@ class Work:
         own = self.tool.type in (ToolType.LLM, ToolType.PYTHON, ToolType.EXECUTABLE)
         return self.tool.cache and own and not self.tool.network
 
-    @property
-    def tracked(self) -> bool:
-        return self.tool is not None and self.tool.track_usage
-
     async def carry_out(self, call: Call, occasion: Occasion) -> Called:
         tool = self.tool
         if tool is None:
@@ -103,9 +99,15 @@ class RunPlan:
     def is_pure(self, call: Call) -> bool:
         return self.work(call).pure
 
+    def held_tool(self, call: Call) -> FixedTool | None:
+        """The tool whose workflow a step holds."""
+        if call.step.step_type is not StepType.EXISTING_TOOL or call.step.workflow_spec is None:
+            return None
+        return self.tools.get((call.workflow.workflow_id, call.tool or ""))
+
     def fallback(self, call: Call) -> str | None:
-        tool = self.work(call).tool
-        named = call.step.fallback_tool or (tool.fallback_tool if tool else None)
+        fixed = self.held_tool(call) or self.work(call).fixed
+        named = call.step.fallback_tool or (fixed.tool.fallback_tool if fixed else None)
         return named if (call.workflow.workflow_id, named or "") in self.tools else None
 
     def cache_key(self, call: Call, work: Work) -> str | None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reading import read_spec
-from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import check_inputs, check_spec
+from ratchet.flowkit.writing import write_spec
 from ratchet.kernel import RatchetError
 from ratchet.runtime import Runtime
 from ratchet.tools.bodies import PythonBody
@@ -140,7 +141,8 @@ def _require_shallow(spec: WorkflowSpec, depth: int) -> None:
 def _with_workflow_tools(
     runtime: Runtime, toolbox: Toolbox, spec: WorkflowSpec, *, depth: int
 ) -> WorkflowSpec:
-    """Steps that call a tool which is itself a workflow hold that workflow, so that its steps are durable too."""
+    """Steps that call a tool which is itself a workflow hold that workflow, so that its steps are durable too. They
+    still name the tool, whose bounds count."""
     _require_shallow(spec, depth)
     named = {step.tool_name for step in spec.steps if step.step_type is StepType.EXISTING_TOOL}
     workflows = {name: found for name in named if name and (found := _workflow_of(toolbox, spec, name))}
@@ -153,6 +155,8 @@ def _with_workflow_tools(
         if found is None:
             return step
         whole = _with_workflow_tools(runtime, toolbox, found, depth=depth + 1)
+        if step.step_type is StepType.EXISTING_TOOL:
+            return replace(step, workflow_spec=whole)
         return replace(step, step_type=StepType.SUB_WORKFLOW, workflow_spec=whole, tool_name=None)
 
     return replace(spec, steps=tuple(map(opened, spec.steps)))
@@ -185,9 +189,12 @@ class _Tools:
                 self._find_for(each, step)
 
     def _find_for(self, spec: WorkflowSpec, step: WorkflowStep) -> None:
-        if step.step_type in (StepType.SUB_WORKFLOW, StepType.APPROVAL):
+        if step.step_type is StepType.APPROVAL:
             return
-        if step.tool_path is not None and step.step_type is StepType.PYTHON_TOOL:
+        if step.step_type is StepType.SUB_WORKFLOW:
+            # It calls nothing itself, but another tool may stand in for it.
+            pass
+        elif step.tool_path is not None and step.step_type is StepType.PYTHON_TOOL:
             self._carry(spec, step, step.tool_name or step.step_id, _from_file(step, self._folder))
         elif step.tool_name:
             self._find(spec, step, step.tool_name)
@@ -205,7 +212,7 @@ class _Tools:
         definition = spec.tool_definitions.get(name)
         try:
             if definition is not None:
-                self._carry(spec, step, name, tool_from_definition(definition))
+                self._carry(spec, step, name, tool_from_definition(_with_workflow(definition, step)))
                 return
             found = self._toolbox.get(name)
         except RatchetError as error:
@@ -232,6 +239,14 @@ class _Tools:
             self.problems.append(f"step {step.step_id}: {tool.refusal}")
         if tool.fallback_tool:
             self._find(spec, step, tool.fallback_tool)
+
+
+def _with_workflow(definition: ToolDefinition, step: WorkflowStep) -> ToolDefinition:
+    """A tool that is the workflow which its step holds has it for its body."""
+    if definition.tool_type != ToolType.WORKFLOW or step.workflow_spec is None:
+        return definition
+    body = {"spec": write_spec(step.workflow_spec)}
+    return replace(definition, extra={**definition.extra, "workflow": body})
 
 
 def _all_workflows(spec: WorkflowSpec) -> Iterator[WorkflowSpec]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.flowkit.errors import Held, StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
 
 from .llm_tools import call_model
@@ -54,6 +55,20 @@ class Standalone:
             _check(f"the answer of tool {tool.tool_id} cannot be used", result.value, tool, "output_schema")
         return result
 
+    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        tool = self._tool(call)
+        if tool is None:
+            return await inside()
+        _check(f"the inputs of tool {tool.tool_id} do not fit", dict(call.values), tool, "input_schema")
+        try:
+            async with asyncio.timeout(min(call.step.timeout, tool.timeout)):
+                end = await inside()
+        except TimeoutError:
+            raise StepFailed(f"tool {tool.tool_id} did not end in time") from None
+        if isinstance(end, Result):
+            _check(f"the answer of tool {tool.tool_id} cannot be used", end.value, tool, "output_schema")
+        return end
+
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this export", final=True)
 
@@ -84,7 +99,7 @@ class Standalone:
         )
 
     def _tool(self, call: Call) -> ToolDefinition | None:
-        if call.tool is None or call.step.step_type is StepType.APPROVAL:
+        if call.tool is None or call.step.step_type in (StepType.APPROVAL, StepType.SUB_WORKFLOW):
             return None
         tool = call.workflow.tool_definitions.get(call.tool)
         if tool is None and call.step.step_type is not StepType.LLM_CALL:
