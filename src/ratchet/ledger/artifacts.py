@@ -134,8 +134,10 @@ class ArtifactStore:
         A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it.
         """
         try:
-            if isinstance(content, bytes) and not renew and self._renewed(content):
-                return hashlib.sha256(content).hexdigest(), len(content)
+            if isinstance(content, bytes) and not renew:
+                known = hashlib.sha256(content).hexdigest()
+                if self._renewed(known, len(content)):
+                    return known, len(content)
             descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
             try:
                 with os.fdopen(descriptor, "wb") as out:
@@ -146,27 +148,29 @@ class ArtifactStore:
                     out.flush()
                     os.fsync(out.fileno())
                     size = out.tell()
-                target = self.path(digest.hexdigest())
-                if not renew and target.exists() and target.stat().st_size == size:
-                    os.utime(target)  # young again, so that the collector lets it be
+                sha256 = digest.hexdigest()
+                if not renew and self._renewed(sha256, size):
+                    Path(temporary).unlink()
                 else:
+                    target = self.path(sha256)
                     _make_directory(target.parent)
                     Path(temporary).replace(target)
                     _sync_directory(target.parent)
-                return digest.hexdigest(), size
-            finally:
+                return sha256, size
+            except BaseException:
                 Path(temporary).unlink(missing_ok=True)
+                raise
         except OSError as error:
             raise LedgerUnavailable(
                 f"an artifact could not be written to {self.root}: {error}",
                 hint="free some space or make the directory writable, then try again",
             ) from error
 
-    def _renewed(self, content: bytes) -> bool:
+    def _renewed(self, sha256: str, size: int) -> bool:
         """Whether the content is there already; its file is young again then, so that the collector lets it be."""
-        target = self.path(hashlib.sha256(content).hexdigest())
+        target = self.path(sha256)
         try:
-            if target.stat().st_size != len(content):
+            if target.stat().st_size != size:
                 return False
             os.utime(target)
         except FileNotFoundError:

@@ -7,6 +7,7 @@ import threading
 import time
 
 from ratchet.kernel import LedgerUnavailable
+from ratchet.runtime.complaint import Complaint
 from ratchet.runtime.runtime import Runtime
 from ratchet.runtime.schedules import fire, list_schedules
 
@@ -22,6 +23,7 @@ class Clock:
         self._runtime = runtime
         self._actor = actor
         self._stop = threading.Event()
+        self._trouble = Complaint(_log, "cannot look at the schedules", "the schedules are looked at again")
         self._thread = threading.Thread(target=self._run, name="ratchet-clock", daemon=True)
 
     def start(self) -> None:
@@ -51,9 +53,10 @@ class Clock:
         while not self._stop.wait(pause):
             try:
                 pause = self.look(time.time())
+                self._trouble.end()
             except LedgerUnavailable as error:
                 pause = _LOOK_SECONDS
-                _log.warning("cannot look at the schedules: %s", error)
+                self._trouble.make(error)
             except Exception:  # noqa: BLE001 - a clock goes on: one bad schedule must not stop the others for ever
                 pause = _LOOK_SECONDS
                 _log.exception("a look at the schedules went wrong")

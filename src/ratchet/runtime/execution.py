@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting
 from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
+from ratchet.runtime.complaint import Complaint
 from ratchet.runtime.context import GaveWay, JobContext
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
@@ -78,14 +79,17 @@ class Execution:
 
     def patiently(self, work: Callable[[Transaction], _T]) -> _T:
         """Do `work` in a transaction; while the database is away, wait for it to come back."""
+        trouble = Complaint(_log, "waiting for the database", "the database is back")
         while True:
             try:
                 with self._runtime.ledger.write(actor=self._process_id) as tx:
-                    return work(tx)
+                    done = work(tx)
+                trouble.end()
+                return done
             except LedgerUnavailable as error:
                 if self.hurry.wait(_PATIENCE_SECONDS):
                     raise
-                _log.warning("waiting for the database: %s", error)
+                trouble.make(error)
 
     def _run(self, job: Job, running: Running) -> Outcome:
         try:

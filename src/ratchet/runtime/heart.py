@@ -11,6 +11,7 @@ from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger.database import translated
 from ratchet.observe import metrics
 from ratchet.runtime import processes
+from ratchet.runtime.complaint import Complaint
 from ratchet.runtime.job_rows import started_on
 from ratchet.runtime.runtime import Runtime
 
@@ -42,6 +43,7 @@ class Heart:
         self._next_reconcile = self._next_housekeeping = 0.0
         self.process_id = processes.new_process_id()
         self._watch = processes.Watch(self.process_id, runtime.settings.runtime.dead_after_seconds)
+        self._trouble = Complaint(_log, "cannot beat", "the heart beats again")
         self._thread = threading.Thread(target=self._run, name="ratchet-heart", daemon=True)
 
     def start(self) -> None:
@@ -70,9 +72,10 @@ class Heart:
                     self._beat()
                     self._bury_the_dead()
                     self._look_after()
+                self._trouble.end()
             except LedgerUnavailable as error:
                 self._watch.blind()
-                _log.warning("cannot beat: %s", error)
+                self._trouble.make(error)
             except Exception:  # noqa: BLE001 - a heart goes on: without it this process is given up while it works
                 _log.exception("a heartbeat went wrong")
             if self._stop.wait(self._runtime.settings.runtime.heartbeat_seconds):

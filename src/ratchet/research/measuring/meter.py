@@ -105,12 +105,18 @@ class TaskMeter:
         """
         account = self._account()
         try:
-            await in_thread(lambda: self._inspection.look(commit, base))
+            await in_thread(lambda: self._look(commit, base))
             if looks_itself(self._task):
                 async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
                     await in_thread(lambda: look(self._task, directory))
         except FAILURES as error:
             raise unmeasured(error, account) from error
+
+    def _look(self, commit: str, base: str) -> None:
+        self._inspection.look(commit, base)
+        if not self._needs_checkout:
+            # Wanted next, and read in the same breath.
+            self._read_source(commit)
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         """One score of a fresh checkout. Raises `Unmeasured`. Cancelling it leaves nothing running."""
@@ -180,7 +186,7 @@ class TaskMeter:
         seed = wanted.seed * self._task.processes_per_measurement + number
         given = {"seed": seed, "question": question}
         if trial.function is not None:
-            source = await self._source(wanted.commit, trial.function.file)
+            source = await self._source(wanted.commit)
             ran = await call_trial(trial, source, given, seed=seed, deadline=_ENDLESS, directory=directory)
         else:
             assert directory is not None
@@ -209,20 +215,25 @@ class TaskMeter:
             self._questions.put(key, known, len(finished.stdout))
         return known[0]
 
-    async def _source(self, commit: str, file: str) -> str:
+    async def _source(self, commit: str) -> str:
+        """The file of the trial's function, as the commit has it."""
         known = self._sources.get(commit)
-        if known is None:
-            try:
-                content = await in_thread(lambda: self._repository.read_file(commit, file))
-                known = content.decode()
-            except NotFound as error:
-                if error.entity != "file":
-                    raise
-                raise Unmeasured(TrialStatus.CRASH, f"the commit has no {file}") from None
-            except UnicodeDecodeError:
-                raise Unmeasured(TrialStatus.CRASH, f"{file} is not UTF-8") from None
-            self._sources.put(commit, known, len(content))
-        return known
+        return await in_thread(lambda: self._read_source(commit)) if known is None else known
+
+    def _read_source(self, commit: str) -> str:
+        assert self._task.trial is not None
+        file = self._task.trial.file
+        try:
+            content = self._repository.read_file(commit, file)
+            source = content.decode()
+        except NotFound as error:
+            if error.entity != "file":
+                raise
+            raise Unmeasured(TrialStatus.CRASH, f"the commit has no {file}") from None
+        except UnicodeDecodeError:
+            raise Unmeasured(TrialStatus.CRASH, f"{file} is not UTF-8") from None
+        self._sources.put(commit, source, len(content))
+        return source
 
     @asynccontextmanager
     async def _unchanged(self, held_out: bool) -> AsyncIterator[None]:

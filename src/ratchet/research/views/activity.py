@@ -28,20 +28,22 @@ class Activity:
     def head(self) -> tuple[str, ...]:
         return ("exp", "specialist", "status", cell(self.score_field, 40), "Δ", "hypothesis")
 
-    def cells(self, trial: Trial, text: str | None = None) -> list[str]:
-        return [
-            trial.exp_id,
-            cell(trial.specialist, 40),
-            status_of(trial),
-            number(trial.score),
-            signed(trial.delta),
-            cell(trial.hypothesis, _TEXT) if text is None else text,
-        ]
-
     def to_markdown(self) -> str:
         if not self.rows:
             return "Nothing was tried yet."
-        return "\n".join(table(self.head(), [self.cells(each) for each in self.rows]))
+        return "\n".join(table(self.head(), [tried_cells(each) for each in self.rows]))
+
+
+def tried_cells(trial: Trial, text: str | None = None) -> list[str]:
+    """The row of a trial, with its own words or with `text` in their place."""
+    return [
+        trial.exp_id,
+        cell(trial.specialist, 40),
+        status_of(trial),
+        number(trial.score),
+        signed(trial.delta),
+        cell(trial.hypothesis, _TEXT) if text is None else text,
+    ]
 
 
 def recent_activity(

@@ -36,15 +36,17 @@ class Leaderboard:
         shown = (cell(name, 40) for name in (self.score_field, *self.columns))
         return ("exp", *shown, "Δ", "specialist", "hypothesis")
 
-    def cells(self, trial: Trial, text: str | None = None) -> list[str]:
-        numbers = [number(trial.score), *(number(measured(trial, name)) for name in self.columns)]
-        shown = cell(trial.hypothesis, _TEXT) if text is None else text
-        return [trial.exp_id, *numbers, signed(trial.delta), cell(trial.specialist, 40), shown]
-
     def to_markdown(self) -> str:
         if not self.rows:
             return "Nothing was kept yet."
-        return "\n".join(table(self.head(), [self.cells(each) for each in self.rows]))
+        return "\n".join(table(self.head(), [kept_cells(each, self.columns) for each in self.rows]))
+
+
+def kept_cells(trial: Trial, columns: Sequence[str] = (), *, text: str | None = None) -> list[str]:
+    """The row of a trial, with its own words or with `text` in their place."""
+    numbers = [number(trial.score), *(number(measured(trial, name)) for name in columns)]
+    shown = cell(trial.hypothesis, _TEXT) if text is None else text
+    return [trial.exp_id, *numbers, signed(trial.delta), cell(trial.specialist, 40), shown]
 
 
 def leaderboard(

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ratchet.kernel import Misuse, TrialStatus, exp_id
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import tallies, tried_trials
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial
-from ratchet.research.views.activity import Activity, recent_activity
+from ratchet.research.views.activity import Activity, recent_activity, tried_cells
 from ratchet.research.views.advice import repeated, saturation
 from ratchet.research.views.baseline import Baseline, baseline_of
 from ratchet.research.views.calibration import expectations_of
 from ratchet.research.views.insights import insights
-from ratchet.research.views.leaderboard import Leaderboard, leaderboard
+from ratchet.research.views.leaderboard import Leaderboard, kept_cells, leaderboard
 from ratchet.research.views.misses import NearMisses, near_misses
 from ratchet.research.views.row import brief, status_of, why
 from ratchet.research.views.sections import Entry, Section, fit
 from ratchet.research.views.status import better, counted
-from ratchet.research.views.tree import Node, Tree, tree
+from ratchet.research.views.tree import Node, Tree, described, tree
 from ratchet.research.views.words import cell, number, one_line, signed, table, table_row
 
 LEAST_CHARS = 2000
 _OWN = 12
 _RECENT = 30
 _ABOVE = "(above)"
+# One prompt after the other shows nearly the same trials, and a trial that has ended reads the same in all of them.
+_told_once = lru_cache(maxsize=512)
 
 
 def lineage_view(
@@ -111,6 +115,7 @@ def _advice(
     return [Entry(f"- {note}") for note in notes]
 
 
+@_told_once
 def _own(trial: Trial) -> Entry:
     numbers = f"{trial.exp_id} {status_of(trial)} {number(trial.score)}"
     expected = one_line(trial.expected_delta, 20)
@@ -123,14 +128,15 @@ def _own(trial: Trial) -> Entry:
 
 
 def _missed(found: NearMisses, label: str) -> list[Entry]:
-    entries = []
-    for each in found.rows:
-        gain = found.gain(each)
-        told = f"{number(gain)} better than the best" if gain > 0 else f"{number(-gain)} short of the best"
-        facts = f"- {brief(each, label)} {told}"
-        short = f"{facts} {_ABOVE}"
-        entries.append(Entry(f"{facts}: {cell(each.hypothesis, 160)} — {why(each, 200)}", short, each.number))
-    return entries
+    return [_miss(each, found.gain(each), label) for each in found.rows]
+
+
+@_told_once
+def _miss(trial: Trial, gain: float, label: str) -> Entry:
+    told = f"{number(gain)} better than the best" if gain > 0 else f"{number(-gain)} short of the best"
+    facts = f"- {brief(trial, label)} {told}"
+    words = f"{cell(trial.hypothesis, 160)} — {why(trial, 200)}"
+    return Entry(f"{facts}: {words}", f"{facts} {_ABOVE}", trial.number)
 
 
 def _lineage(found: Tree) -> Section:
@@ -143,19 +149,30 @@ def _lineage(found: Tree) -> Section:
 
 
 def _node(found: Tree, node: Node, relation: str) -> Entry:
-    short = f"- {relation}{brief(node.trial, found.label)} {_ABOVE}"
-    return Entry(f"- {relation}{found.describe(node)}", short, node.trial.number)
+    return _relative(node.trial, relation, found.label, node.trial.number == found.best)
+
+
+@_told_once
+def _relative(trial: Trial, relation: str, label: str, best: bool) -> Entry:
+    short = f"- {relation}{brief(trial, label)} {_ABOVE}"
+    return Entry(f"- {relation}{described(trial, label, best=best)}", short, trial.number)
 
 
 def _leaders(kept: Leaderboard) -> Section:
-    entries = [_row(each, kept.cells(each), kept.cells(each, _ABOVE)) for each in kept.rows]
+    entries = [_leader(each) for each in kept.rows]
     return Section(f"Leaderboard (last {len(kept.rows)} kept)", 0.10, entries, table(kept.head(), []))
 
 
 def _recent(recent: Activity) -> Section:
-    entries = [_row(each, recent.cells(each), recent.cells(each, _ABOVE)) for each in recent.rows]
+    entries = [_latest(each) for each in recent.rows]
     return Section("Recent activity", 0.12, entries, table(recent.head(), []))
 
 
-def _row(trial: Trial, full: list[str], short: list[str]) -> Entry:
-    return Entry(table_row(full), table_row(short), trial.number)
+@_told_once
+def _leader(trial: Trial) -> Entry:
+    return Entry(table_row(kept_cells(trial)), table_row(kept_cells(trial, text=_ABOVE)), trial.number)
+
+
+@_told_once
+def _latest(trial: Trial) -> Entry:
+    return Entry(table_row(tried_cells(trial)), table_row(tried_cells(trial, _ABOVE)), trial.number)

@@ -60,8 +60,7 @@ class Tree:
         }
 
     def describe(self, node: Node) -> str:
-        mark = "   ← BEST" if node.trial.number == self.best else ""
-        return f"{brief(node.trial, self.label)} {cell(node.trial.hypothesis, _TEXT)}{mark}"
+        return described(node.trial, self.label, best=node.trial.number == self.best)
 
     def to_markdown(self) -> str:
         """Fenced, since it is indented."""
@@ -71,6 +70,11 @@ class Tree:
         above = [f"… {self.earlier} earlier"] if self.earlier else []
         below = ["… and older ones"] if self.more else []
         return "\n".join(["```", *above, *lines, *below, "```"])
+
+
+def described(trial: Trial, label: str, *, best: bool) -> str:
+    mark = "   ← BEST" if best else ""
+    return f"{brief(trial, label)} {cell(trial.hypothesis, _TEXT)}{mark}"
 
 
 def tree(
