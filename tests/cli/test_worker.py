@@ -57,12 +57,12 @@ def test_a_second_signal_ends_it_at_once_and_the_next_worker_takes_over(
     program: Program, runtime: Runtime, tmp_path: Path, ending: Keep
 ) -> None:
     worker = ending(program.start("worker"))
-    job = enqueue_slow(runtime, tmp_path, 4)
+    job = enqueue_slow(runtime, tmp_path, 8)
     until((tmp_path / "began").exists)
     worker.send_signal(signal.SIGTERM)
     until(lambda: _draining(runtime))
     worker.send_signal(signal.SIGTERM)
-    _, err = worker.communicate(timeout=3)
+    _, err = worker.communicate(timeout=30)
     assert worker.returncode == 128 + signal.SIGTERM
     assert "told twice" in err
     assert not (tmp_path / "ended").exists()

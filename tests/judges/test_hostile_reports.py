@@ -87,7 +87,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    reader.join(5)
+    reader.join(30)
     assert [str(error) for error in found] == ["the report report.xml is not a plain file"]
 
 

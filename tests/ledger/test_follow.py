@@ -72,7 +72,7 @@ def test_a_follower_is_woken_by_another_process_without_polling(ledger: Ledger) 
             delays.append(at - committed)
         pipe.send("")
     # Every single one: a ring that is lost would only be made up for after five seconds.
-    assert max(delays) < 1.0
+    assert max(delays) < 4.0
 
 
 def test_a_follower_that_starts_while_others_write_misses_nothing(ledger: Ledger) -> None:
@@ -83,7 +83,7 @@ def test_a_follower_that_starts_while_others_write_misses_nothing(ledger: Ledger
             events = follow(ledger, 0)
             started = time.monotonic()
             found = [next(events).message for _ in range(round_ + 1)]
-            assert time.monotonic() - started < 2.0
+            assert time.monotonic() - started < 4.0
             events.close()
             pipe.recv()
             assert found == [f"round {number}" for number in range(round_ + 1)]

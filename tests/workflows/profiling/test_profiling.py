@@ -16,7 +16,7 @@ from tests.workflows.running.tools import ADD, DOUBLE, python, workflow
 pytestmark = [pytest.mark.usefixtures("worker"), pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 # Some thirty times the work of the other tools, also where starting a process takes long.
-BUSY = "def run(number):\n    for _ in range(5_000_000):\n        pass\n    return number\n"
+BUSY = "def run(number):\n    for _ in range(20_000_000):\n        pass\n    return number\n"
 
 
 def busy() -> WorkflowSpec:
