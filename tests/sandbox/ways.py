@@ -72,7 +72,7 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
-def soon(condition: Any, seconds: float = 5.0) -> bool:
+def soon(condition: Any, seconds: float = 30.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

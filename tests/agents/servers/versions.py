@@ -46,7 +46,7 @@ def processes_in(directory: Path) -> list[int]:
     return found
 
 
-def soon(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def soon(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
