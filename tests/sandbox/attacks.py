@@ -95,13 +95,13 @@ def scan_memory(start: str) -> bool:
     page, region = 4096, 1 << 22
     libc.sbrk.restype = ctypes.c_void_p
     near = [id(each) for each in gc.get_objects()] + [libc.sbrk(0) - 1] + [id(os.environ), id(wanted)]
-    present = ctypes.c_ubyte()
     own = id(wanted)
+    # The kernel says of what cannot be read that it cannot; to look at it oneself would be the end.
+    read, write = os.pipe()
     for base in sorted({address // region for address in near}):
         for address in range(base * region, (base + 1) * region, page):
-            if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(page), ctypes.byref(present)) == 0:
-                content = ctypes.string_at(address, page)
-                at = content.find(wanted)
+            if libc.write(write, ctypes.c_void_p(address), ctypes.c_size_t(page)) == page:
+                at = os.read(read, page).find(wanted)
                 if at >= 0 and not own <= address + at < own + 200:
                     return True
     return False
