@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from ratchet.agents.host import hosting
 from ratchet.config import Loaded, load_settings
 from ratchet.runtime import Runtime
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from tests.agents.settled import settle
 from tests.cli.conftest import Ratchet
 

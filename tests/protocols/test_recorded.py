@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.runtime import Worker, open_ledger, open_runtime
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.recorder import announce, cassette
 from tests.protocols.test_through_ci import TOKEN, awaited, onboard, report

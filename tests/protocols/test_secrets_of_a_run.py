@@ -19,7 +19,7 @@ from ratchet.ledger.projects import change_project
 from ratchet.observe import logs
 from ratchet.protocols.actions import resume_protocol
 from ratchet.runtime import Runtime, Worker
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.git_server import git_server
 from tests.protocols.planned import NAME, change_settings, finished, told

@@ -19,7 +19,7 @@ from ratchet.ledger.projects import change_project, get_project
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, Worker
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.forges.gitlab_stand_in import GitLabStandIn
 from tests.protocols.world import World, encode_plan, make_remote

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime, Worker
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 
 # The same prepared databases that the runtime's tests use.
 from tests.runtime.conftest import (  # noqa: F401

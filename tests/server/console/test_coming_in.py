@@ -14,7 +14,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from ratchet.server.caller import hash_of
 from ratchet.server.console.door import HOME, inside
 from ratchet.server.console.visits import LIFETIME_SECONDS, Visit, Visits

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.config import load_settings
 from ratchet.runtime import Runtime
-from ratchet.server import create_app
+from ratchet.server.app import create_app
 from tests.server.conftest import TOKEN
 from tests.server.console.visitor import Visitor
 

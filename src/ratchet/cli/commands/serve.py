@@ -13,8 +13,8 @@ from ratchet.cli.output import note
 from ratchet.cli.records import print_line
 from ratchet.cli.session import Session
 from ratchet.observe import tracing
-from ratchet.server import Serving
-from ratchet.server import serve as serve_until_told
+from ratchet.server.serving import Serving
+from ratchet.server.serving import serve as serve_until_told
 
 
 @command(
