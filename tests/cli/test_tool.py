@@ -272,3 +272,25 @@ def test_a_tool_that_is_a_workflow_is_called_and_tested_like_any_other(
     missing = ratchet("tool", "run", "flow")
     assert (missing.code, "Missing required input: n" in missing.err) == (1, True)
     assert ratchet("tool", "run", "flow", "--input", "n=four").code == 1
+
+
+@ONE_DATABASE
+def test_a_tool_beside_a_workflow_is_named_by_its_file(ratchet: Ratchet, tmp_path: Path) -> None:
+    assert ratchet("init").code == 0
+    (tmp_path / "tools").mkdir()
+    file = tmp_path / "tools" / "by_two.yaml"
+    file.write_text(DOUBLE)
+    assert ratchet("tool", "test", str(file)).out == "double 1.0.0: 1 of 1 examples passed\n"
+    assert ratchet("tool", "run", str(file), "--input", "n=3").json == {"twice": 6}
+    file.write_text(DOUBLE.replace("n * 2", "n + n"))
+    shown = ratchet("tool", "show", str(file), "--json").json
+    assert (shown["tool"], shown["version"], shown["source"]) == ("double", "1.0.1", str(file))
+    assert ratchet("tool", "pin", str(file), "1.0.0").code == 0
+    assert ratchet("tool", "show", str(file), "--json").json["pinned"]
+    assert ratchet("tool", "unpin", str(file)).code == 0
+    assert "is back at 1.0.0" in ratchet("tool", "rollback", str(file)).out
+    # It is that workflow's, and nobody else's.
+    assert ratchet("tool", "show", "double").code != 0
+    for absent in (tmp_path / "tools" / "none.yaml", tmp_path / "double.yaml"):
+        told = ratchet("tool", "show", str(absent))
+        assert (told.code, "is no file of a folder `tools`" in told.err) == (2, True)

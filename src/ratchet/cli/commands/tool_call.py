@@ -19,7 +19,7 @@ from ratchet.cli.output import note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
 from ratchet.cli.session import Session
-from ratchet.cli.toolbox import existing_toolbox
+from ratchet.cli.toolbox import existing_toolbox, located
 from ratchet.cli.words import compact, lines
 from ratchet.kernel import Missing
 from ratchet.tools.call import Occasion, ToolFailed
@@ -71,8 +71,9 @@ def run(
 
     Exits with 0 when the tool answered, 1 when it failed, 3 when a program that it needs is not installed.
     """
-    with existing_toolbox(session) as (runtime, toolbox):
-        chosen = toolbox.get(tool, version)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+        chosen = toolbox.get(name, version)
         values = {**read_document(document), **_values(chosen.tool, pairs)}
         with _hearing(session, chosen) as listen:
             try:
@@ -94,7 +95,11 @@ def run(
 @command(
     examples=["ratchet tool test unit_converter", "ratchet tool test all --type python"], see=["tool show"]
 )
-@click.argument("tool", metavar="TOOL|all", help="The name of a tool, or all of them.")
+@click.argument(
+    "tool",
+    metavar="TOOL|all",
+    help="The name of a tool, its file in `tools` beside a workflow, or all of them.",
+)
 @type_option
 @_seconds_option
 @click.pass_obj
@@ -106,10 +111,11 @@ def test(session: Session, tool: str, kind: str | None, seconds: float) -> int:
 
     Exits with 0 when all examples passed, 1 when one did not or there are none.
     """
-    with existing_toolbox(session) as (runtime, toolbox):
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
         occasion = with_workflows(Occasion(runtime, actor="cli", seconds=seconds))
         found = []
-        for each in _chosen(toolbox, tool, kind):
+        for each in _chosen(toolbox, name, kind):
             with working(f"testing {each.name}"):
                 tested = asyncio.run(try_examples(each.tool, occasion))
             found.append(views.tested_record(each, tested))

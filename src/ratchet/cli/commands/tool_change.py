@@ -14,7 +14,7 @@ from ratchet.cli.output import confirm, note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
 from ratchet.cli.session import Session
-from ratchet.cli.toolbox import existing_toolbox
+from ratchet.cli.toolbox import existing_toolbox, located
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime
@@ -80,8 +80,9 @@ def pin(session: Session, tool: str, version: str) -> None:
     Every workflow calls that version, whatever its definition says later and whatever is promoted, until it is
     unpinned. What is pinned is not evolved.
     """
-    with existing_toolbox(session) as (_, toolbox):
-        held = toolbox.pin(tool, version)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (_, toolbox):
+        held = toolbox.pin(name, version)
     _confirm(session, held, f"{tool} is pinned at {held.version}; `ratchet tool unpin {tool}` lets it go.")
 
 
@@ -90,8 +91,9 @@ def pin(session: Session, tool: str, version: str) -> None:
 @click.pass_obj
 def unpin(session: Session, tool: str) -> None:
     """Let a tool follow its newest version again."""
-    with existing_toolbox(session) as (_, toolbox):
-        free = toolbox.unpin(tool)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (_, toolbox):
+        free = toolbox.unpin(name)
     _confirm(session, free, f"{tool} follows what is promoted again, and is {free.version} now.")
 
 
@@ -103,10 +105,11 @@ def rollback(session: Session, tool: str) -> None:
 
     What was taken back stays on record and is not promoted again. A pinned tool is not moved.
     """
-    with existing_toolbox(session) as (runtime, toolbox):
-        own, folder = read_name(tool)
-        roll_back_tool(runtime, own, folder=folder, actor="cli")
-        back = toolbox.get(tool)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+        own, folder = read_name(name)
+        roll_back_tool(runtime, own, folder=folder or "".join(map(str, folders)), actor="cli")
+        back = toolbox.get(name)
     _confirm(session, back, f"{tool} is back at {back.version}.")
 
 

@@ -13,7 +13,7 @@ from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.records import print_document
 from ratchet.cli.session import Session
 from ratchet.cli.times import age_of
-from ratchet.cli.toolbox import existing_toolbox
+from ratchet.cli.toolbox import existing_toolbox, located
 from ratchet.cli.words import compact, lines
 from ratchet.tools.definition import ToolType
 from ratchet.workflows import views
@@ -21,7 +21,7 @@ from ratchet.workflows import views
 tool_argument = click.argument(
     "tool",
     metavar="TOOL",
-    help="The name of a tool, or WORKFLOW/TOOL for one that a workflow brings with it.",
+    help="The name of a tool; WORKFLOW/TOOL for one that a workflow brings with it, or its file beside the workflow.",
 )
 type_option = click.option(
     "--type", "kind", type=click.Choice([str(each) for each in ToolType]), help="Only of this type."
@@ -87,8 +87,9 @@ def list_(session: Session, kind: str | None, tag: str | None, by_score: bool) -
 @click.pass_obj
 def show(session: Session, tool: str, version: str | None) -> None:
     """Show one tool: what it takes, what it answers, how it has done."""
-    with existing_toolbox(session) as (runtime, toolbox):
-        chosen = toolbox.get(tool, version)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+        chosen = toolbox.get(name, version)
         with runtime.ledger.read() as tx:
             found = views.one_tool(tx, chosen)
     show_one(session, found, _fields(found))
@@ -146,8 +147,9 @@ def versions_(session: Session, tool: str, limit: int, before: int | None) -> No
 
     @ is the one that is called. Variants that were tried and refused are listed as well, with the reason.
     """
-    with existing_toolbox(session) as (runtime, toolbox):
-        called = toolbox.get(tool)
+    name, folders = located(tool)
+    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+        called = toolbox.get(name)
         with runtime.ledger.read() as tx:
             found = views.tool_versions(tx, called, before=before, limit=limit)
     show_list(
