@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.approvals import get_approval, request_approval
 from ratchet.ledger.workflows import get_workflow
 from ratchet.runtime.runs import enter_run
+from ratchet.server.console.filling import MORE
 from ratchet.workflows.running.batch import Place, StepRow, write_entries
 from ratchet.workflows.running.entries import Began, Completed, Failed
 from tests.cli.workflow_files import COUNT, counting, step, workflow
@@ -158,7 +160,7 @@ def test_a_workflow_is_run_from_its_page_and_watched(visitor: Visitor, ledger: L
         enter_run(tx, run_id)
     finish(ledger, run_id, "split", ["one"])
     page.locator("svg .is-completed").wait_for()
-    page.get_by_role("row", name="split").get_by_role("link").click()
+    page.get_by_role("row", name="split").get_by_role("link", name="split", exact=True).click()
     expect(page.get_by_role("region", name="The value of split")).to_contain_text('"one"')
     visitor.check()
     visitor.phone()
@@ -180,3 +182,27 @@ def test_what_waits_for_a_person_is_approved_on_the_page(
     page.get_by_text("Approved.").wait_for()
     with ledger.read() as tx:
         assert get_approval(tx, asked.id).status == "approved"
+
+
+def test_a_tool_that_a_workflow_brings_has_a_page_which_its_runs_lead_to(
+    visitor_client: TestClient, api: TestClient
+) -> None:
+    inputs = {"words": {"type": "array"}}
+    spec = workflow([step("count", input_mapping={"words": "inputs.words"})], {"count": COUNT}, inputs=inputs)
+    assert api.post("/workflows", json={"spec": spec, "name": "brings"}).status_code == 201
+    answer = send(visitor_client, "/console/workflows/brings/actions/run", **{"input.words": '["a", "b"]'})
+    run = visitor_client.get(answer.headers["location"]).text
+    [place] = set(re.findall(r'href="(/console/tools/[^"]+)"', run))
+    assert place.startswith("/console/tools/count?workflow=")
+    shown = visitor_client.get(place)
+    assert shown.status_code == 200
+    # Every way on from there keeps to the tool of that workflow.
+    for way in set(re.findall(r'(?:href|action)="(/console/tools/count[^"]*)"', shown.text)):
+        assert place.partition("?")[2] in way
+    own, _, asked = place.partition("?")
+    pinned = send(visitor_client, f"{own}/actions/pin?{asked}", version="1.0.0")
+    assert (pinned.status_code, pinned.headers["location"]) == (303, place)
+    assert visitor_client.get(f"{place}&format=json").json()["tool"]["pinned"]
+    told = send(visitor_client, f"{own}/try?{asked}", **{MORE: '{"words": ["a"]}'})
+    assert told.status_code == 200, told.text
+    assert visitor_client.get(own).status_code == 404

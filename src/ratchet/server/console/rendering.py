@@ -20,6 +20,7 @@ from ratchet import __version__
 from ratchet.server.console.cutting import clean
 from ratchet.server.console.door import ROOT, inside
 from ratchet.server.console.navigation import PLACES
+from ratchet.server.console.tool_places import tool_place
 from ratchet.server.console.visits import Visit, Visits
 from ratchet.server.console.wording import FILTERS
 from ratchet.server.service import Access, Api
@@ -46,7 +47,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
-    made.globals.update(asset=asset, root=ROOT, places=PLACES, version=__version__)
+    made.globals.update(asset=asset, root=ROOT, places=PLACES, version=__version__, tool_place=tool_place)
     return made
 
 

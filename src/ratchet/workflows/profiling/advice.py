@@ -7,23 +7,20 @@ from statistics import fmean
 
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Run, Transaction
-from ratchet.ledger.tools import ToolRow, VersionRow, get_version, tools_by_id, versions_by_id
+from ratchet.ledger.tools import ToolRow, VersionRow, get_version
 from ratchet.workflows.evolution.loading import tool_of
 from ratchet.workflows.evolution.looking import recent_scores
 from ratchet.workflows.evolution.parts import parts_of
 from ratchet.workflows.profiling.profile import Advice, StepProfile
+from ratchet.workflows.running.plan import tools_of_steps
 
 
 def advise(tx: Transaction, run: Run, steps: Sequence[StepProfile]) -> list[Advice]:
     """The tools of a run's steps, the most valuable first: used much, and not good or much of the longest way."""
-    workflow = run.spec["workflow"].get("workflow_id")
-    named = {each["name"]: each["version"] for each in run.spec["tools"] if each["workflow"] == workflow}
-    versions = versions_by_id(tx, list(named.values()))
-    rows = tools_by_id(tx, [version.tool_id for version in versions.values()])
+    tools = tools_of_steps(tx, run)
     found = []
     for step in steps:
-        version = versions.get(named.get(step.tool or "", 0))
-        tool = None if version is None else rows.get(version.tool_id)
+        tool = tools.get(step.tool or "")
         if tool is not None and tool.called_id is not None:
             found.append(_advice(tx, tool, get_version(tx, tool.called_id), step))
     return sorted(found, key=lambda each: (-each.value, each.step))

@@ -13,7 +13,7 @@ from ratchet.flowkit.reading import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.flowkit.writing import write_spec
 from ratchet.ledger import Run, Transaction, to_json
-from ratchet.ledger.tools import versions_by_id
+from ratchet.ledger.tools import ToolRow, tools_by_id, versions_by_id
 from ratchet.tools.call import Called, Occasion
 from ratchet.tools.calling import call_tool
 from ratchet.tools.definition import Tool, ToolType, read_tool
@@ -138,6 +138,19 @@ class RunPlan:
             "spread": self.spread,
             "model": self.model,
         }
+
+
+def tools_of_steps(tx: Transaction, run: Run) -> dict[str, ToolRow]:
+    """The tools that the steps of the run's own workflow call, by the names that they use."""
+    workflow = run.spec["workflow"].get("workflow_id")
+    named = {each["name"]: each["version"] for each in run.spec["tools"] if each["workflow"] == workflow}
+    versions = versions_by_id(tx, list(named.values()))
+    rows = tools_by_id(tx, [version.tool_id for version in versions.values()])
+    return {
+        name: rows[versions[number].tool_id]
+        for name, number in named.items()
+        if number in versions and versions[number].tool_id in rows
+    }
 
 
 def load_plan(tx: Transaction, run: Run) -> RunPlan:

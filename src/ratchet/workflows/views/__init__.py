@@ -14,6 +14,7 @@ from ratchet.workflows.views.tools import (
     tested_record,
     tool_record,
     tool_versions,
+    tools_of_run,
     version_record,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "tested_record",
     "tool_record",
     "tool_versions",
+    "tools_of_run",
     "version_record",
     "workflow_record",
     "workflow_runs",

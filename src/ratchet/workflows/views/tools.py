@@ -7,13 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from ratchet.kernel import iso
-from ratchet.ledger import Transaction
+from ratchet.ledger import Run, Transaction
 from ratchet.ledger.tool_calls import CallStats
 from ratchet.ledger.tools import VersionRow, call_stats, list_versions, versions_by_id
 from ratchet.tools.call import Called, ToolFailed, ToolUse
+from ratchet.tools.carried import full_name
 from ratchet.tools.examples import ExampleResult, ToolTested
 from ratchet.tools.registry import ToolVersion
 from ratchet.tools.search import Choice
+from ratchet.workflows.running.plan import tools_of_steps
 
 
 def tool_record(version: ToolVersion) -> dict[str, Any]:
@@ -142,4 +144,14 @@ def _example_record(result: ExampleResult) -> dict[str, Any]:
         "got": result.got,
         "why": result.why,
         "metrics": use_record(result.use),
+    }
+
+
+def tools_of_run(tx: Transaction, run: Run) -> dict[str, str]:
+    """The full names of the tools that the steps of a run call, by the names that they use. Those in files beside a
+    workflow can be reached from there only, and have none."""
+    return {
+        name: full_name(row.name, row.folder)
+        for name, row in tools_of_steps(tx, run).items()
+        if not row.folder or full_name(row.name, row.folder) != row.name
     }

@@ -14,7 +14,7 @@ from ratchet.server.console.cutting import clean, cut, cut_text
 from ratchet.server.console.filling import MORE, fields_of_schema, given_texts, read_values, takes_more
 from ratchet.server.console.rendering import Page, View
 from ratchet.server.routes import tools as routes
-from ratchet.server.routes.tools import Call, OwnName, Trial, opened_toolbox
+from ratchet.server.routes.tools import Call, ToolName, Trial, opened_toolbox
 from ratchet.tools.registry import ToolVersion
 
 router = APIRouter()
@@ -24,12 +24,12 @@ _PATIENCE_SECONDS = 60.0
 
 
 @router.get("/tools/{tool}/try")
-def ask(page: Page, tool: OwnName) -> Response:
+def ask(page: Page, tool: ToolName) -> Response:
     return _form(page, _called(page, tool))
 
 
 @router.post("/tools/{tool}/try")
-async def answer(page: Page, tool: OwnName, _: Acting) -> Response:
+async def answer(page: Page, tool: ToolName, _: Acting) -> Response:
     """Call it with what was filled in. What it answers stands below the form, as does why it failed."""
     called = await run_in_threadpool(_called, page, tool)
     form = await page.request.form()
@@ -41,14 +41,14 @@ async def answer(page: Page, tool: OwnName, _: Acting) -> Response:
 
 
 @router.get("/tools/{tool}/examples")
-def examples(page: Page, tool: OwnName) -> Response:
+def examples(page: Page, tool: ToolName) -> Response:
     called = _called(page, tool)
     shown = [_example(each.input, each.checked, each.output) for each in called.tool.examples]
     return _examples(page, called, shown, passed=None)
 
 
 @router.post("/tools/{tool}/examples")
-async def run_examples(page: Page, tool: OwnName, _: Acting) -> Response:
+async def run_examples(page: Page, tool: ToolName, _: Acting) -> Response:
     """Run them, and say for each what came of it."""
     called = await run_in_threadpool(_called, page, tool)
     told = await routes.examples(page.api, tool, Trial(timeout=_PATIENCE_SECONDS))

@@ -13,13 +13,13 @@ from ratchet.ledger.tool_calls import CallRow
 from ratchet.ledger.tools import VersionStatus, calls_of
 from ratchet.server.console.acting import Acting
 from ratchet.server.console.cutting import clean, cut
-from ratchet.server.console.door import ROOT
 from ratchet.server.console.pages.workflow_runs import RUNS
 from ratchet.server.console.rendering import Page
+from ratchet.server.console.tool_places import tool_place
 from ratchet.server.fields import EngineName, Text, TextFilter
 from ratchet.server.paging import Limit, Paging
 from ratchet.server.routes import tools as routes
-from ratchet.server.routes.tools import Evolution, OwnName, opened_toolbox
+from ratchet.server.routes.tools import Evolution, ToolName, opened_toolbox
 from ratchet.server.workflow_shapes import Choice, Tool, WholeTool
 from ratchet.server.workflow_shapes import ToolVersion as ToolVersionShape
 from ratchet.tools.definition import CALLABLE, ToolType
@@ -28,7 +28,6 @@ from ratchet.workflows import views
 from ratchet.workflows.evolution.parts import parts_of
 
 router = APIRouter()
-PLACE = f"{ROOT}/tools"
 _FOUND = 20
 _LAST_CALLS = 10
 _LONGEST_SCHEMA = 10_000
@@ -68,7 +67,7 @@ def tools(
 
 
 @router.get("/tools/{tool}")
-def tool(page: Page, tool: OwnName, pager: Paging, version: TextFilter = None) -> Response:
+def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) -> Response:
     """One tool; another version than the one that is called can be looked at by naming it."""
     with opened_toolbox(page.api) as toolbox:
         called = toolbox.get(tool)
@@ -100,27 +99,27 @@ def tool(page: Page, tool: OwnName, pager: Paging, version: TextFilter = None) -
 
 
 @router.post("/tools/{tool}/actions/pin")
-def pin(page: Page, tool: OwnName, _: Acting, version: Annotated[Text, Form()]) -> Response:
+def pin(page: Page, tool: ToolName, _: Acting, version: Annotated[Text, Form()]) -> Response:
     routes.pin(page.api, tool, routes.Pin(version=version))
-    return page.done(f"{tool} is held at {version}.", f"{PLACE}/{tool}")
+    return page.done(f"{tool} is held at {version}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/unpin")
-def unpin(page: Page, tool: OwnName, _: Acting) -> Response:
+def unpin(page: Page, tool: ToolName, _: Acting) -> Response:
     found = routes.unpin(page.api, tool)
-    return page.done(f"{tool} follows its newest version, {found['version']}.", f"{PLACE}/{tool}")
+    return page.done(f"{tool} follows its newest version, {found['version']}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/rollback")
-def rollback(page: Page, tool: OwnName, _: Acting) -> Response:
+def rollback(page: Page, tool: ToolName, _: Acting) -> Response:
     found = routes.rollback(page.api, tool)
-    return page.done(f"{tool} is back at {found['version']}.", f"{PLACE}/{tool}")
+    return page.done(f"{tool} is back at {found['version']}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/evolve")
 def evolve(
     page: Page,
-    tool: OwnName,
+    tool: ToolName,
     _: Acting,
     engine: Annotated[EngineName | None, Form()] = None,
     why: Annotated[str | None, Form(max_length=10_000)] = None,
@@ -134,13 +133,13 @@ def evolve(
 @router.post("/tools/{tool}/actions/feedback")
 def feedback(
     page: Page,
-    tool: OwnName,
+    tool: ToolName,
     _: Acting,
     task: Annotated[str, Form(max_length=10_000)],
     good: Annotated[bool, Form()],
 ) -> Response:
     routes.feedback(page.api, tool, routes.Feedback(task=task, good=good))
-    return page.done("It counts when tools for a like task are searched.", f"{PLACE}/{tool}")
+    return page.done("It counts when tools for a like task are searched.", tool_place(tool))
 
 
 def _why_not(called: ToolVersion, versions: Sequence[Mapping[str, Any]], more: bool) -> dict[str, str | None]:

@@ -68,6 +68,7 @@ def run(page: Page, run_id: Id, step: StepName = None) -> Response:
             "inputs": cut((found.spec or {}).get("inputs")) if short["action"] == "run" else None,
             "outputs": _outputs(page.api.ledger.artifacts, found),
             "progress": progress,
+            "tools": clean(views.tools_of_run(tx, found)) if progress is not None else {},
             "drawing": None if progress is None else draw_run(f"{RUNS}/{run_id}", progress),
             "last_steps": [] if short["action"] == "run" else _last_steps(tx, run_id),
             "step": None if step is None else _step(tx, page.api.ledger.artifacts, run_id, step),
