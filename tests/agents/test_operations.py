@@ -248,6 +248,15 @@ def test_nothing_is_deleted_while_an_architect_works(runtime: Runtime, greeter: 
     assert greeter.version(C).is_dir()
 
 
+def test_deleting_waits_for_an_architect_that_is_about_to_end(runtime: Runtime, greeter: Place) -> None:
+    working = contextlib.ExitStack()
+    working.enter_context(greeter.held())
+    ending = threading.Timer(0.3, working.close)
+    ending.start()
+    assert operations.delete(runtime, "greeter", **ADA) is not None
+    ending.join()
+
+
 def test_nothing_is_deleted_when_the_directory_cannot_be_moved(runtime: Runtime, greeter: Place) -> None:
     grave = greeter.root.parent / ".deleted" / f"greeter-{known(runtime).id}"
     (grave / "something").mkdir(parents=True)

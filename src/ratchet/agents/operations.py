@@ -37,6 +37,7 @@ FOLLOWING = "latest"
 """To be pinned at it is not to be pinned."""
 # How long a server may keep the lock of its state before we stop waiting for it.
 _PATIENCE_SECONDS = 30.0
+_TIDYING_SECONDS = 5.0
 _STATE_HINT = "look at its history with `ratchet agent state {name} --history`, and restore another change"
 
 
@@ -132,7 +133,9 @@ def delete(
     with runtime.ledger.read() as tx:
         get_agent(tx, name)
     place = place_of(runtime.home, name)
-    with place.held(), runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+    # A change that is on record as ended may still be tidying up.
+    held = place.held(patience_seconds=_TIDYING_SECONDS)
+    with held, runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         agent = get_agent(tx, name)
         delete_agent(tx, agent)
         grave = agents_directory(runtime.home).absolute() / ".deleted" / f"{name}-{agent.id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from ratchet.kernel import Conflict, Misuse, is_name
 
 _LONGEST = 64
+_LOOK_SECONDS = 0.05
 # The last ones are files beside the agents: the host's.
 _RESERVED = ("architect", "host.json", "host.json.new", "host.lock")
 
@@ -50,16 +52,20 @@ class Place:
         return self.new if commit is None else self.root / f"{commit}-staging"
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """The right to change what lies here, which one process has at a time. Raises `Conflict` if another has it.
+    def held(self, *, patience_seconds: float = 0.0) -> Iterator[None]:
+        """The right to change what lies here, which one process has at a time. Raises `Conflict` if another has it and
+        does not give it back in time.
 
         A process that dies gives it back.
         """
+        deadline = time.monotonic() + patience_seconds
         self.root.mkdir(parents=True, exist_ok=True)
         lock = self.root / ".lock"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _locked(descriptor) or not _lies_at(descriptor, lock):
+            while not (locked := _locked(descriptor)) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+            if not locked or not _lies_at(descriptor, lock):
                 raise Conflict(
                     f"another Architect works on the agent {self.name}", hint="wait until it has ended"
                 )
