@@ -57,6 +57,8 @@ def test_an_idle_version_is_stopped_and_one_start_serves_all_who_then_call(make_
             assert home.processes() == []
             words = await asyncio.gather(*(said(host.url) for _ in range(5)))
             assert words == ["one"] * 5
+            # Its other server may come up a little later.
+            await until(lambda: len(home.told("started")) > 1)
 
     asyncio.run(scenario())
     assert len(home.told("started")) == 2
