@@ -291,6 +291,21 @@ def test_a_tool_beside_a_workflow_is_named_by_its_file(ratchet: Ratchet, tmp_pat
     assert "is back at 1.0.0" in ratchet("tool", "rollback", str(file)).out
     # It is that workflow's, and nobody else's.
     assert ratchet("tool", "show", "double").code != 0
+    file.write_text("id: double\ntype: python\n")
+    broken = ratchet("tool", "show", str(file))
+    assert (broken.code, str(file) in broken.err, "python" in broken.err) == (2, True, True), broken.err
     for absent in (tmp_path / "tools" / "none.yaml", tmp_path / "double.yaml"):
         told = ratchet("tool", "show", str(absent))
         assert (told.code, "is no file of a folder `tools`" in told.err) == (2, True)
+
+
+@ONE_DATABASE
+def test_a_tool_of_the_home_may_be_named_by_its_file_as_well(ratchet: Ratchet, tmp_path: Path) -> None:
+    assert ratchet("init").code == 0
+    (tmp_path / "double.yaml").write_text(DOUBLE)
+    assert ratchet("tool", "add", str(tmp_path / "double.yaml")).code == 0
+    file = Path(ratchet("tool", "show", "double", "--json").json["source"])
+    file.write_text(DOUBLE.replace("n * 2", "n + n"))
+    assert ratchet("tool", "show", "double", "--json").json["version"] == "1.0.1"
+    assert "is back at 1.0.0" in ratchet("tool", "rollback", str(file)).out
+    assert ratchet("tool", "show", "double", "--json").json["version"] == "1.0.0"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ratchet.flowkit.errors import Held, SpecError, StepFailed
-from ratchet.flowkit.execution import Call, Executed, Result, StepError
+from ratchet.flowkit.execution import Call, Executed, Inside, Result, StepError, StepRecord
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.quiet import QuietJournal
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.taken import taken_within
 from tests.flowkit.callers import Functions, echo, rest, step, workflow
 
 
@@ -296,6 +298,50 @@ def test_nothing_runs_when_the_workflow_or_its_inputs_are_wrong() -> None:
     with pytest.raises(SpecError, match="Missing required input: topic"):
         run(workflow(step("a"), inputs=(WorkflowInput("topic"),)), caller)
     assert caller.order == []
+
+
+def test_a_step_that_holds_a_workflow_begins_only_once_it_is_let_in() -> None:
+    told: list[str] = []
+
+    class Tells(QuietJournal):
+        async def started(self, call: Call) -> None:
+            told.append(f"{call.name} begins")
+
+        async def retrying(self, call: Call, error: StepError, pause_seconds: float) -> None:
+            told.append(f"{call.name} again")
+
+    @dataclass
+    class Door(Functions):
+        """Lets in what is on the list, and says so before anything begins."""
+
+        guests: tuple[str, ...] = ()
+
+        async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+            if call.name not in self.guests:
+                raise StepFailed(f"{call.name} is not on the list", final=True)
+            told.append(f"{call.name} is let in")
+            return await inside()
+
+    held = workflow(step("one"))
+    spec = workflow(
+        *(step(name, "flow", workflow_spec=held, fallback_tool="echo") for name in ("in", "out")),
+    )
+    done = run(spec, Door({"echo": echo}, guests=("in",)), journal=Tells())
+    assert done.status == "completed", done.error
+    assert told.index("in is let in") < told.index("in begins") < told.index("in/one begins")
+    # What never began is not begun again: the other tool is the first that is called.
+    assert [each for each in told if each.startswith("out")] == ["out begins"]
+
+
+def test_what_was_simulated_stays_so_within_even_from_the_cache() -> None:
+    took = {"cpu_ms": 2.0, "simulated": True}
+    within = {"within": {"cpu_ms": 3.0, "simulated": True}}
+    fresh = [StepRecord("completed", metrics=took), StepRecord("completed", metrics=within)]
+    assert taken_within(fresh) == {"within": {"cpu_ms": 5.0, "simulated": True}}
+    for metrics in (took, within):
+        cached = StepRecord("completed", metrics=metrics, cached=True)
+        assert taken_within([cached]) == {"within": {"simulated": True}}
+    assert taken_within([StepRecord("skipped")]) == {}
 
 
 def test_what_was_finished_before_is_not_done_again() -> None:

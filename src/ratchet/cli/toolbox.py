@@ -11,10 +11,8 @@ from ratchet.cli.session import Session
 from ratchet.kernel import Misuse
 from ratchet.runtime import Kinds, Runtime
 from ratchet.tools.files import read_tool_file
-from ratchet.tools.places import FOLDER_NAME
+from ratchet.tools.places import FOLDER_NAME, SUFFIXES
 from ratchet.tools.registry import Toolbox, open_toolbox
-
-_FILES = (".yaml", ".yml")
 
 
 @contextlib.contextmanager
@@ -34,7 +32,7 @@ def located(tool: str) -> tuple[str, tuple[Path, ...]]:
     Raises `Misuse` for a file that is none of a tool.
     """
     path = Path(tool)
-    if path.suffix not in _FILES:
+    if path.suffix not in SUFFIXES:
         return tool, ()
     whole = path.resolve()
     folder = next((each for each in whole.parents if each.name == FOLDER_NAME), None)

@@ -247,9 +247,16 @@ class _Scope:
         if self._depth >= DEEPEST:
             raise StepFailed(f"workflows lie more than {DEEPEST} deep inside one another", final=True)
         spec = call.step.workflow_spec or await self._run.caller.sub_workflow(call)
-        await self._run.journal.started(call)
+        begun = False
+
+        async def inside() -> Result | StepError | None:
+            nonlocal begun
+            await self._run.journal.started(call)
+            begun = True
+            return await self._run_inside(call, spec)
+
         try:
-            end = await self._run.caller.around(call, lambda: self._run_inside(call, spec))
+            end = await self._run.caller.around(call, inside)
         except StepFailed as failed:
             await self._stop_inside(call, str(failed))
             end = StepError(str(failed), 1, failed.metrics, failed.hint)
@@ -259,7 +266,8 @@ class _Scope:
         instead = self._run.caller.fallback(call) if isinstance(end, StepError) else None
         if not isinstance(end, StepError) or instead is None or instead == call.tool:
             return await self._end(call, end)
-        await self._run.journal.retrying(call, end, 0.0)
+        if begun:
+            await self._run.journal.retrying(call, end, 0.0)
         return await self._do_call(replace(call, tool=instead, container=False))
 
     async def _run_inside(self, call: Call, spec: WorkflowSpec) -> Result | StepError | None:

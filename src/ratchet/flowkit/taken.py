@@ -9,19 +9,20 @@ from .execution import StepRecord
 
 _ADDED = ("cpu_ms", "cost_microusd", "tokens")
 _MOST = "peak_bytes"
-_SIMULATED = "simulated"
+SIMULATED = "simulated"
 WITHIN = "within"
 
 
 def taken_within(records: Iterable[StepRecord]) -> dict[str, Any]:
-    """The metrics of a step that calls nothing itself. What came from the cache took nothing."""
+    """The metrics of a step that calls nothing itself. What came from the cache took nothing, but is as simulated as
+    it was."""
     total: dict[str, Any] = {}
     for record in records:
-        own: Mapping[str, Any] = {} if record.cached else record.metrics
-        for taken in (own, own.get(WITHIN, {})):
-            _add(total, taken)
-        if record.metrics.get(_SIMULATED):
-            total[_SIMULATED] = True
+        for taken in (record.metrics, record.metrics.get(WITHIN, {})):
+            if not record.cached:
+                _add(total, taken)
+            if taken.get(SIMULATED):
+                total[SIMULATED] = True
     return {WITHIN: total} if total else {}
 
 
@@ -31,5 +32,3 @@ def _add(total: dict[str, Any], taken: Mapping[str, Any]) -> None:
             total[name] = total.get(name, 0) + taken[name]
     if taken.get(_MOST):
         total[_MOST] = max(total.get(_MOST, 0), taken[_MOST])
-    if taken.get(_SIMULATED):
-        total[_SIMULATED] = True

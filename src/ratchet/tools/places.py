@@ -18,6 +18,7 @@ from ratchet.tools.files import read_tool_file
 
 SHIPPED = Path(__file__).with_name("shipped")
 FOLDER_NAME = "tools"
+SUFFIXES = (".yaml", ".yml")
 _SHIPPED_PLACE = "shipped:"
 _MOST_FILES = 50_000
 _DEEPEST = 10
@@ -140,7 +141,7 @@ def _entries(folder: str | Path, depth: int) -> Iterator[os.DirEntry[str]]:
         if entry.is_dir(follow_symlinks=False):
             if depth and entry.name not in _LEFT_OUT:
                 yield from _entries(entry.path, depth - 1)
-        elif entry.name.endswith((".yaml", ".yml")):
+        elif entry.name.endswith(SUFFIXES):
             yield entry
 
 

@@ -23,7 +23,6 @@ from ratchet.ledger.tools import (
     list_tools,
     pin_version,
     remove_tool,
-    roll_back,
     unpin_tool,
     version_numbered,
 )
@@ -45,7 +44,8 @@ _BATCH = 200
 class ToolVersion:
     """One version of a tool, as it is called. `id` is the row of the version, `tool_id` that of the tool.
 
-    `source` is the file that the tool comes from, or another place such as `shipped:word_count.yaml`.
+    `source` is the file that the tool comes from, or another place such as `shipped:word_count.yaml`. `folder` is that
+    of the workflow that it belongs to, and empty for one that is known everywhere.
     """
 
     id: int
@@ -55,6 +55,7 @@ class ToolVersion:
     hash: str
     tool: Tool
     source: str
+    folder: str = ""
     pinned: bool = False
 
 
@@ -139,6 +140,7 @@ class Toolbox:
             hash=found.hash,
             tool=self._stored.read(found, row.source),
             source=row.source,
+            folder=row.folder,
             pinned=row.pinned_id is not None,
         )
 
@@ -234,12 +236,6 @@ class Toolbox:
             unpin_tool(tx, self._row(tx, tool_id))
         return self.get(tool_id)
 
-    def roll_back(self, tool_id: str, *, reason: str | None = None) -> ToolVersion:
-        """Go back to the version that was current before. Raises `Conflict` when there is none."""
-        with self._ledger.write() as tx:
-            roll_back(tx, self._row(tx, tool_id), reason=reason)
-        return self.get(tool_id)
-
     def close(self) -> None:
         if self._memory is not None:
             self._memory.close()
@@ -318,5 +314,6 @@ def _version(row: CalledRow, tool: Tool) -> ToolVersion:
         hash=row.hash,
         tool=tool,
         source=row.source,
+        folder=row.folder,
         pinned=row.pinned_id is not None,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound
-from ratchet.ledger.tools import add_version, get_tool, promote_version, refuse_version
+from ratchet.ledger.tools import add_version, get_tool, promote_version, refuse_version, roll_back
 from ratchet.tools.bodies import PythonBody
 from ratchet.tools.definition import read_tool
 from ratchet.tools.registry import Toolbox
@@ -115,10 +115,11 @@ def test_what_another_process_promotes_is_used_at_once(home: Home) -> None:
         promote_version(tx, row, version, expected=row.current_id)
 
     assert toolbox.get("my_tool").tool.python == PythonBody("def run(): return 2")
-    rolled = toolbox.roll_back("my_tool", reason="it was not better")
-    assert rolled.tool.python == PythonBody("def run(): return 1\n")
-    with pytest.raises(Conflict, match="no earlier version"):
-        toolbox.roll_back("my_tool")
+    with home.ledger.write() as tx:
+        roll_back(tx, get_tool(tx, "my_tool"), reason="it was not better")
+    assert toolbox.get("my_tool").tool.python == PythonBody("def run(): return 1\n")
+    with home.ledger.write() as tx, pytest.raises(Conflict, match="no earlier version"):
+        roll_back(tx, get_tool(tx, "my_tool"))
 
 
 def test_a_bad_file_is_listed_with_its_reason_and_hides_no_other(home: Home) -> None:

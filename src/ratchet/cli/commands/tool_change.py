@@ -107,8 +107,8 @@ def rollback(session: Session, tool: str) -> None:
     """
     name, folders = located(tool)
     with existing_toolbox(session, folders=folders) as (runtime, toolbox):
-        own, folder = read_name(name)
-        roll_back_tool(runtime, own, folder=folder or "".join(map(str, folders)), actor="cli")
+        own, _ = read_name(name)
+        roll_back_tool(runtime, own, folder=toolbox.get(name).folder, actor="cli")
         back = toolbox.get(name)
     _confirm(session, back, f"{tool} is back at {back.version}.")
 

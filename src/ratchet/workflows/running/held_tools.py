@@ -12,12 +12,10 @@ from typing import Any
 
 from ratchet.flowkit.errors import Held
 from ratchet.flowkit.execution import Call, Inside, StepError
-from ratchet.flowkit.taken import WITHIN
+from ratchet.flowkit.taken import SIMULATED, WITHIN
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.calling import call_tool
 from ratchet.tools.definition import Tool
-
-_SIMULATED = "simulated"
 
 
 async def call_held(tool: Tool, call: Call, inside: Inside, occasion: Occasion) -> Called:
@@ -29,7 +27,7 @@ async def call_held(tool: Tool, call: Call, inside: Inside, occasion: Occasion) 
         if end is None:
             raise Held(f"{call.name} holds a step that waits")
         taken = dict(end.metrics.get(WITHIN, {}))
-        simulated = bool(taken.pop(_SIMULATED, False))
+        simulated = bool(taken.pop(SIMULATED, False))
         if isinstance(end, StepError):
             raise ToolFailed(end.reason, hint=end.hint, use=ToolUse(**taken))
         return Called(end.value, ToolUse(**taken), simulated=simulated)
@@ -39,7 +37,7 @@ async def call_held(tool: Tool, call: Call, inside: Inside, occasion: Occasion) 
 
 def metrics_of(called: Called) -> dict[str, Any]:
     """What the call of a step took."""
-    return use_metrics(called.use) | ({_SIMULATED: True} if called.simulated else {})
+    return use_metrics(called.use) | ({SIMULATED: True} if called.simulated else {})
 
 
 def use_metrics(use: ToolUse) -> dict[str, Any]:
@@ -49,5 +47,5 @@ def use_metrics(use: ToolUse) -> dict[str, Any]:
 def held_metrics(use: ToolUse, *, simulated: bool = False) -> dict[str, Any]:
     """The same for a step that holds others, which have metrics of their own."""
     taken = {key: value for key, value in use_metrics(use).items() if value and key != "wall_ms"}
-    within = taken | ({_SIMULATED: True} if simulated else {})
+    within = taken | ({SIMULATED: True} if simulated else {})
     return {WITHIN: within} if within else {}
