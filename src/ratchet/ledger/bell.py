@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import select
 import sys
 import threading
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 SAFETY_SECONDS = 5.0
 _RECONNECT_SECONDS = 1.0
 _POLL_SECONDS = 0.1
+_REST_SECONDS = 0.01
 
 
 class Topic(StrEnum):
@@ -53,7 +55,7 @@ class Bell:
         self._ring_here(topic)
         if self._files is not None:
             with contextlib.suppress(OSError):  # the others look by themselves in a while
-                self._files[topic].touch()
+                _touch(self._files[topic])
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None], topic: Topic = Topic.EVENTS) -> Iterator[None]:
@@ -115,6 +117,8 @@ class Bell:
                 if select.select([watch], [], [], 1.0)[0]:
                     touched = {change.name for change in watch.read(timeout=0)}
                     self._ring_here(*(topics[name] for name in touched & topics.keys()))
+                    # Those of a moment are heard together: this process touches the files, too.
+                    stop.wait(_REST_SECONDS)
 
     def _poll_files(self, stop: threading.Event, files: dict[Topic, Path]) -> None:
         seen: dict[Topic, int] = {}
@@ -130,6 +134,13 @@ class Bell:
 def channel(topic: Topic) -> str:
     """The name of a topic's PostgreSQL channel."""
     return f"ratchet_{topic}"
+
+
+def _touch(file: Path) -> None:
+    try:
+        os.utime(file)
+    except FileNotFoundError:
+        file.touch()
 
 
 def _beside(path: Path, topic: Topic) -> Path:

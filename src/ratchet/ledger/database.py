@@ -129,7 +129,7 @@ def _parse(url: str) -> sa.URL:
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(url, pool_size=20, max_overflow=40, pool_timeout=30)
+    engine = sa.create_engine(url, pool_size=20, max_overflow=40, pool_timeout=30, pool_use_lifo=True)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import exc
 
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.bell import Bell
+from ratchet.ledger.connections import Connections
 from ratchet.ledger.database import make_engine, sqlite_path, translated
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.schema import ensure_schema
@@ -31,6 +32,7 @@ class Ledger:
         self.engine = make_engine(url)
         self.artifacts = ArtifactStore(artifacts)
         self.bell = Bell(url)
+        self._connections = Connections(self.engine)
 
     @classmethod
     def open(cls, url: str, artifacts: Path) -> Ledger:
@@ -53,7 +55,7 @@ class Ledger:
     @contextlib.contextmanager
     def write(self, *, actor: str = "ratchet", request_id: str | None = None) -> Iterator[Transaction]:
         """A transaction that may write. It commits when the block ends and rolls back when the block raises."""
-        with translated(self.url), self.engine.connect() as connection:
+        with translated(self.url), self._connections.connected() as connection:
             # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
             connection.begin()
             if self.path is not None:
@@ -75,7 +77,7 @@ class Ledger:
     @contextlib.contextmanager
     def read(self) -> Iterator[Transaction]:
         """A transaction that sees one moment of the ledger and writes nothing."""
-        with translated(self.url), self.engine.connect() as connection:
+        with translated(self.url), self._connections.connected() as connection:
             if self.path is not None:
                 connection.begin()
                 _BEGIN_READING.rows(connection)
@@ -86,6 +88,7 @@ class Ledger:
             connection.rollback()
 
     def close(self) -> None:
+        self._connections.close()
         self.engine.dispose()
 
     def __enter__(self) -> Ledger:
