@@ -47,6 +47,8 @@ file = "evaluate.py"
 seconds = 5.0
 [keep]
 deterministic = true
+[slots]
+count = 4
 [[specialist]]
 name = "one"
 [[specialist]]

@@ -92,16 +92,20 @@ class Specialist:
     priority: int = 0
 
 
+MOST_SLOTS = 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
     """Where trials run side by side: one trial holds one slot. `kind` is `cpu` or `gpu`.
 
     A GPU slot is told to the trial as CUDA_VISIBLE_DEVICES, a CPU slot by its name as the CPUs it may run on. Without
-    names there are as many as the machine has CPUs, and trials share them as they like.
+    names there are `count`, by default as many as the machine has CPUs, and trials share them as they like.
     """
 
     kind: str = "cpu"
     names: tuple[str, ...] = ()
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,9 @@ class Campaign:
     @property
     def parallel(self) -> int:
         """How many sessions run at once."""
-        return self.plan.parallel or len(self.task.slots.names) or os.cpu_count() or 1
+        return (
+            self.plan.parallel or len(self.task.slots.names) or self.task.slots.count or os.cpu_count() or 1
+        )
 
     @property
     def best(self) -> Champion:

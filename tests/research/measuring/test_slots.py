@@ -184,9 +184,12 @@ def test_a_fork_does_not_keep_the_slot_of_its_parent(tmp_path: Path) -> None:
     os.close(read)
 
 
-def test_without_names_there_are_as_many_slots_as_cpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [None, 1, 7])
+def test_without_names_there_are_as_many_slots_as_cpus_or_as_are_wanted(
+    tmp_path: Path, count: int | None
+) -> None:
     async def scene() -> int:
-        desk, held, most = SlotDesk(Slots(), tmp_path), 0, 0
+        desk, held, most = SlotDesk(Slots(count=count), tmp_path), 0, 0
 
         async def hold() -> None:
             nonlocal held, most
@@ -199,7 +202,7 @@ def test_without_names_there_are_as_many_slots_as_cpus(tmp_path: Path) -> None:
         await asyncio.gather(*(hold() for _ in range(20)))
         return most
 
-    assert asyncio.run(scene()) == len(os.sched_getaffinity(0))
+    assert asyncio.run(scene()) == (count or len(os.sched_getaffinity(0)))
     assert list(tmp_path.iterdir()) == []
 
 

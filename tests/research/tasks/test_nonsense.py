@@ -79,6 +79,8 @@ def test_lines_inside_a_long_text_are_not_taken_for_keys(folder: Folder) -> None
         ("[size]\nlimit_bytes = 99999999999999999999", r"size\.limit_bytes"),
         ("[baseline]\nscore = nan", r"baseline\.score .* finite"),
         ("[slots]\nkind = 'tpu'", r"slots\.kind .* 'cpu' or 'gpu'"),
+        ("[slots]\ncount = 0", r"slots\.count .* greater than or equal to 1"),
+        ("[slots]\ncount = 1025", r"slots\.count .* less than or equal to 1024"),
         ("[slots]\nnames = ['a b']", r"slots\.names\.0 .*'a b'"),
         ("[prompt]\nrules = 3", r"prompt\.rules .* a valid string"),
         (
@@ -211,6 +213,7 @@ def test_parts_that_do_not_fit_are_refused(folder: Folder, old: str, new: str, t
         ("[size]\nlimit_bytes = 5\npaths = ['other.py']", "'other.py', which is no part of a candidate"),
         ("[slots]\nkind = 'gpu'", "no GPU is named"),
         ("[slots]\nnames = ['a']", "'a', which names no CPUs"),
+        ("[slots]\nnames = ['0']\ncount = 2", r"slots\.names and slots\.count are both given"),
         ("[slots]\nnames = ['0', '0']", "the slot '0' is there 2 times"),
         ("[prompt]\nknowledge = 'absent'", "knowledge is 'absent', but"),
         ("[prompt]\nknowledge = 'evaluator'", r"the evaluator .* and knowledge .* overlap"),

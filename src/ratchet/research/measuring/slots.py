@@ -54,7 +54,7 @@ class SlotDesk:
         key = (directory.absolute(), slots)
         with _lines_lock:
             if key not in _lines:
-                _lines[key] = Line(_named(slots, key[0]) if slots.names else _counted())
+                _lines[key] = Line(_named(slots, key[0]) if slots.names else _counted(slots.count))
             self._line = _lines[key]
 
     @asynccontextmanager
@@ -120,9 +120,9 @@ class _Place:
         self._event.clear()
 
 
-def _counted() -> Take:
-    """Slots without names: as many as there are CPUs, of this process alone."""
-    free = deque(range(len(os.sched_getaffinity(0))))
+def _counted(count: int | None) -> Take:
+    """Slots without names, of this process alone: as many as there are CPUs unless the task says how many."""
+    free = deque(range(count or len(os.sched_getaffinity(0))))
 
     def take() -> Lease | None:
         if not free:

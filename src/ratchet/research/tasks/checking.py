@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ratchet.judges import Rule
 from ratchet.kernel import Direction, Misuse, is_name
-from ratchet.research.adapter import FIXED_COLUMNS, Program, TaskAdapter, ToolCommand
+from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, Program, TaskAdapter, ToolCommand
 from ratchet.research.tasks.folder import read_plain
 from ratchet.research.tasks.layout import check_layout, existing, source_of
 from ratchet.sandbox import Node
@@ -201,6 +201,10 @@ def _check_keep(task: TaskAdapter) -> None:
         raise Misuse(f"slots.kind is {task.slots.kind!r}; it must be 'cpu' or 'gpu'")
     if task.slots.kind == "gpu" and not task.slots.names:
         raise Misuse("slots.kind is 'gpu', but no GPU is named", hint="say slots.names = ['0']")
+    if task.slots.count is not None and not 1 <= task.slots.count <= MOST_SLOTS:
+        raise Misuse(f"slots.count is {task.slots.count}; it must be from 1 to {MOST_SLOTS}")
+    if task.slots.names and task.slots.count is not None:
+        raise Misuse("slots.names and slots.count are both given", hint="the names say how many there are")
     for name in task.slots.names if task.slots.kind == "cpu" else ():
         if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", name):
             raise Misuse(f"slots.names has {name!r}, which names no CPUs", hint="write them as '0' or '0-3'")

@@ -55,7 +55,7 @@ def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
         "direction": Direction(tables.score.direction),
         "columns": tuple(tables.score.columns),
         "keep": _keep(tables.keep, task.held_out_inputs),
-        "slots": Slots(kind=tables.slots.kind, names=tuple(tables.slots.names)),
+        "slots": Slots(kind=tables.slots.kind, names=tuple(tables.slots.names), count=tables.slots.count),
         "size_limit_bytes": tables.size.limit_bytes,
         "size_paths": tuple(tables.size.paths),
         "baseline_score": tables.baseline.score,

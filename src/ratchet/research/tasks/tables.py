@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from ratchet.config.quantities import Count, Real, Seconds
 from ratchet.config.section import Section
 from ratchet.kernel import is_name
+from ratchet.research.adapter import MOST_SLOTS
 from ratchet.workspaces.names import unwanted_name
 
 _LARGEST = 2**53
@@ -130,6 +131,7 @@ class KeepTable(Table):
 class SlotsTable(Table):
     kind: Literal["cpu", "gpu"] = "cpu"
     names: list[Slot] = Field(default_factory=list)
+    count: Annotated[Count, Field(le=MOST_SLOTS)] | None = None
 
 
 class SizeTable(Table):
