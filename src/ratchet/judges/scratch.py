@@ -48,8 +48,13 @@ async def copied(source: Path, target: Path) -> Path:
     return target
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Do `work` without holding up others. A cancellation waits for it: nothing is left half-way in the background."""
+async def in_thread(work: Callable[[], T], *, unless: bool = False) -> T:
+    """Do `work` without holding up others. A cancellation waits for it: nothing is left half-way in the background.
+
+    `unless` it is known to be done sooner than a thread takes it up: then it is done at once.
+    """
+    if unless:
+        return work()
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Submission, open_trial
@@ -37,7 +37,7 @@ class Handing:
 
     async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
         """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
-        commit = await asyncio.to_thread(self._commit, idea.hypothesis)
+        commit = await in_thread(lambda: self._commit(idea.hypothesis), unless=self.workspace.holds_little())
         specialist = self.turn.specialist
         engine = self.campaign.engine(specialist)
         return Submission(

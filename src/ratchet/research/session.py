@@ -48,12 +48,15 @@ async def hold_session(campaign: Campaign, turn: Turn) -> Held:
     engine, model = campaign.engine(turn.specialist), campaign.model(turn.specialist)
     listener = listener_for(campaign.job, turn.spender, engine.name, model)
     kind = None if campaign.plan.lineage else Kind.TREE
-    workspace = await in_thread(lambda: campaign.repository.workspace(turn.base.commit, kind=kind))
+    repository, base = campaign.repository, turn.base.commit
+    workspace = await in_thread(
+        lambda: repository.workspace(base, kind=kind), unless=repository.is_at_hand(base)
+    )
     try:
         handing = Handing(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
         held = await _converse(campaign, turn, handing, listener)
     finally:
-        await in_thread(workspace.discard)
+        await in_thread(workspace.discard, unless=workspace.holds_little())
     return await _settle(campaign, turn, handing, listener, held)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ratchet.kernel import StateChanged, TrialStatus
 from ratchet.ledger import Transaction
@@ -17,7 +18,7 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Ending, end_trial, try_again
 from ratchet.research.campaign import BEST, Campaign
 from ratchet.research.keeping import Champion, Decided, decide
-from ratchet.research.measurement import Measurement, Meter, Unmeasured
+from ratchet.research.measurement import First, Measurement, Meter, Unmeasured, nothing_first
 from ratchet.research.proof import store_proof
 
 Also = Callable[[Transaction, Trial], None]
@@ -40,7 +41,6 @@ class Ruling:
 
 async def finish_trial(campaign: Campaign, trial: Trial, also: Also = nothing_else) -> Trial:
     """Measure a trial in flight, decide on it, and record how it ended."""
-    await asyncio.to_thread(name_commit, campaign, trial)
     began = time.monotonic()
     ruling: Ruling | None = None
     try:
@@ -83,7 +83,9 @@ async def _rule(campaign: Campaign, trial: Trial) -> Ruling:
         champion = campaign.best
         meter.begin()
         try:
-            await meter.preflight(trial.commit, campaign.baseline_commit)
+            await meter.preflight(
+                trial.commit, campaign.baseline_commit, first=partial(name_commit, campaign, trial)
+            )
             decided = await decide(
                 meter, trial.commit, champion, task.keep, task.direction, campaign.noise, trial=trial.number
             )
@@ -168,9 +170,9 @@ class Remembering:
     def hash(self) -> str:
         return self._meter.hash
 
-    async def preflight(self, commit: str, base: str) -> None:
+    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
         if self._first is None:
-            await self._meter.preflight(commit, base)
+            await self._meter.preflight(commit, base, first=first)
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         known, self._at_hand = self._at_hand, None

@@ -13,8 +13,9 @@ from ratchet.workspaces.cache import Cache
 from ratchet.workspaces.conversation import Conversation
 from ratchet.workspaces.errors import TooLarge
 from ratchet.workspaces.git import Git, damaged
+from ratchet.workspaces.history import parse_commit
 from ratchet.workspaces.loose import Batch
-from ratchet.workspaces.trees import Tree, parse_tree
+from ratchet.workspaces.trees import DIRECTORY, Tree, parse_tree
 
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Questions sent ahead of their answers: they must fit into a pipe, or both sides would wait for each other.
@@ -92,6 +93,11 @@ class Objects:
             raise damaged(self._git.directory, f"{revision} is {named}, which is missing or unreadable")
         raise NotFound("commit", revision)
 
+    def are_at_hand(self, commit: str, *, most: int) -> bool:
+        """Whether all that a commit holds is in memory: no more than `most` files, and no links or submodules."""
+        content = self._contents.get(commit)
+        return content is not None and self._room_left(parse_commit(commit, content).tree, most) >= 0
+
     def content(self, number: str, batch: Batch | None, *, limit: int | None = None) -> bytes:
         """A file of the repository, or of a batch that is not finished."""
         known = None if batch is None else batch.content(number)
@@ -115,6 +121,21 @@ class Objects:
 
     def close(self) -> None:
         self._reader.stop()
+
+    def _room_left(self, number: str, most: int) -> int:
+        """How many more files there may be; less than none if something is not in memory."""
+        tree = self._trees.get(number)
+        if tree is None:
+            return -1
+        for entry in tree.values():
+            if entry.mode == DIRECTORY:
+                most = self._room_left(entry.hash, most - 1)
+            else:
+                known = entry.is_file and self._contents.get(entry.hash) is not None
+                most = most - 1 if known else -1
+            if most < 0:
+                break
+        return most
 
     def _fetch(self, numbers: Sequence[str], kind: str, limit: int | None) -> list[bytes]:
         contents = []

@@ -19,6 +19,7 @@ from ratchet.workspaces.claims import Claim
 from ratchet.workspaces.discovery import Found, find_repository
 from ratchet.workspaces.errors import RepositoryDirty, RepositoryShallow
 from ratchet.workspaces.facts import Surveyor
+from ratchet.workspaces.few import FEW_FILES
 from ratchet.workspaces.git import Git, find_git
 from ratchet.workspaces.gitfiles import check_git_files
 from ratchet.workspaces.ground import Ground, writing
@@ -261,6 +262,10 @@ class Repository:
         )
         self._open.add(made)
         return made
+
+    def is_at_hand(self, commit: str) -> bool:
+        """Whether a workspace of a commit is made in no time: its files are few, and in memory."""
+        return self._ground is not None and self._objects.are_at_hand(commit, most=FEW_FILES)
 
     def refusal(self, kind: Kind) -> str | None:
         """Why a kind of workspace cannot be had here, really tried; `None` when it can."""

@@ -10,6 +10,7 @@ from typing import Self
 
 from ratchet.workspaces.checkout import Checkout, Kind
 from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
+from ratchet.workspaces.few import holds_little
 from ratchet.workspaces.git import Git
 from ratchet.workspaces.ground import Ground
 from ratchet.workspaces.history import Commit, parse_commit
@@ -62,6 +63,10 @@ class Workspace:
     def readable(self) -> tuple[Path, ...]:
         """What a sandbox must let a session read besides the workspace, for its git to work; never to write."""
         return self._checkout.readable
+
+    def holds_little(self) -> bool:
+        """Whether it is committed or discarded in no time: a plain directory with a few small files."""
+        return self.kind is Kind.TREE and holds_little(self.path)
 
     def commit(self, message: str, *, author: Identity | None = None, at: int | None = None) -> Commit:
         """Commit the whole tree as found, on top of `base`. With `author` and `at` the hash depends on nothing else.

@@ -22,7 +22,7 @@ from ratchet.judges.scratch import in_thread, scratch
 from ratchet.judges.trial import TrialFailed, call_trial, run_trial
 from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.measurement import Measurement, Unmeasured
+from ratchet.research.measurement import First, Measurement, Unmeasured, nothing_first
 from ratchet.research.measuring.account import Account
 from ratchet.research.measuring.blame import FAILURES, unmeasured
 from ratchet.research.measuring.checkout import fresh_checkout, staged_files
@@ -97,18 +97,27 @@ class TaskMeter:
         """Where this process measures, for certificates. Worked out once; the first time takes a moment."""
         return self._environment_facts
 
-    async def preflight(self, commit: str, base: str) -> None:
-        """Raises `Unmeasured` for a commit that is not worth a measurement.
+    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
+        """Raises `Unmeasured` for a commit that is not worth a measurement, and what `first` raises.
 
         What it changed since `base`, its syntax and its size are looked at in the repository. There is a checkout only
         for a task that looks by itself.
         """
         account = self._account()
+
+        def first_and_look() -> None:
+            first()
+            try:
+                self._look(commit, base)
+            except FAILURES as error:
+                raise unmeasured(error, account) from error
+
+        await in_thread(first_and_look)
+        if not looks_itself(self._task):
+            return
         try:
-            await in_thread(lambda: self._look(commit, base))
-            if looks_itself(self._task):
-                async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
-                    await in_thread(lambda: look(self._task, directory))
+            async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
+                await in_thread(lambda: look(self._task, directory))
         except FAILURES as error:
             raise unmeasured(error, account) from error
 
