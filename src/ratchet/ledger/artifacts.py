@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
+from ratchet.ledger.disk import Unsettled, name_files, put_on_disk
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import artifacts
 
@@ -63,7 +64,7 @@ class ArtifactStore:
     ) -> Artifact:
         """Keep `content` (bytes, or a file to read to its end) and record it in `tx`."""
         with self.held():
-            sha256, size = self.keep(content)
+            sha256, size = self.keep(content, unsettled=tx.unsettled)
         row: dict[str, Any] = {
             "sha256": sha256,
             "size": size,
@@ -99,7 +100,7 @@ class ArtifactStore:
     def path(self, sha256: str) -> Path:
         if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
             raise NotFound("artifact", sha256)
-        return self.root / "sha256" / sha256[:2] / sha256[2:]
+        return Path(self._file(sha256))
 
     def stored(self) -> Iterator[tuple[str, Path]]:
         """Every file of the store with its hash."""
@@ -128,65 +129,88 @@ class ArtifactStore:
                     leftover.unlink()
         return files, size
 
-    def keep(self, content: bytes | BinaryIO, *, renew: bool = False) -> tuple[str, int]:
+    def keep(
+        self, content: bytes | BinaryIO, *, renew: bool = False, unsettled: Unsettled | None = None
+    ) -> tuple[str, int]:
         """Write `content` under its hash; the hash and the size. Only while `held`, and soon named by a row.
 
-        A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it.
+        A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it. It is on
+        disk when this returns, or when what is `unsettled` is settled.
         """
+        settling = Unsettled() if unsettled is None else unsettled
         try:
-            if isinstance(content, bytes) and not renew:
-                known = hashlib.sha256(content).hexdigest()
-                if self._renewed(known, len(content)):
-                    return known, len(content)
-            descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
-            try:
-                with os.fdopen(descriptor, "wb") as out:
-                    digest = hashlib.sha256()
-                    for chunk in _chunks(content):
-                        digest.update(chunk)
-                        out.write(chunk)
-                    out.flush()
-                    os.fsync(out.fileno())
-                    size = out.tell()
-                sha256 = digest.hexdigest()
-                if not renew and self._renewed(sha256, size):
-                    Path(temporary).unlink()
-                else:
-                    target = self.path(sha256)
-                    _make_directory(target.parent)
-                    Path(temporary).replace(target)
-                    _sync_directory(target.parent)
-                return sha256, size
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            sha256, size = self._kept(content, settling, renew=renew)
+            if unsettled is None:
+                settling.settle()
         except OSError as error:
             raise LedgerUnavailable(
                 f"an artifact could not be written to {self.root}: {error}",
                 hint="free some space or make the directory writable, then try again",
             ) from error
+        return sha256, size
 
-    def _renewed(self, sha256: str, size: int) -> bool:
-        """Whether the content is there already; its file is young again then, so that the collector lets it be."""
-        target = self.path(sha256)
+    def _kept(self, content: bytes | BinaryIO, unsettled: Unsettled, *, renew: bool) -> tuple[str, int]:
+        if isinstance(content, bytes) and not renew:
+            known = hashlib.sha256(content).hexdigest()
+            if self._renewed(known, len(content), unsettled):
+                return known, len(content)
+        descriptor, temporary = self._new_file()
         try:
-            if target.stat().st_size != size:
+            with os.fdopen(descriptor, "wb") as out:
+                digest = hashlib.sha256()
+                for chunk in _chunks(content):
+                    digest.update(chunk)
+                    out.write(chunk)
+                size = out.tell()
+            sha256 = digest.hexdigest()
+            if not renew and self._renewed(sha256, size, unsettled):
+                Path(temporary).unlink()
+            else:
+                name_files([(temporary, self._file(sha256))], _make_directory, unsettled)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return sha256, size
+
+    def _renewed(self, sha256: str, size: int, unsettled: Unsettled) -> bool:
+        """Whether the content is there already; its file is young again then, so that the collector lets it be."""
+        file = self._file(sha256)
+        try:
+            if os.stat(file).st_size != size:  # noqa: PTH116 - a Path costs more than the call
                 return False
-            os.utime(target)
+            os.utime(file)
         except FileNotFoundError:
             return False
+        # It may be of somebody who has not settled it yet.
+        unsettled.add(file)
         return True
+
+    def _new_file(self) -> tuple[int, str]:
+        try:
+            return tempfile.mkstemp(dir=f"{self.root}/incoming")
+        except FileNotFoundError:
+            return tempfile.mkstemp(dir=self._incoming())
 
     def _incoming(self) -> Path:
         incoming = self.root / "incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         return incoming
 
+    def _lock_file(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(f"{self.root}/lock", flags, 0o644)
+        except FileNotFoundError:
+            self.root.mkdir(parents=True, exist_ok=True)
+            return os.open(f"{self.root}/lock", flags, 0o644)
+
+    def _file(self, sha256: str) -> str:
+        return f"{self.root}/sha256/{sha256[:2]}/{sha256[2:]}"
+
     @contextlib.contextmanager
     def _locked(self, mode: int) -> Iterator[None]:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = self._lock_file()
         except OSError as error:
             raise LedgerUnavailable(f"the artifact store {self.root} cannot be used: {error}") from error
         try:
@@ -253,12 +277,4 @@ def _make_directory(directory: Path) -> None:
     if not directory.exists():
         _make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
-        _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        put_on_disk(directory.parent)

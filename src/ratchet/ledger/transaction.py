@@ -14,6 +14,7 @@ from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
+from ratchet.ledger.disk import Unsettled
 
 if TYPE_CHECKING:
     from ratchet.ledger.artifacts import ArtifactStore
@@ -42,6 +43,8 @@ class Transaction:
         self._events: list[dict[str, Any]] = []
         self._after_commit: list[Callable[[], None]] = []
         self.topics: set[Topic] = set()
+        # Files that rows of it tell of. They are settled before it is committed.
+        self.unsettled = Unsettled()
 
     @property
     def dialect(self) -> str:
@@ -108,7 +111,8 @@ class Transaction:
         )
 
     def flush(self) -> int:
-        """Append the gathered events and tell other processes; how many events there were."""
+        """Settle the files, append the gathered events and tell other processes; how many events there were."""
+        self.unsettled.settle()
         if self._events:
             self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)

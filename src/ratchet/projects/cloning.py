@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from ratchet.ledger.disk import settle_everything
 from ratchet.projects.transfer import Transfer
-from ratchet.workspaces.disk import settle_everything
 
 
 def clone_into(transfer: Transfer, place: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
+from ratchet.ledger.disk import Unsettled
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Submission, open_trial
 from ratchet.research.campaign import REPLAY, Campaign
@@ -26,11 +27,14 @@ class Handing:
     workspace: Workspace
     parent: int
     trials: list[Trial] = field(default_factory=list)
+    unsettled: Unsettled = field(default_factory=Unsettled)
+    """What a row that tells of a commit has to wait for."""
 
     async def submit(self, idea: Idea) -> Trial:
         """Commit, measure, decide. Later edits of the workspace change nothing any more."""
         submission = await self.prepare(idea)
         with self.campaign.job.write() as tx:
+            tx.unsettled.join(self.unsettled)
             trial = open_trial(tx, self.campaign.run_id, submission, most=self.campaign.stops.trials)
         self.count()
         return await finish_trial(self.campaign, trial)
@@ -62,7 +66,9 @@ class Handing:
         for name in self.campaign.task.output_dirs:
             remove_tree(self.workspace.path / name)
         try:
-            made = self.workspace.commit(f"{hypothesis}\n\nSpecialist: {self.turn.specialist.name}\n")
+            made = self.workspace.commit(
+                f"{hypothesis}\n\nSpecialist: {self.turn.specialist.name}\n", unsettled=self.unsettled
+            )
         except RefsMoved as moved:
             self.campaign.repository.restore(moved.moved)
             raise

@@ -106,6 +106,7 @@ async def _settle(campaign: Campaign, turn: Turn, handing: Handing, listener: Li
         if held.left is None:
             _close(tx, turn, held.trials, held.problem)
             return held
+        tx.unsettled.join(handing.unsettled)
         trial = open_trial(tx, campaign.run_id, held.left, most=campaign.stops.trials)
     handing.count()
     ended = await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, (ended,), None))

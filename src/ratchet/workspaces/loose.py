@@ -16,12 +16,10 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ratchet.workspaces.disk import settle, settle_everything
+from ratchet.ledger.disk import Unsettled, name_files
 from ratchet.workspaces.errors import RepositoryUnwritable
 from ratchet.workspaces.trees import ReadTree, Tree, tree_content
 
-# More than these are put on disk by one call for the whole file system.
-_SYNCED_TOGETHER = 100
 _FRESH_SECONDS = 24 * 3600
 _COMPRESSION = 1
 _REMEMBERED_BYTES = 64 * 1024
@@ -78,20 +76,14 @@ class Batch:
             return self.contents.get(number)
         return zlib.decompress(Path(self._waiting[number]).read_bytes()).partition(b"\0")[2]
 
-    def finish(self) -> None:
-        """Give every object its name, in the order in which they were added, once all of them are on disk."""
+    def finish(self, unsettled: Unsettled | None = None) -> None:
+        """Give every object its name, in the order in which they were added, once all of them are on disk.
+
+        The names themselves are certain then as well, or when what is `unsettled` is settled.
+        """
+        names = [(temporary, self._path(number)) for number, temporary in self._waiting.items()]
         with self._translated():
-            if len(self._waiting) > _SYNCED_TOGETHER:
-                settle_everything(self._directory)
-            else:
-                settle(list(self._waiting.values()))
-            for number, temporary in self._waiting.items():
-                directory = self._directory / number[:2]
-                try:
-                    os.rename(temporary, directory / number[2:])  # noqa: PTH104 - a Path costs more than the call
-                except FileNotFoundError:
-                    self._make_directory(directory)
-                    os.rename(temporary, directory / number[2:])  # noqa: PTH104 - as above
+            name_files(names, self._make_directory, unsettled)
             self._waiting.clear()
 
     def abandon(self) -> None:
@@ -103,9 +95,9 @@ class Batch:
 
     def _is_there(self, number: str) -> bool:
         """Whether a loose object has this hash. It is made young again, so that git's collector lets it be."""
-        path = f"{self._directory}/{number[:2]}/{number[2:]}"
+        path = self._path(number)
         try:
-            found = os.stat(path)  # noqa: PTH116 - as in `finish`
+            found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
             if found.st_size and time.time() - found.st_mtime > _FRESH_SECONDS:
                 os.utime(path)
         except FileNotFoundError:
@@ -126,6 +118,9 @@ class Batch:
                     rest = rest[os.write(descriptor, rest) :]
             finally:
                 os.close(descriptor)
+
+    def _path(self, number: str) -> str:
+        return f"{self._directory}/{number[:2]}/{number[2:]}"
 
     def _make_directory(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ratchet.kernel import Misuse, NotFound
+from ratchet.ledger.disk import Unsettled
 from ratchet.workspaces.cache import Cache
 from ratchet.workspaces.conversation import Conversation
 from ratchet.workspaces.errors import TooLarge
@@ -93,6 +94,10 @@ class Objects:
             raise damaged(self._git.directory, f"{revision} is {named}, which is missing or unreadable")
         raise NotFound("commit", revision)
 
+    def has_commit(self, number: str) -> bool:
+        """Whether a commit is in memory."""
+        return (self._contents.get(number) or b"").startswith(b"tree ")
+
     def are_at_hand(self, commit: str, *, most: int) -> bool:
         """Whether all that a commit holds is in memory: no more than `most` files, and no links or submodules."""
         content = self._contents.get(commit)
@@ -104,12 +109,15 @@ class Objects:
         return known if known is not None else self.read(number, "blob", limit=limit)
 
     @contextlib.contextmanager
-    def batch(self, mark: str, *, dry: bool = False) -> Iterator[Batch]:
-        """Objects written in the block appear at its end, or not at all when it raises. `dry` only works out hashes."""
+    def batch(self, mark: str, *, dry: bool = False, unsettled: Unsettled | None = None) -> Iterator[Batch]:
+        """Objects written in the block appear at its end, or not at all when it raises. `dry` only works out hashes.
+
+        They are certain to stay then, or when what is `unsettled` is settled.
+        """
         batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry)
         try:
             yield batch
-            batch.finish()
+            batch.finish(unsettled)
         finally:
             batch.abandon()
         if dry:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ratchet.ledger.disk import Unsettled
 from ratchet.workspaces.checkout import Checkout, Kind
 from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
 from ratchet.workspaces.few import holds_little
@@ -68,16 +69,24 @@ class Workspace:
         """Whether it is committed or discarded in no time: a plain directory with a few small files."""
         return self.kind is Kind.TREE and holds_little(self.path)
 
-    def commit(self, message: str, *, author: Identity | None = None, at: int | None = None) -> Commit:
+    def commit(
+        self,
+        message: str,
+        *,
+        author: Identity | None = None,
+        at: int | None = None,
+        unsettled: Unsettled | None = None,
+    ) -> Commit:
         """Commit the whole tree as found, on top of `base`. With `author` and `at` the hash depends on nothing else.
 
         New files that the tree's .gitignore files name are left out. Content is taken byte for byte: no filter and no
         line-end conversion runs. Raises `UnsafePath` or `TooLarge`, and `RefsMoved` when the session moved refs; the
-        repository is then as it was. When it returns, any process can read the commit, whatever dies.
+        repository is then as it was. When it returns, any process can read the commit, whatever dies. It outlasts a
+        power cut as well, or once what is `unsettled` is settled.
         """
         with self._held():
             own_commits = self._checkout.own_commits()
-            with self._ground.objects.batch(self._ground.claim.name) as batch:
+            with self._ground.objects.batch(self._ground.claim.name, unsettled=unsettled) as batch:
                 tree = self._checkout.snapshot(batch)
                 if tree == self._tree:
                     return Commit(self.base, tree, (), own_commits)

@@ -19,11 +19,11 @@ from pathlib import Path
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError
+from ratchet.ledger.disk import settle_everything
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.finding import installed_task
 from ratchet.research.tasks.folder import SKIPPED, Room, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reading import read_task
-from ratchet.workspaces.disk import settle_everything
 from ratchet.workspaces.removal import remove_tree
 
 _COPY = "task"

@@ -1,0 +1,139 @@
+"""When files that rows tell of are on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from ratchet.ledger import Ledger
+from ratchet.ledger.disk import Unsettled, have_one_journal, name_files
+from tests.ledger.conftest import MakeLedger
+
+COUNT = sa.text("SELECT count(*) FROM artifacts")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were waited for, in order."""
+    files: list[str] = []
+    really = os.fsync
+
+    def sync(descriptor: int) -> None:
+        files.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return files
+
+
+def visible(ledger: Ledger) -> int:
+    with ledger.read() as tx:
+        return int(tx.connection.execute(COUNT).scalar_one())
+
+
+def test_one_wait_serves_for_all_files_of_a_transaction(make_ledger: MakeLedger, synced: list[str]) -> None:
+    ledger = make_ledger("sqlite")
+    store = ledger.artifacts
+    for number in range(256):
+        (store.root / "sha256" / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+    together = have_one_journal(str(store.root))
+    synced.clear()
+    with ledger.write() as tx:
+        kept = [store.put(tx, f"content {number}".encode(), name="it") for number in range(3)]
+        assert synced == [] or not together
+    paths = [str(store.path(each.sha256)) for each in kept]
+    if together:
+        assert synced == paths[-1:]
+    else:
+        assert len([each for each in synced if "/incoming/" in each]) == 3
+    assert [store.read(each.sha256) for each in kept] == [b"content 0", b"content 1", b"content 2"]
+
+
+def test_the_row_is_there_only_when_its_file_is_certain(
+    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = make_ledger("sqlite")
+    seen: list[int] = []
+    really = os.fsync
+
+    def sync(descriptor: int) -> None:
+        seen.append(visible(ledger))
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with ledger.write() as tx:
+        ledger.artifacts.put(tx, b"new", name="it")
+    assert seen
+    assert set(seen) == {0}
+    assert visible(ledger) == 1
+
+
+def test_a_file_that_cannot_be_made_certain_gives_no_row(
+    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = make_ledger("sqlite")
+
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Exception, match="Input/output error"), ledger.write() as tx:
+        ledger.artifacts.put(tx, b"new", name="it")
+    monkeypatch.undo()
+    assert visible(ledger) == 0
+
+
+def test_content_that_somebody_else_has_not_settled_is_settled_with_ours(
+    make_ledger: MakeLedger, synced: list[str]
+) -> None:
+    ledger = make_ledger("sqlite")
+    theirs = Unsettled()
+    with ledger.artifacts.held():
+        sha256, _ = ledger.artifacts.keep(b"shared", unsettled=theirs)
+    synced.clear()
+    with ledger.write() as tx:
+        ledger.artifacts.put(tx, b"shared", name="ours")
+    assert synced == [str(ledger.artifacts.path(sha256))]
+
+
+def test_the_newest_file_stands_for_those_that_joined_it(tmp_path: Path, synced: list[str]) -> None:
+    early, late = Unsettled(), Unsettled()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    early.add(str(tmp_path / "a"))
+    late.add(str(tmp_path / "b"))
+    late.join(early)
+    early.join(late)
+    late.settle()
+    early.settle()
+    late.settle()
+    assert synced == [str(tmp_path / "b")] * 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 150])
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_names_appear_with_their_content_and_directories_are_made(
+    tmp_path: Path, count: int, place: str
+) -> None:
+    root = tmp_path
+    if place == "memory":
+        root = Path(f"/dev/shm/{tmp_path.parent.name}-{tmp_path.name}-{os.getpid()}")
+        root.mkdir()
+        assert not have_one_journal(str(root))
+    try:
+        names = []
+        for number in range(count):
+            (root / f"new{number}").write_text(str(number))
+            names.append((str(root / f"new{number}"), str(root / f"in{number % 2}" / str(number))))
+        unsettled = Unsettled()
+        name_files(names, lambda directory: directory.mkdir(), unsettled)
+        unsettled.settle()
+        assert [Path(name).read_text() for _, name in names] == [str(number) for number in range(count)]
+        assert not list(root.glob("new*"))
+    finally:
+        if place == "memory":
+            shutil.rmtree(root)
