@@ -60,7 +60,7 @@ def _submission(campaign: Campaign) -> Submission:
 
 
 async def _calibrate(campaign: Campaign, first: Trial) -> None:
-    await asyncio.to_thread(name_commit, campaign, first)
+    await name_commit(campaign, first)
     baseline = await _measured(campaign)
     with campaign.job.write() as tx:
         set_baseline(tx, campaign.run_id, baseline.record())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -42,14 +42,6 @@ class Unmeasured(Exception):
         self.measurements = measurements or {}
 
 
-First = Callable[[], object]
-"""What is done in a thread before a commit is looked at there: one hand-over serves for both."""
-
-
-def nothing_first() -> None:
-    """Nothing."""
-
-
 class Meter(Protocol):
     """Measures commits of one run's repository with one pinned evaluator."""
 
@@ -58,8 +50,8 @@ class Meter(Protocol):
         """A SHA-256 over everything that decides a score: evaluator, data, inputs, commands, limits."""
         ...
 
-    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
-        """Raises `Unmeasured` for a commit that is not worth a measurement, and what `first` raises."""
+    async def preflight(self, commit: str, base: str) -> None:
+        """Raises `Unmeasured` for a commit that is not worth a measurement."""
         ...
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:

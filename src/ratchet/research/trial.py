@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ratchet.kernel import StateChanged, TrialStatus
 from ratchet.ledger import Transaction
@@ -18,7 +17,7 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Ending, end_trial, try_again
 from ratchet.research.campaign import BEST, Campaign
 from ratchet.research.keeping import Champion, Decided, decide
-from ratchet.research.measurement import First, Measurement, Meter, Unmeasured, nothing_first
+from ratchet.research.measurement import Measurement, Meter, Unmeasured
 from ratchet.research.proof import store_proof
 
 Also = Callable[[Transaction, Trial], None]
@@ -41,6 +40,7 @@ class Ruling:
 
 async def finish_trial(campaign: Campaign, trial: Trial, also: Also = nothing_else) -> Trial:
     """Measure a trial in flight, decide on it, and record how it ended."""
+    await name_commit(campaign, trial)
     began = time.monotonic()
     ruling: Ruling | None = None
     try:
@@ -63,12 +63,12 @@ def show_best(campaign: Campaign) -> None:
         campaign.repository.advance(BEST, best, expected=shown)
 
 
-def name_commit(campaign: Campaign, trial: Trial) -> None:
+async def name_commit(campaign: Campaign, trial: Trial) -> None:
     """Give a trial's commit a ref of its own: the evidence stays, kept or not."""
     assert trial.commit is not None
     ref = f"refs/trials/{trial.exp_id}"
     try:
-        campaign.repository.advance(ref, trial.commit, expected=None)
+        await campaign.repository.advance_soon(ref, trial.commit, expected=None)
     except StateChanged:
         # A process that died meanwhile had got as far as this.
         if campaign.repository.ref(ref) != trial.commit:
@@ -83,9 +83,7 @@ async def _rule(campaign: Campaign, trial: Trial) -> Ruling:
         champion = campaign.best
         meter.begin()
         try:
-            await meter.preflight(
-                trial.commit, campaign.baseline_commit, first=partial(name_commit, campaign, trial)
-            )
+            await meter.preflight(trial.commit, campaign.baseline_commit)
             decided = await decide(
                 meter, trial.commit, champion, task.keep, task.direction, campaign.noise, trial=trial.number
             )
@@ -170,9 +168,9 @@ class Remembering:
     def hash(self) -> str:
         return self._meter.hash
 
-    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
+    async def preflight(self, commit: str, base: str) -> None:
         if self._first is None:
-            await self._meter.preflight(commit, base, first=first)
+            await self._meter.preflight(commit, base)
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         known, self._at_hand = self._at_hand, None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
 from ratchet.workspaces.conversation import Conversation
+from ratchet.workspaces.dialogue import Dialogue
 from ratchet.workspaces.errors import RepositoryLocked
 from ratchet.workspaces.git import Git, damaged
 
@@ -16,6 +19,8 @@ ABSENT = "absent"
 # In the log of every ref that Ratchet moves: this is how its moves are told from those of a session.
 _REASON = b"ratchet"
 _LOG_LINE = 4096
+_MOVING = ("update-ref", "--stdin", "--create-reflog", "-m", _REASON.decode())
+_DONE = [b"start: ok", b"prepare: ok", b"commit: ok"]
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NAME = re.compile(
     r"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)|/\.|\.$|/$|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+/[^\x00-\x20\x7f~^:?*\[\\]+"
@@ -27,7 +32,8 @@ class Refs:
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._writer = Conversation(git, "update-ref", "--stdin", "--create-reflog", "-m", _REASON.decode())
+        self._writer = Conversation(git, *_MOVING)
+        self._soon = Dialogue(self._start, lines=len(_DONE))
 
     def value(self, name: str) -> str | None:
         """The hash a ref holds, or `None`."""
@@ -48,19 +54,19 @@ class Refs:
 
         Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a bounded wait.
         """
-        updates = "".join(_update(name, before, after) for name, (before, after) in moves.items())
+        question = _question(moves)
         try:
             with self._writer.turn():
-                for words, verb in (
-                    ("start\n", "start"),
-                    (f"{updates}prepare\n", "prepare"),
-                    ("commit\n", "commit"),
-                ):
-                    self._writer.say(words.encode())
-                    if self._writer.line() != f"{verb}: ok".encode():
-                        raise self._writer.ended()
+                self._writer.say(question)
+                if [self._writer.line() for _ in _DONE] != _DONE:
+                    raise self._writer.ended()
         except RatchetError as error:
             raise self._explained(error, moves) from None
+
+    async def change_soon(self, moves: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """As `change`, while others in the event loop go on. Only what fails needs a thread: there it is told why."""
+        if await self._soon.ask(_question(moves)) != _DONE:
+            await asyncio.to_thread(self.change, moves)
 
     def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
         """Every ref below the prefixes with its hash."""
@@ -96,6 +102,18 @@ class Refs:
 
     def close(self) -> None:
         self._writer.stop()
+        self._soon.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [self._git.program, *_MOVING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._git.directory,
+            env=self._git.environment(),
+            start_new_session=True,
+        )
 
     def _explained(
         self, error: RatchetError, moves: Mapping[str, tuple[str | None, str | None]]
@@ -111,6 +129,11 @@ class Refs:
             if "cannot create" in str(error):
                 return Conflict(f"{name} cannot be created: {error}", hint="choose another name")
         return error
+
+
+def _question(moves: Mapping[str, tuple[str | None, str | None]]) -> bytes:
+    updates = "".join(_update(name, before, after) for name, (before, after) in moves.items())
+    return f"start\n{updates}prepare\ncommit\n".encode()
 
 
 def _update(name: str, before: str | None, after: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import threading
@@ -113,13 +114,15 @@ class Repository:
         Raises `StateChanged` when it moved meanwhile, `NotFound` without such a commit, `RepositoryLocked` after a
         bounded wait, and `Conflict` for a branch that a person has checked out: their files would seem changed.
         """
-        commit = self.resolve(new)
-        taken = self._refs.checked_out_at(ref, bare=self.bare)
-        if taken is not None:
-            raise Conflict(
-                f"{ref} is checked out at {taken}", hint="switch that directory to another branch first"
-            )
-        self._refs.change({ref: (expected, commit)})
+        self._refs.change({ref: (expected, self._movable(ref, new))})
+
+    async def advance_soon(self, ref: str, new: str, *, expected: str | None) -> None:
+        """As `advance`, while others in the event loop go on."""
+        if self._objects.has_commit(new):
+            commit = self._movable(ref, new)
+        else:
+            commit = await asyncio.to_thread(self._movable, ref, new)
+        await self._refs.change_soon({ref: (expected, commit)})
 
     def restore(self, moved: Mapping[str, tuple[str | None, str | None]]) -> None:
         """Put back refs that a session moved, as told by `RefsMoved.moved`."""
@@ -302,6 +305,16 @@ class Repository:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _movable(self, ref: str, new: str) -> str:
+        """The commit that a ref may be moved to."""
+        commit = self.resolve(new)
+        taken = self._refs.checked_out_at(ref, bare=self.bare)
+        if taken is not None:
+            raise Conflict(
+                f"{ref} is checked out at {taken}", hint="switch that directory to another branch first"
+            )
+        return commit
 
     def _tree(self, commit: str) -> str:
         return parse_commit(*self._objects.commit(commit)).tree

@@ -16,7 +16,7 @@ from ratchet.research.checking.finding import Finding, Grade
 from ratchet.research.checking.honesty import Honesty
 from ratchet.research.checking.hostile import ENDS, EXHAUSTS, REACHES
 from ratchet.research.checking.outside import Outside
-from ratchet.research.measurement import First, Measurement, Unmeasured, nothing_first
+from ratchet.research.measurement import Measurement, Unmeasured
 from ratchet.research.tasks import find_task, initial_files
 from ratchet.workspaces import Repository
 from tests.research.checking.folders import write_command
@@ -35,7 +35,7 @@ class CarelessMeter:
 
     hash = "careless"
 
-    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
+    async def preflight(self, commit: str, base: str) -> None:
         """Accepts everything."""
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ratchet.research.measurement import First, Measurement, Unmeasured, nothing_first
+from ratchet.research.measurement import Measurement, Unmeasured
 
 Score = Callable[[str, int, bool], float | Unmeasured]
 
@@ -18,7 +18,7 @@ class ScriptedMeter:
     asked: list[tuple[str, int, bool]] = field(default_factory=list)
     hash: str = "e" * 64
 
-    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
+    async def preflight(self, commit: str, base: str) -> None:
         """Everything is worth a measurement."""
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:

@@ -5,7 +5,7 @@ It is read from the repository as it lies there. Nothing is checked out, execute
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import TaskAdapter
@@ -32,13 +32,31 @@ class Inspection:
 
     def look(self, commit: str, base: str) -> None:
         """Raises `Unmeasured` for a commit that is not worth a measurement, and what the repository raises."""
+        for path, entry in self._unread(commit, base):
+            source = self._repository.read_file(commit, path)
+            self._note_syntax(path, entry, compiler.check(path, source))
+
+    async def look_soon(self, commit: str, base: str) -> None:
+        """As `look`, for commits that are at hand, and while others in the event loop go on."""
+        for path, entry in self._unread(commit, base):
+            source = self._repository.read_file(commit, path)
+            self._note_syntax(path, entry, await compiler.check_soon(path, source))
+
+    def _unread(self, commit: str, base: str) -> Iterator[tuple[str, Entry]]:
+        """The files whose syntax nobody has looked at, once everything else was found to be well."""
         self._check_changes(commit, base)
         files = self._repository.list_files(commit)
         recipe = self._recipe.within(files)
         self._check_kinds(recipe)
         self._check_there(recipe)
         self._check_size(commit, files)
-        self._check_syntax(commit, recipe)
+        for path, entry in recipe.items():
+            if path.endswith(".py"):
+                known = self._compiled.get(entry.hash)
+                if known is None:
+                    yield path, entry
+                else:
+                    _refuse(path, *known)
 
     def _check_changes(self, commit: str, base: str) -> None:
         outside = [
@@ -79,17 +97,9 @@ class Inspection:
                 facts={"total_bytes": total, "limit_bytes": limit},
             )
 
-    def _check_syntax(self, commit: str, recipe: Mapping[str, Entry]) -> None:
-        for path, entry in recipe.items():
-            if not path.endswith(".py"):
-                continue
-            known = self._compiled.get(entry.hash)
-            if known is None:
-                known = (compiler.check(path, self._repository.read_file(commit, path)),)
-                self._compiled.put(entry.hash, known, 1)
-            [problem] = known
-            if problem is not None:
-                raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{problem.message} ({path}:{problem.line})")
+    def _note_syntax(self, path: str, entry: Entry, problem: SyntaxProblem | None) -> None:
+        self._compiled.put(entry.hash, (problem,), 1)
+        _refuse(path, problem)
 
     def _size(self, commit: str, path: str, entry: Entry) -> int:
         known = self._sizes.get(entry.hash)
@@ -97,6 +107,11 @@ class Inspection:
             known = len(self._repository.read_file(commit, path)) if entry.is_file else 0
             self._sizes.put(entry.hash, known, 1)
         return known
+
+
+def _refuse(path: str, problem: SyntaxProblem | None) -> None:
+    if problem is not None:
+        raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{problem.message} ({path}:{problem.line})")
 
 
 def _listed(paths: tuple[str, ...] | list[str]) -> str:

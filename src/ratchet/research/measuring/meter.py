@@ -22,7 +22,7 @@ from ratchet.judges.scratch import in_thread, scratch
 from ratchet.judges.trial import TrialFailed, call_trial, run_trial
 from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.measurement import First, Measurement, Unmeasured, nothing_first
+from ratchet.research.measurement import Measurement, Unmeasured
 from ratchet.research.measuring.account import Account
 from ratchet.research.measuring.blame import FAILURES, unmeasured
 from ratchet.research.measuring.checkout import fresh_checkout, staged_files
@@ -37,7 +37,6 @@ from ratchet.workspaces import Kind, Repository
 from ratchet.workspaces.cache import Cache
 
 _QUESTION_BYTES = 32 * 1024 * 1024
-_SOURCE_BYTES = 4 * 1024 * 1024
 _ENDLESS = Deadline(None)
 
 
@@ -59,7 +58,6 @@ class TaskMeter:
         self._inspection = Inspection(task, repository)
         self._desk = SlotDesk(task.slots, home / "slots")
         self._questions: Cache[tuple[Any]] = Cache(_QUESTION_BYTES)
-        self._sources: Cache[str] = Cache(_SOURCE_BYTES)
         trial = task.trial
         self._commands = trial is not None and not trial.is_node
         self._has_run = False
@@ -97,35 +95,23 @@ class TaskMeter:
         """Where this process measures, for certificates. Worked out once; the first time takes a moment."""
         return self._environment_facts
 
-    async def preflight(self, commit: str, base: str, *, first: First = nothing_first) -> None:
-        """Raises `Unmeasured` for a commit that is not worth a measurement, and what `first` raises.
+    async def preflight(self, commit: str, base: str) -> None:
+        """Raises `Unmeasured` for a commit that is not worth a measurement.
 
         What it changed since `base`, its syntax and its size are looked at in the repository. There is a checkout only
         for a task that looks by itself.
         """
         account = self._account()
-
-        def first_and_look() -> None:
-            first()
-            try:
-                self._look(commit, base)
-            except FAILURES as error:
-                raise unmeasured(error, account) from error
-
-        await in_thread(first_and_look)
-        if not looks_itself(self._task):
-            return
         try:
-            async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
-                await in_thread(lambda: look(self._task, directory))
+            if self._repository.is_at_hand(commit) and self._repository.is_at_hand(base):
+                await self._inspection.look_soon(commit, base)
+            else:
+                await in_thread(lambda: self._inspection.look(commit, base))
+            if looks_itself(self._task):
+                async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
+                    await in_thread(lambda: look(self._task, directory))
         except FAILURES as error:
             raise unmeasured(error, account) from error
-
-    def _look(self, commit: str, base: str) -> None:
-        self._inspection.look(commit, base)
-        if not self._needs_checkout:
-            # Wanted next, and read in the same breath.
-            self._read_source(commit)
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         """One score of a fresh checkout. Raises `Unmeasured`. Cancelling it leaves nothing running."""
@@ -226,23 +212,19 @@ class TaskMeter:
 
     async def _source(self, commit: str) -> str:
         """The file of the trial's function, as the commit has it."""
-        known = self._sources.get(commit)
-        return await in_thread(lambda: self._read_source(commit)) if known is None else known
+        return await in_thread(lambda: self._read_source(commit), unless=self._repository.is_at_hand(commit))
 
     def _read_source(self, commit: str) -> str:
         assert self._task.trial is not None
         file = self._task.trial.file
         try:
-            content = self._repository.read_file(commit, file)
-            source = content.decode()
+            return self._repository.read_file(commit, file).decode()
         except NotFound as error:
             if error.entity != "file":
                 raise
             raise Unmeasured(TrialStatus.CRASH, f"the commit has no {file}") from None
         except UnicodeDecodeError:
             raise Unmeasured(TrialStatus.CRASH, f"{file} is not UTF-8") from None
-        self._sources.put(commit, source, len(content))
-        return source
 
     @asynccontextmanager
     async def _unchanged(self, held_out: bool) -> AsyncIterator[None]:

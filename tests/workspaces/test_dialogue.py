@@ -1,0 +1,142 @@
+"""Asking a process from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ratchet.kernel import NotFound, StateChanged
+from ratchet.workspaces import Repository
+from ratchet.workspaces.dialogue import Dialogue
+
+# Answers each line with two; some lines take long, end it, or are swallowed.
+PARROT = """
+import sys, time
+for line in sys.stdin:
+    word = line.strip()
+    if word == "die": sys.exit(1)
+    if word.startswith("slow"): time.sleep(0.3)
+    if word == "hang": time.sleep(3600)
+    sys.stdout.write(f"{word} one\\n"); sys.stdout.flush()
+    sys.stdout.write(f"{word} two\\n"); sys.stdout.flush()
+"""
+
+
+def start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PARROT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+@pytest.fixture
+def parrot() -> Iterator[Dialogue]:
+    dialogue = Dialogue(start, lines=2)
+    yield dialogue
+    dialogue.close()
+
+
+def told(word: str) -> list[bytes]:
+    return [f"{word} one".encode(), f"{word} two".encode()]
+
+
+def test_everyone_gets_their_own_answer(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        words = ["slow-first", *map(str, range(50))]
+        answers = await asyncio.gather(*(parrot.ask(f"{word}\n".encode()) for word in words))
+        assert answers == [told(word) for word in words]
+
+    asyncio.run(scene())
+    asyncio.run(scene())
+
+
+def test_whoever_is_cancelled_shifts_nobody_elses_answer(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        gone = asyncio.create_task(parrot.ask(b"slow\n"))
+        other = asyncio.create_task(parrot.ask(b"other\n"))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        assert await other == told("other")
+
+    asyncio.run(scene())
+
+
+def test_when_it_dies_all_who_wait_are_told_and_the_next_question_starts_another(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        assert await asyncio.gather(parrot.ask(b"die\n"), parrot.ask(b"behind it\n")) == [[], []]
+        assert await parrot.ask(b"again\n") == told("again")
+
+    asyncio.run(scene())
+
+
+def test_more_than_a_pipe_holds_is_not_said(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        first = asyncio.create_task(parrot.ask(b"hang\n"))
+        await asyncio.sleep(0)
+        waiting = [asyncio.create_task(parrot.ask(b"x" * 999 + b"\n")) for _ in range(32)]
+        await asyncio.sleep(0)
+        assert await parrot.ask(b"y" * 999 + b"\n") is None
+        parrot.close()
+        assert await asyncio.gather(first, *waiting) == [[]] * 33
+
+    asyncio.run(scene())
+
+
+def test_it_serves_one_event_loop_at_a_time(parrot: Dialogue) -> None:
+    asked, found = threading.Event(), []
+
+    async def hold() -> None:
+        answer = asyncio.create_task(parrot.ask(b"slow\n"))
+        await asyncio.sleep(0)
+        asked.set()
+        assert await answer == told("slow")
+
+    async def come() -> None:
+        found.append(await parrot.ask(b"me too\n"))
+
+    holder = threading.Thread(target=lambda: asyncio.run(hold()))
+    holder.start()
+    assert asked.wait(30)
+    asyncio.run(come())
+    holder.join()
+    asyncio.run(come())
+    assert found == [None, told("me too")]
+
+
+def test_an_event_loop_that_ended_with_a_question_open_leaves_it_usable(parrot: Dialogue) -> None:
+    async def leave() -> None:
+        asyncio.get_running_loop().create_task(parrot.ask(b"hang\n"))
+        await asyncio.sleep(0.01)
+
+    async def come() -> None:
+        assert await parrot.ask(b"after\n") == told("after")
+
+    asyncio.run(leave())
+    asyncio.run(come())
+
+
+def test_refs_are_made_side_by_side_and_one_that_cannot_be_says_why(
+    repository: Repository, base: str
+) -> None:
+    async def scene() -> None:
+        await asyncio.gather(
+            *(
+                repository.advance_soon(f"refs/trials/{number:03}", base, expected=None)
+                for number in range(20)
+            )
+        )
+        late = [
+            repository.advance_soon("refs/trials/003", base, expected=None),
+            repository.advance_soon("refs/trials/new", base, expected=None),
+            repository.advance_soon("refs/trials/none", "0" * 39 + "1", expected=None),
+        ]
+        taken, made, absent = await asyncio.gather(*late, return_exceptions=True)
+        assert (type(taken), made, type(absent)) == (StateChanged, None, NotFound)
+
+    asyncio.run(scene())
+    assert set(repository.refs("refs/trials/").values()) == {base}
+    assert len(repository.refs("refs/trials/")) == 21
