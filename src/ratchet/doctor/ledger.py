@@ -15,6 +15,7 @@ from ratchet.doctor.check import Check
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.database import make_engine, translated
+from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import REVISIONS, current_revision
 from ratchet.runtime import list_processes
 
@@ -100,7 +101,7 @@ def _contents(connection: sa.Connection, loaded: Loaded) -> list[Check]:
 
 def _processes(connection: sa.Connection, loaded: Loaded) -> Check:
     artifacts = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts").artifacts
-    found = list_processes(Transaction(connection, artifacts, actor="doctor", request_id=None))
+    found = list_processes(Transaction(connection, artifacts, Remembered(), actor="doctor", request_id=None))
     oldest = (time.time() - loaded.settings.runtime.dead_after_seconds) * 1000
     dead = [process for process in found if process.state == "dead" or process.beat_at < oldest]
     detail = f"{len(found) - len(dead)} alive, {len(dead)} dead"

@@ -15,6 +15,7 @@ from ratchet.ledger.bell import Bell
 from ratchet.ledger.connections import Connections
 from ratchet.ledger.database import make_engine, sqlite_path, translated
 from ratchet.ledger.prepared import Prepared
+from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import ensure_schema
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
@@ -33,6 +34,7 @@ class Ledger:
         self.artifacts = ArtifactStore(artifacts)
         self.bell = Bell(url)
         self._connections = Connections(self.engine)
+        self._remembered = Remembered()
 
     @classmethod
     def open(cls, url: str, artifacts: Path) -> Ledger:
@@ -60,7 +62,7 @@ class Ledger:
             connection.begin()
             if self.path is not None:
                 _BEGIN_WRITING.rows(connection)
-            tx = Transaction(connection, self.artifacts, actor=actor, request_id=request_id)
+            tx = Transaction(connection, self.artifacts, self._remembered, actor=actor, request_id=request_id)
             try:
                 yield tx
                 appended = tx.flush()
@@ -84,7 +86,7 @@ class Ledger:
             else:
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 connection.begin()
-            yield Transaction(connection, self.artifacts, actor="reader", request_id=None)
+            yield Transaction(connection, self.artifacts, self._remembered, actor="reader", request_id=None)
             connection.rollback()
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from ratchet.ledger.disk import Unsettled
 
 if TYPE_CHECKING:
     from ratchet.ledger.artifacts import ArtifactStore
+    from ratchet.ledger.remembered import Remembered
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
@@ -33,9 +34,16 @@ class Transaction:
     """
 
     def __init__(
-        self, connection: sa.Connection, artifacts: ArtifactStore, *, actor: str, request_id: str | None
+        self,
+        connection: sa.Connection,
+        artifacts: ArtifactStore,
+        remembered: Remembered,
+        *,
+        actor: str,
+        request_id: str | None,
     ) -> None:
         self.connection = connection
+        self.remembered = remembered
         self.actor = actor
         self.request_id = request_id
         self.now = now_ms()

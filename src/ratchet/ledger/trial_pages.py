@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, TrialStatus, exp_id
+from ratchet.ledger._columns import to_json
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_rows import ALL, LINES, Trial, trial_of
+from ratchet.ledger.trial_rows import ALL, KEYS, LINES, Trial, trial_of
 
 _OF_RUN = trials.c.run_id == sa.bindparam("run")
 _MOST = sa.bindparam("most", type_=sa.Integer)
@@ -52,21 +53,21 @@ _LINE_NUMBERS = _LINE_START.union_all(
     )
 )
 _LINE = Prepared(
-    LINES.join(_LINE_NUMBERS, trials.c.number == _LINE_NUMBERS.c.number)
+    KEYS.join(_LINE_NUMBERS, trials.c.number == _LINE_NUMBERS.c.number)
     .where(trials.c.run_id == sa.bindparam("run"))
     .order_by(_LINE_NUMBERS.c.place)
 )
 _CHILDREN = Prepared(
-    LINES.where(_OF_RUN, trials.c.parent == sa.bindparam("of")).order_by(trials.c.number.desc()).limit(_MOST)
+    KEYS.where(_OF_RUN, trials.c.parent == sa.bindparam("of")).order_by(trials.c.number.desc()).limit(_MOST)
 )
 # Above every number that a trial can have.
 _ENDLESS = 2**31 - 1
 _BEFORE = trials.c.number < sa.bindparam("before")
 _KEPT_LAST = Prepared(ALL.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
-_KEPT_LINES = Prepared(LINES.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
+_KEPT_LINES = Prepared(KEYS.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
 _NEAREST = {
-    Direction.MAX: Prepared(LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.desc()).limit(_MOST)),
-    Direction.MIN: Prepared(LINES.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST)),
+    Direction.MAX: Prepared(KEYS.where(_OF_RUN, _MISSED).order_by(trials.c.score.desc()).limit(_MOST)),
+    Direction.MIN: Prepared(KEYS.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST)),
 }
 _KEPT_SCORES = Prepared(
     sa.select(trials.c.number, trials.c.score, trials.c.ended_at)
@@ -90,15 +91,28 @@ _TALLIES = Prepared(
 
 def _tried(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The newest trials that tell something, out of a bounded page."""
-    page = LINES.where(_OF_RUN, *conditions)
+    page = KEYS.add_columns(trials.c.status).where(_OF_RUN, *conditions)
     newest = page.order_by(trials.c.number.desc()).limit(_WITHIN).subquery()
     untold = [newest.c.status == str(status) for status in TrialStatus if not status.tried]
     told = newest.c.status.is_(None) | sa.not_(sa.or_(*untold))
-    return sa.select(newest).where(told).limit(_MOST)
+    return sa.select(newest.c.number, newest.c.ended_at).where(told).limit(_MOST)
 
 
 _TRIED = Prepared(_tried())
 _TRIED_BY = Prepared(_tried(trials.c.specialist == sa.bindparam("name")))
+
+
+_NUMBERS_GIVEN = sa.text("SELECT value FROM json_each(:numbers)").bindparams(
+    sa.bindparam("numbers", type_=sa.Text)
+)
+_LINES_AT = Prepared(
+    {
+        "sqlite": LINES.where(_OF_RUN, trials.c.number.in_(_NUMBERS_GIVEN)),
+        "postgresql": LINES.where(
+            _OF_RUN, trials.c.number == sa.any_(sa.bindparam("numbers", type_=sa.ARRAY(sa.Integer)))
+        ),
+    }
+)
 
 
 class Point(NamedTuple):
@@ -154,8 +168,8 @@ def tried_trials(
     """The last trials, last first, without those that tell nothing about an idea. Looks back over a bounded page."""
     given = {"run": run_id, "most": limit}
     if specialist is None:
-        return _ready(tx, _TRIED, given)
-    return _ready(tx, _TRIED_BY, {**given, "name": specialist})
+        return _lines(tx, _TRIED, given)
+    return _lines(tx, _TRIED_BY, {**given, "name": specialist})
 
 
 def kept_trials(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20) -> list[Trial]:
@@ -165,7 +179,7 @@ def kept_trials(tx: Transaction, run_id: int, *, before: int | None = None, limi
 
 def kept_lines(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20) -> list[Trial]:
     """The same without the parts that are JSON, so that hundreds of them are cheap."""
-    return _ready(tx, _KEPT_LINES, _page(run_id, before, limit))
+    return _lines(tx, _KEPT_LINES, _page(run_id, before, limit))
 
 
 def kept_scores(
@@ -177,17 +191,17 @@ def kept_scores(
 
 def near_misses(tx: Transaction, run_id: int, direction: Direction, *, limit: int = 10) -> list[Trial]:
     """The best scores that were not kept, whatever kept them from it."""
-    return _ready(tx, _NEAREST[direction], {"run": run_id, "most": limit})
+    return _lines(tx, _NEAREST[direction], {"run": run_id, "most": limit})
 
 
 def children(tx: Transaction, run_id: int, parent: int, *, limit: int = 50) -> list[Trial]:
     """The newest trials that were made from `parent`, newest first."""
-    return _ready(tx, _CHILDREN, {"run": run_id, "of": parent, "most": limit})
+    return _lines(tx, _CHILDREN, {"run": run_id, "of": parent, "most": limit})
 
 
 def ancestors(tx: Transaction, run_id: int, number: int, *, limit: int = 50) -> list[Trial]:
     """A trial and those that it came from, itself first."""
-    line = _ready(tx, _LINE, {"run": run_id, "of": number, "most": limit})
+    line = _lines(tx, _LINE, {"run": run_id, "of": number, "most": limit})
     if not line:
         raise NotFound("trial", f"{exp_id(number)} of run {run_id}")
     return line
@@ -273,6 +287,28 @@ def keep_counts(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:
 
 def _page(run_id: int, before: int | None, limit: int) -> dict[str, int]:
     return {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
+
+
+def _lines(tx: Transaction, query: Prepared, given: Mapping[str, Any]) -> list[Trial]:
+    """The trials of a page without the parts that are JSON. One that has ended is read once."""
+    run_id = given["run"]
+    keys = query.rows(tx.connection, given)
+    found: dict[int, Trial | None] = {
+        number: tx.remembered.get((Trial, run_id, number, ended_at)) for number, ended_at in keys
+    }
+    missing = [number for number, trial in found.items() if trial is None]
+    if missing:
+        numbers = missing if tx.on_postgresql else to_json(missing)
+        read = list(map(trial_of, _LINES_AT.rows(tx.connection, {"run": run_id, "numbers": numbers})))
+        found |= {trial.number: trial for trial in read}
+        tx.remembered.add(
+            {
+                (Trial, run_id, trial.number, trial.ended_at): trial
+                for trial in read
+                if trial.ended_at is not None
+            }
+        )
+    return [trial for number, _ in keys if (trial := found[number]) is not None]
 
 
 def _ready(tx: Transaction, query: Prepared, given: Mapping[str, object]) -> list[Trial]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from ratchet.kernel import Direction
+from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger import trial_pages as rows
+from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.views import (
     calibration,
     cost,
@@ -72,10 +74,17 @@ def long(ledger: Ledger) -> Ledger:
     return ledger
 
 
+@contextmanager
+def nothing_remembered(ledger: Ledger) -> Iterator[Transaction]:
+    """A look at the ledger by somebody who has not read any of it before."""
+    with Ledger(ledger.url, ledger.artifacts.root) as stranger, stranger.read() as tx:
+        yield tx
+
+
 def work_of(ledger: Ledger) -> dict[str, int]:
     found = {}
     for name, view in VIEWS.items():
-        with ledger.read() as tx:
+        with nothing_remembered(ledger) as tx:
             found[name] = effort(tx, view)
     return found
 
@@ -94,21 +103,47 @@ def test_every_view_does_the_same_work_on_ten_times_the_trials(long: Ledger) -> 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_page_of_trials_is_read_from_the_index_made_for_it(long: Ledger, query: str) -> None:
     read = QUERIES[query]
-    with long.read() as tx:
+    with nothing_remembered(long) as tx:
         if tx.on_postgresql:
             # A handful of rows it may as well sort; the question is whether the index has them in order.
             tx.connection.exec_driver_sql("SET LOCAL enable_sort = off")
         with statements_of(tx.connection) as statements:
             read(tx)
-        [plan] = [plan_of(tx, *each) for each in statements]
+        plan, *looked_up = [plan_of(tx, *each) for each in statements]
+    # Some pages name trials, and those that are not known are then looked up by their numbers.
+    assert len(looked_up) <= 1
+    for lookup in looked_up:
+        assert re.search(r"trials_1|run_id_number|run_id", "\n".join(lookup))
     assert query.partition(",")[0] in "\n".join(plan)
     assert not [step for step in plan if "TEMP B-TREE" in step or re.search(r"\bSort\b", step)]
+
+
+def test_trials_that_have_ended_are_read_once_and_those_in_flight_each_time(long: Ledger) -> None:
+    with long.read() as tx:
+        first = rows.tried_trials(tx, RUN, limit=30)
+        with statements_of(tx.connection) as statements:
+            again = rows.tried_trials(tx, RUN, limit=30)
+        assert again == first
+        flying = [trial.number for trial in first if trial.status is None]
+        assert len(statements) == 1 + bool(flying)
+    with long.write() as tx:
+        number = open_trial(
+            tx, RUN, Submission(specialist="opt", hypothesis="later", commit="c" * 40, parent=0)
+        ).number
+    with long.read() as tx:
+        assert rows.tried_trials(tx, RUN, limit=30)[0].status is None
+    with long.write() as tx:
+        end_trial(tx, RUN, number, Ending(status=TrialStatus.DISCARD, reason="worse", score=0.5))
+    with long.read() as tx:
+        newest = rows.tried_trials(tx, RUN, limit=30)[0]
+        assert (newest.number, newest.status, newest.score) == (number, TrialStatus.DISCARD, 0.5)
+        assert rows.tried_trials(tx, RUN, limit=30)[0] is newest
 
 
 def test_no_view_scans_the_trials(long: Ledger) -> None:
     scans = {}
     for name, view in VIEWS.items():
-        with long.read() as tx:
+        with nothing_remembered(long) as tx:
             with statements_of(tx.connection) as statements:
                 view(tx)
             steps = [step for each in statements for step in plan_of(tx, *each)]
