@@ -12,6 +12,7 @@ from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
 from ratchet.ledger.backup import backup
 from ratchet.ledger.check import check
+from ratchet.ledger.disk import have_one_journal
 
 
 def try_open(directory: Path) -> dict[str, str]:
@@ -105,3 +106,29 @@ def told(error: LedgerError) -> dict[str, str]:
 def count(ledger: Ledger) -> int:
     with ledger.read() as tx:
         return int(tx.connection.execute(sa.text("SELECT count(*) FROM events")).scalar_one())
+
+
+def put_three(directory: Path) -> dict[str, Any]:
+    """Put three artifacts in one transaction; what was waited for until its end, by where it lies."""
+    with Ledger.open(f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts") as ledger:
+        store = ledger.artifacts
+        for number in range(256):
+            (store.root / "sha256" / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+        waited: list[str] = []
+        really = os.fsync
+
+        def sync(descriptor: int) -> None:
+            waited.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+            really(descriptor)
+
+        os.fsync = sync
+        with ledger.write() as tx:
+            kept = [store.put(tx, f"content {number}".encode(), name="it").sha256 for number in range(3)]
+            before = list(waited)
+        return {
+            "together": have_one_journal(str(store.root)),
+            "before": before,
+            "waited": waited,
+            "files": [str(store.path(each)) for each in kept],
+            "contents": [store.read(each).decode() for each in kept],
+        }

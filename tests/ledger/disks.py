@@ -17,6 +17,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = "mount -t tmpfs -o size={size} none {directory}"
+JOURNALED = (
+    "PATH=$PATH:/usr/sbin:/sbin && truncate -s 64M {image} && mkfs.ext4 -q -F -O {feature} {image} "
+    "&& mount -o loop {image} {directory}"
+)
 READ_ONLY = "mount --bind {directory} {directory} && mount -o remount,ro,bind {directory}"
 
 

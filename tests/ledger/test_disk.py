@@ -11,7 +11,9 @@ import sqlalchemy as sa
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.disk import Unsettled, have_one_journal, name_files
+from tests.ledger import disk_actors
 from tests.ledger.conftest import MakeLedger
+from tests.ledger.disks import JOURNALED, on_disk
 
 COUNT = sa.text("SELECT count(*) FROM artifacts")
 
@@ -35,22 +37,25 @@ def visible(ledger: Ledger) -> int:
         return int(tx.connection.execute(COUNT).scalar_one())
 
 
-def test_one_wait_serves_for_all_files_of_a_transaction(make_ledger: MakeLedger, synced: list[str]) -> None:
-    ledger = make_ledger("sqlite")
-    store = ledger.artifacts
-    for number in range(256):
-        (store.root / "sha256" / f"{number:02x}").mkdir(parents=True, exist_ok=True)
-    together = have_one_journal(str(store.root))
-    synced.clear()
-    with ledger.write() as tx:
-        kept = [store.put(tx, f"content {number}".encode(), name="it") for number in range(3)]
-        assert synced == [] or not together
-    paths = [str(store.path(each.sha256)) for each in kept]
-    if together:
-        assert synced == paths[-1:]
-    else:
-        assert len([each for each in synced if "/incoming/" in each]) == 3
-    assert [store.read(each.sha256) for each in kept] == [b"content 0", b"content 1", b"content 2"]
+def test_one_wait_serves_for_all_files_of_a_transaction_where_they_share_a_journal(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    image = str(tmp_path / "image")
+    found = on_disk(JOURNALED, tmp_path / "disk", disk_actors.put_three, image=image, feature="has_journal")
+    assert found["together"]
+    assert (found["before"], found["waited"]) == ([], found["files"][-1:])
+    assert found["contents"] == ["content 0", "content 1", "content 2"]
+
+
+def test_each_is_waited_for_where_they_do_not(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    image = str(tmp_path / "image")
+    found = on_disk(JOURNALED, tmp_path / "disk", disk_actors.put_three, image=image, feature="^has_journal")
+    assert not found["together"]
+    # The file before it has its name, and the directory that has the name then.
+    contents, directories = found["waited"][0::2], found["waited"][1::2]
+    assert all("/incoming/" in each for each in contents)
+    assert directories == [str(Path(each).parent) for each in found["files"]]
+    assert found["contents"] == ["content 0", "content 1", "content 2"]
 
 
 def test_the_row_is_there_only_when_its_file_is_certain(
@@ -91,9 +96,8 @@ def test_content_that_somebody_else_has_not_settled_is_settled_with_ours(
     make_ledger: MakeLedger, synced: list[str]
 ) -> None:
     ledger = make_ledger("sqlite")
-    theirs = Unsettled()
     with ledger.artifacts.held():
-        sha256, _ = ledger.artifacts.keep(b"shared", unsettled=theirs)
+        sha256, _ = ledger.artifacts.keep(b"shared", unsettled=Unsettled())
     synced.clear()
     with ledger.write() as tx:
         ledger.artifacts.put(tx, b"shared", name="ours")

@@ -20,8 +20,8 @@ _WRITE, _WRITE_AND_WAIT = 2, 7
 # More than these are put on disk by one call for the whole file system.
 _MANY = 100
 _order = itertools.count()
-# ext4 (and ext3), XFS. Others keep a journal for each file, or none, or nobody knows.
-_ONE_JOURNAL = frozenset({0xEF53, 0x58465342})
+# Others keep a journal for each file, or none, or nobody knows.
+_EXT4, _XFS = 0xEF53, 0x58465342
 _libc = ctypes.CDLL(None, use_errno=True)
 _write_out = getattr(_libc, "sync_file_range", None)
 if _write_out is not None:
@@ -107,11 +107,21 @@ def have_one_journal(directory: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _has_one_journal(_device: int, directory: str) -> bool:
+def _has_one_journal(device: int, directory: str) -> bool:
     told = ctypes.create_string_buffer(256)
     if getattr(_libc, "statfs", None) is None or _libc.statfs(os.fsencode(directory), told) != 0:
         return False
-    return ctypes.c_long.from_buffer(told).value in _ONE_JOURNAL
+    kind = ctypes.c_long.from_buffer(told).value
+    return kind == _XFS or (kind == _EXT4 and _has_ext4_journal(device))
+
+
+def _has_ext4_journal(device: int) -> bool:
+    """ext4 can be made without one."""
+    try:
+        name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").readlink().name
+        return any(each.name.startswith(f"{name}-") for each in Path("/proc/fs/jbd2").iterdir())
+    except OSError:
+        return False
 
 
 def _rename(file: str, name: str, make_directory: MakeDirectory) -> tuple[str, ...]:
