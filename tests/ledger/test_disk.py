@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Ledger
 from ratchet.ledger.disk import Unsettled, have_one_journal, name_files
 from tests.ledger import disk_actors
@@ -86,7 +87,7 @@ def test_a_file_that_cannot_be_made_certain_gives_no_row(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(Exception, match="Input/output error"), ledger.write() as tx:
+    with pytest.raises(LedgerUnavailable, match="Input/output error"), ledger.write() as tx:
         ledger.artifacts.put(tx, b"new", name="it")
     monkeypatch.undo()
     assert visible(ledger) == 0

@@ -22,6 +22,9 @@ for line in sys.stdin:
     if word == "die": sys.exit(1)
     if word.startswith("slow"): time.sleep(0.3)
     if word == "hang": time.sleep(3600)
+    if word == "more":
+        sys.stdout.write("more one\\nmore two\\nmore three\\n"); sys.stdout.flush()
+        continue
     sys.stdout.write(f"{word} one\\n"); sys.stdout.flush()
     sys.stdout.write(f"{word} two\\n"); sys.stdout.flush()
 """
@@ -117,6 +120,44 @@ def test_an_event_loop_that_ended_with_a_question_open_leaves_it_usable(parrot: 
 
     asyncio.run(leave())
     asyncio.run(come())
+
+
+def test_one_that_does_not_answer_is_ended() -> None:
+    dialogue = Dialogue(start, lines=2, seconds=0.3)
+
+    async def scene() -> None:
+        assert await asyncio.gather(dialogue.ask(b"hang\n"), dialogue.ask(b"behind it\n")) == [[], []]
+        assert await dialogue.ask(b"again\n") == told("again")
+
+    asyncio.run(scene())
+    dialogue.close()
+
+
+def test_one_that_says_more_than_it_was_asked_is_out_of_step_and_ended(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        for _ in range(3):
+            assert await parrot.ask(b"more\n") == told("more")
+            assert await parrot.ask(b"word\n") == told("word")
+
+    asyncio.run(scene())
+
+
+def test_what_cannot_be_started_is_not_asked() -> None:
+    async def scene() -> None:
+        assert await Dialogue(lambda: subprocess.Popen(["/absent"]), lines=1).ask(b"word\n") is None
+
+    asyncio.run(scene())
+
+
+def test_it_may_be_closed_from_another_thread_while_it_is_asked(parrot: Dialogue) -> None:
+    async def scene() -> None:
+        answer = asyncio.create_task(parrot.ask(b"hang\n"))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(parrot.close)
+        assert await answer == []
+        assert await parrot.ask(b"again\n") == told("again")
+
+    asyncio.run(scene())
 
 
 def test_refs_are_made_side_by_side_and_one_that_cannot_be_says_why(

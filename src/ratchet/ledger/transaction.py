@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
@@ -120,7 +120,7 @@ class Transaction:
 
     def flush(self) -> int:
         """Settle the files, append the gathered events and tell other processes; how many events there were."""
-        self.unsettled.settle()
+        self._settle_files()
         if self._events:
             self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)
@@ -128,6 +128,15 @@ class Transaction:
             for topic in sorted(self.topics):
                 self.connection.execute(_NOTIFY, {"channel": channel(topic)})
         return len(self._events)
+
+    def _settle_files(self) -> None:
+        try:
+            self.unsettled.settle()
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"a file that is to be recorded could not be put on disk: {error}",
+                hint="see whether the disk is well; nothing of this was recorded",
+            ) from error
 
     def run_after_commit(self) -> None:
         for call in self._after_commit:

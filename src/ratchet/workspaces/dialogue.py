@@ -21,12 +21,15 @@ _UNREAD_BYTES = 32 * 1024
 class Dialogue:
     """One process, started by `start` when it is first asked and again when it died; every answer has `lines` lines.
 
-    It serves one event loop at a time.
+    It serves one event loop at a time. One that does not answer within `seconds` is ended.
     """
 
-    def __init__(self, start: Callable[[], subprocess.Popen[bytes]], *, lines: int) -> None:
+    def __init__(
+        self, start: Callable[[], subprocess.Popen[bytes]], *, lines: int, seconds: float = 60.0
+    ) -> None:
         self._start = start
         self._lines = lines
+        self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -36,14 +39,17 @@ class Dialogue:
 
     async def ask(self, question: bytes) -> list[bytes] | None:
         """The lines of the answer: none if it died before, over this question or another. `None` if it cannot be asked
-        now, because it has too much to read or answers to another event loop."""
+        now, because it cannot be started, has too much to read or answers to another event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop.is_closed():
             self.close()  # with answers that nobody waits for any more
         busy = bool(self._waiting)
         if self._unread + len(question) > _UNREAD_BYTES or (busy and loop is not self._loop):
             return None
-        process = self._running()
+        try:
+            process = self._running()
+        except OSError:
+            return None
         answer: asyncio.Future[list[bytes]] = loop.create_future()
         self._waiting.append((answer, len(question)))
         self._unread += len(question)
@@ -52,10 +58,20 @@ class Dialogue:
             loop.add_reader(cast(IO[bytes], process.stdout).fileno(), self._hear)
         with contextlib.suppress(BrokenPipeError):  # its end is read where the answer would be
             self._say(process, question)
-        return await answer
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await answer
+        except TimeoutError:
+            self.close()
+            return []
 
     def close(self) -> None:
-        """End the process. Whoever waits is told of no lines."""
+        """End the process. Whoever waits is told of no lines. Any thread may do so."""
+        if self._loop is not None and not self._loop.is_closed() and self._loop is not _running_loop():
+            # The loop must forget the pipe before it is closed.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.close)
+                return
         process, self._process, self._buffer, self._unread = self._process, None, b"", 0
         waiting, self._waiting = self._waiting, deque()
         if process is None:
@@ -99,7 +115,9 @@ class Dialogue:
             self._unread -= size
             _tell(answer, told)
         self._buffer = b"".join(line + b"\n" for line in lines) + self._buffer
-        if not self._waiting:
+        if not self._waiting and self._buffer:
+            self.close()  # nobody has asked for this: it is out of step
+        elif not self._waiting:
             self._leave(out)
 
     def _leave(self, out: IO[bytes]) -> None:
@@ -107,6 +125,13 @@ class Dialogue:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.remove_reader(out.fileno())
             self._loop = None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _tell(answer: asyncio.Future[list[bytes]], told: list[bytes]) -> None:

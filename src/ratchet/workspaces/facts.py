@@ -9,7 +9,7 @@ from ratchet.workspaces.cache import Cache
 from ratchet.workspaces.errors import TooLarge
 from ratchet.workspaces.trees import DIRECTORY, LINK, ReadTree
 
-_REMEMBERED = 200_000
+_REMEMBERED = 50_000
 
 
 class Facts(NamedTuple):

@@ -24,6 +24,8 @@ _AHEAD = 500
 _CACHED_BYTES = 8 * 1024 * 1024
 _CACHED_FILE = 64 * 1024
 _CACHED_ENTRIES = 50_000
+# What it takes to remember even the smallest: most objects of a long history are.
+_OVERHEAD_BYTES, _OVERHEAD_ENTRIES = 512, 5
 
 
 class Objects:
@@ -42,7 +44,7 @@ class Objects:
         found = self._trees.get(number)
         if found is None:
             found = parse_tree(self.read(number, "tree"), self._hash_bytes)
-            self._trees.put(number, found, len(found) + 1)
+            self._trees.put(number, found, len(found) + _OVERHEAD_ENTRIES)
         return found
 
     def read(self, number: str, kind: str, *, limit: int | None = None) -> bytes:
@@ -76,7 +78,7 @@ class Objects:
                 return None
             content = self._reader.exactly(int(header[2]) + 1)[:-1]
         number = header[0].decode()
-        self._contents.put(number, content, len(content))
+        self._contents.put(number, content, len(content) + _OVERHEAD_BYTES)
         return number, content
 
     def commit(self, revision: str) -> tuple[str, bytes]:
@@ -123,9 +125,9 @@ class Objects:
         if dry:
             return
         for number, content in batch.contents.items():
-            self._contents.put(number, content, len(content))
+            self._contents.put(number, content, len(content) + _OVERHEAD_BYTES)
         for number, tree in batch.trees.items():
-            self._trees.put(number, tree, len(tree) + 1)
+            self._trees.put(number, tree, len(tree) + _OVERHEAD_ENTRIES)
 
     def close(self) -> None:
         self._reader.stop()
@@ -159,7 +161,7 @@ class Objects:
                 content = self._reader.exactly(size + 1)[:-1]
                 contents.append(content)
                 if size <= _CACHED_FILE:
-                    self._contents.put(number, content, size)
+                    self._contents.put(number, content, size + _OVERHEAD_BYTES)
         return contents
 
     def _unreadable(self, number: str, kind: str, header: Sequence[str]) -> Exception:
