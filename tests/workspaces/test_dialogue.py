@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -158,6 +159,30 @@ def test_it_may_be_closed_from_another_thread_while_it_is_asked(parrot: Dialogue
         assert await parrot.ask(b"again\n") == told("again")
 
     asyncio.run(scene())
+
+
+def test_a_fork_asks_a_process_of_its_own_and_leaves_its_parents_alone(parrot: Dialogue) -> None:
+    async def ask(word: str) -> list[bytes] | None:
+        return await parrot.ask(f"{word}\n".encode())
+
+    async def scene() -> int:
+        asked = asyncio.create_task(ask("slow"))
+        await asyncio.sleep(0.05)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                asyncio._set_running_loop(None)
+                code = 0 if asyncio.run(ask("mine")) == told("mine") else 2
+                parrot.close()
+            finally:
+                os._exit(code)
+        assert await asked == told("slow")
+        return child
+
+    child = asyncio.run(scene())
+    assert os.waitpid(child, 0) == (child, 0)
+    assert asyncio.run(ask("after")) == told("after")
 
 
 def test_refs_are_made_side_by_side_and_one_that_cannot_be_says_why(

@@ -293,10 +293,12 @@ def _lines(tx: Transaction, query: Prepared, given: Mapping[str, Any]) -> list[T
     """The trials of a page without the parts that are JSON. One that has ended is read once."""
     run_id = given["run"]
     keys = query.rows(tx.connection, given)
-    found: dict[int, Trial | None] = {
-        number: tx.remembered.get((Trial, run_id, number, ended_at)) for number, ended_at in keys
+    found: dict[int, Trial] = {
+        number: known
+        for number, ended_at in keys
+        if (known := tx.remembered.get((Trial, run_id, number, ended_at))) is not None
     }
-    missing = [number for number, trial in found.items() if trial is None]
+    missing = [number for number, _ in keys if number not in found]
     if missing:
         numbers = missing if tx.on_postgresql else to_json(missing)
         read = list(map(trial_of, _LINES_AT.rows(tx.connection, {"run": run_id, "numbers": numbers})))
@@ -308,7 +310,7 @@ def _lines(tx: Transaction, query: Prepared, given: Mapping[str, Any]) -> list[T
                 if trial.ended_at is not None
             }
         )
-    return [trial for number, _ in keys if (trial := found[number]) is not None]
+    return [found[number] for number, _ in keys]
 
 
 def _ready(tx: Transaction, query: Prepared, given: Mapping[str, object]) -> list[Trial]:

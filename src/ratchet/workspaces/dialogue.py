@@ -41,6 +41,8 @@ class Dialogue:
         """The lines of the answer: none if it died before, over this question or another. `None` if it cannot be asked
         now, because it cannot be started, has too much to read or answers to another event loop."""
         loop = asyncio.get_running_loop()
+        if self._process is not None and self._owner != os.getpid():
+            self._forget()
         if self._loop is not None and self._loop.is_closed():
             self.close()  # with answers that nobody waits for any more
         busy = bool(self._waiting)
@@ -67,6 +69,9 @@ class Dialogue:
 
     def close(self) -> None:
         """End the process. Whoever waits is told of no lines. Any thread may do so."""
+        if self._owner != os.getpid():
+            self._forget()  # forked: the process and those who wait are the parent's
+            return
         if self._loop is not None and not self._loop.is_closed() and self._loop is not _running_loop():
             # The loop must forget the pipe before it is closed.
             with contextlib.suppress(RuntimeError):
@@ -77,24 +82,26 @@ class Dialogue:
         if process is None:
             return
         out = cast(IO[bytes], process.stdout)
-        if self._owner == os.getpid():
-            self._leave(out)
-            process.kill()
-            process.wait()
-        for pipe in (process.stdin, out):
-            with contextlib.suppress(OSError):
-                cast(IO[bytes], pipe).close()
+        self._leave(out)
+        process.kill()
+        process.wait()
+        _close_pipes(process)
         for answer, _ in waiting:
             with contextlib.suppress(RuntimeError):  # its loop has ended
                 answer.get_loop().call_soon_threadsafe(_tell, answer, [])
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._owner != os.getpid():
-            self.close()  # forked: the process belongs to the parent
         if self._process is None:
             self._process = self._start()
             self._owner = os.getpid()
         return self._process
+
+    def _forget(self) -> None:
+        """Let go of what a fork has inherited, without touching what it shares with its parent."""
+        process, self._process, self._loop = self._process, None, None
+        self._waiting, self._buffer, self._unread = deque(), b"", 0
+        if process is not None:
+            _close_pipes(process)
 
     def _say(self, process: subprocess.Popen[bytes], question: bytes) -> None:
         rest = memoryview(question)
@@ -125,6 +132,12 @@ class Dialogue:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.remove_reader(out.fileno())
             self._loop = None
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            cast(IO[bytes], pipe).close()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
