@@ -15,6 +15,8 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from ratchet.engines.cancelling import cancelled_if_asked
+
 MOST_TOOLS = 1000
 """No model and no person can choose between more."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -100,7 +102,7 @@ async def connected(server: Server, seconds: float | None = None) -> AsyncIterat
 @asynccontextmanager
 async def _connected(server: Server, seconds: float) -> AsyncIterator[Client]:
     # Its cancellation, unlike that of asyncio, also reaches what the client does to say goodbye.
-    with anyio.fail_after(seconds):
+    with cancelled_if_asked(), anyio.fail_after(seconds):
         async with connected(server, seconds) as client:
             yield client
 

@@ -17,6 +17,7 @@ from ratchet.agents.gateway.refusal import Refusal
 from ratchet.agents.servers import NoAnswer, call_tool, list_tools
 from ratchet.engines.mcp_client import MOST_BYTES, MOST_TOOLS
 from tests.agents.servers import tiny
+from tests.cancelling import refusing_server, unheeded_moments
 
 _SECONDS = 20.0
 
@@ -108,6 +109,11 @@ def test_no_more_tools_are_listed_than_anybody_could_use() -> None:
 
     with _listening(tiny.server(*map(named, range(MOST_TOOLS + 5)), port=0)) as url:
         assert len(asyncio.run(list_tools(url, _SECONDS))) == MOST_TOOLS
+
+
+def test_asking_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
+    with refusing_server() as url:
+        assert unheeded_moments(lambda: list_tools(url, _SECONDS)) == []
 
 
 def test_what_the_gateway_answers_by_itself_is_told_with_its_hint() -> None:

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from ratchet.engines import EventKind, Failure, McpServer, Request
+from ratchet.engines.llm.mcp_tools import Surface, tools_of
 from ratchet.engines.session import Tool
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Call, ModelServer, Turn, call, call_mcp, hang, say
+from tests.cancelling import refusing_server, unheeded_moments
 from tests.engines.conftest import Place
 from tests.engines.contract import SCHEMA, eventually, fails, lines, propose
 from tests.engines.llm.subject import LlmSubject
@@ -197,3 +199,13 @@ def test_a_tool_with_a_broken_schema_is_refused(llm: LlmSubject) -> None:
 def test_a_tool_that_nobody_gave_is_not_there(llm: LlmSubject) -> None:
     propose(llm.open(call("shell"), say("ok")), replace(HI, mcp_servers=()))
     assert llm.script.requests[1].results == ("Error: there is no tool 'shell'; there are: none",)
+
+
+def test_connecting_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
+    async def connect(url: str) -> None:
+        surface = Surface(workspace=None, path="", seconds=60.0)
+        async with tools_of([McpServer("lab", url=url)], surface):
+            raise AssertionError("nobody answers")
+
+    with refusing_server() as url:
+        assert unheeded_moments(lambda: connect(url)) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ratchet.engines.answer import check_schema
+from ratchet.engines.cancelling import cancelled_if_asked
 from ratchet.engines.failure import Failure
 from ratchet.engines.llm.fault import CallFault
 from ratchet.engines.llm.tools import prefixed
@@ -59,18 +60,19 @@ class Surface:
 async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncIterator[list[Tool]]:
     """Connect to every server for the block; a server that was started for it is ended with it."""
     failed: Exception | None = None
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                yield [tool for each in servers for tool in await _connected(each, surface, stack)]
-            except Exception as error:  # noqa: BLE001 - raised below: the clients would wrap it into groups
-                failed = error
-    except ExceptionGroup as group:
-        failed = failed or CallFault(
-            Failure.CRASHED, f"an MCP server broke off: {_told(group)}", hint="look at its log"
-        )
-    if failed is not None:
-        raise failed
+    with cancelled_if_asked():
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    yield [tool for each in servers for tool in await _connected(each, surface, stack)]
+                except Exception as error:  # noqa: BLE001 - raised below: the clients would wrap it into groups
+                    failed = error
+        except ExceptionGroup as group:
+            failed = failed or CallFault(
+                Failure.CRASHED, f"an MCP server broke off: {_told(group)}", hint="look at its log"
+            )
+        if failed is not None:
+            raise failed
 
 
 async def _connected(server: McpServer, surface: Surface, stack: contextlib.AsyncExitStack) -> list[Tool]:
