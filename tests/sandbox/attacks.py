@@ -179,7 +179,8 @@ def capabilities(_: None) -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     held = (ctypes.c_uint32 * 6)()
-    libc.capget(header, held)
+    if libc.capget(header, held) < 0:
+        raise OSError(ctypes.get_errno(), "capget")
     return "".join(f"{each:08x}" for each in held)
 
 

@@ -34,6 +34,10 @@ def python_as(place: Callable[[], None], program: str) -> Any:
     return json.loads(done.stdout)
 
 
+def as_here() -> None:
+    """No other place at all."""
+
+
 def ordinary_user() -> None:
     """Become nobody in particular. Python and Ratchet stay within reach, also where they live in the home of root."""
     if os.geteuid() != 0:

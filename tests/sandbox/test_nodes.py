@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.sandbox import Bounds, Broken, Finished, Node, Policy, run
+from ratchet.sandbox import Bounds, Broken, Finished, Node, Policy, Stopped, run
 
 ECHO = "def run(value):\n    return value"
 
@@ -89,6 +89,57 @@ def test_a_node_in_a_file_imports_what_lies_beside_it_where_that_is_readable(tmp
     work = Node(tmp_path / "main.py", "go")
     assert asyncio.run(run(work, policy=Policy(readable=(tmp_path,)))).value == 42
     assert not asyncio.run(run(work)).ok
+
+
+@pytest.mark.parametrize("given", [b' {"a": 1}\n', '{"a": 1}'.encode("utf-16"), b'\xef\xbb\xbf{"a": 1}'])
+def test_any_way_of_writing_json_is_read(given: bytes) -> None:
+    assert asyncio.run(run(Node(ECHO), stdin=given)).value == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [(b"1 2", "Extra data"), (b"[1", "Expecting"), (b"\xff", "utf-8")]
+)
+def test_input_that_is_not_json_is_told(given: bytes, words: str) -> None:
+    done = asyncio.run(run(Node(ECHO), stdin=given))
+    assert (done.exit_code, done.stdout) == (1, b"")
+    assert words in (done.problem or "")
+
+
+def test_a_variable_may_be_any_kind_of_text() -> None:
+    source = "import os\ndef run(_):\n    return dict(os.environ)"
+    policy = Policy(environment={Stopped.WALL: Stopped.CPU})
+    assert node(source, policy=policy).value == {"wall": "cpu"}
+
+
+def test_a_node_finds_no_trace_of_what_was_done_before_it() -> None:
+    source = """
+import gc, linecache, os, sys
+def run(_):
+    return [dict(os.environ), list(linecache.cache), sys.modules["node"].run is run, sys.stdin.read(), gc.isenabled()]
+"""
+    for _ in range(3):
+        assert node(source).value == [{}, ["<node>"], True, "", True]
+
+
+def test_more_than_a_pipe_holds_comes_through_whole() -> None:
+    source = "import sys\ndef run(n):\n    sys.stderr.write('e' * n)\n    return 'a' * n"
+    done = node(source, 500_000)
+    assert (done.value, done.stderr) == ("a" * 500_000, b"e" * 500_000)
+
+
+def test_each_of_many_nodes_has_the_time_of_its_own() -> None:
+    waits = Node("import time\ndef run(seconds):\n    time.sleep(seconds)\n    return seconds")
+
+    async def waiting(seconds: float, wall_seconds: float) -> Finished:
+        return await run(waits, stdin=json.dumps(seconds).encode(), bounds=Bounds(wall_seconds=wall_seconds))
+
+    async def all_at_once() -> list[Finished]:
+        pairs = ((60, 0.5), (1, 30), (60, 1), (0, 10), (1.5, 30))
+        return await asyncio.gather(*(waiting(*pair) for _ in range(2) for pair in pairs))
+
+    done = asyncio.run(all_at_once())
+    assert [each.stopped for each in done] == ["wall", None, "wall", None, None] * 2
+    assert all(each.ok or each.wall_ms < 20_000 for each in done)
 
 
 LOADED = """

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.sandbox.conftest import SECRET
-from tests.sandbox.places import ordinary_user, python_as, without_namespaces
+from tests.sandbox.places import as_here, ordinary_user, python_as, without_namespaces
 from tests.sandbox.ways import ATTACKS
 
 PROGRAM = """
@@ -85,6 +86,51 @@ return [ends, late.stopped, fine.value, "mount namespace" in fine.layers]
 """
     assert python_as(without_namespaces, program(body)) == [[False] * len(attacks), "wall", 5, False]
     assert secret.read_text() == SECRET
+
+
+# A node that has begun, and the parent that it was forked from.
+SLEEPER = """
+import os, signal
+def below(pid):
+    found = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found + [each for child in found for each in below(child)]
+begun = asyncio.Event()
+source = "import os, time\\ndef run(_):\\n    os.write(2, b'here')\\n    time.sleep(60)"
+running = asyncio.create_task(run(Node(source), overhear=lambda _said: begun.set()))
+await asyncio.wait_for(begun.wait(), 60)
+*_, parent, node = below(os.getpid())
+"""
+
+
+@pytest.mark.parametrize("place", [as_here, without_namespaces])
+def test_a_node_looked_at_from_outside_has_no_rights_and_all_limits(place: Callable[[], None]) -> None:
+    body = """
+status = dict(line.split(":", 1) for line in Path(f"/proc/{node}/status").read_text().splitlines())
+rights = [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp")]
+limits = Path(f"/proc/{node}/limits").read_text()
+names = ("Max core file size", "Max locked memory", "Max msgqueue size", "Max open files")
+most = [int(limits.split(name)[1].split()[1]) for name in names]
+running.cancel()
+await asyncio.wait([running])
+return [rights, most]
+"""
+    rights, most = python_as(place, program(SLEEPER + body))
+    assert rights == [*["0" * 16] * 4, "1", "2"]
+    assert [value <= bound for value, bound in zip(most, (0, 8 << 20, 0, 4096), strict=True)] == [True] * 4
+
+
+@pytest.mark.parametrize("place", [as_here, without_namespaces])
+def test_nodes_end_with_their_parent(place: Callable[[], None]) -> None:
+    body = """
+os.kill(parent, signal.SIGKILL)
+ended = await asyncio.gather(running, return_exceptions=True)
+for _ in range(100):
+    if not Path(f"/proc/{node}").exists():
+        break
+    await asyncio.sleep(0.05)
+return [type(ended[0]).__name__, Path(f"/proc/{node}").exists()]
+"""
+    assert python_as(place, program(SLEEPER + body)) == ["Broken", False]
 
 
 def test_without_namespaces_there_is_no_private_scratch() -> None:

@@ -19,9 +19,10 @@ _LEAVING_SECONDS = 5.0
 
 
 class Exchange:
-    """Belongs to the event loop in which it was made. `ended` is done once nothing of the run is left.
+    """Belongs to the event loop in which it was made. `ended` is set once nothing of the run is left.
 
-    Its value is the report of the sandbox, or `None` if the sandbox died without one.
+    Output is listened to after `patience_seconds`. A run that ends before is read in one go at its end, which costs far
+    less; one that writes more than a pipe holds waits that long, once.
     """
 
     def __init__(
@@ -32,13 +33,16 @@ class Exchange:
         most_bytes: int,
         hear: Callable[[bytes], None] | None = None,
         overhear: Callable[[bytes], None] | None = None,
+        patience_seconds: float = 0.0,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._line = wiring.line
-        self._report = b""
+        self._said = b""
+        self._told: dict[str, Any] | None = None
+        self._late = False
         self.stopped: Stopped | None = None
-        self.on_change: Callable[[], None] = lambda: None
-        self.ended: asyncio.Future[dict[str, Any] | None] = self._loop.create_future()
+        self.on_change: Callable[[], None] | None = None
+        self.ended = asyncio.Event()
         self.stdout: Output | Drain
         self.stderr: Output | Drain
         if hear is None:
@@ -49,19 +53,24 @@ class Exchange:
         self._input = None if wiring.stdin is None else Input(wiring.stdin, stdin)
         self._line.setblocking(False)
         self._loop.add_reader(self._line.fileno(), self._hear)
+        self._patience = self._loop.call_later(patience_seconds, self._listen) if patience_seconds else None
+        if self._patience is None:
+            self._listen()
 
     async def report(self, seconds: float) -> dict[str, Any] | None:
-        """What the sandbox said at the end. Raises `Broken` if that does not come in time."""
+        """What the sandbox said at the end, `None` if it died without a word. Raises `Broken` if it is late."""
+        timer = self._loop.call_later(seconds, self._give_up)
         try:
-            async with asyncio.timeout(seconds):
-                return await asyncio.shield(self.ended)
-        except TimeoutError:
-            self.close()
-            raise Broken(f"the sandbox did not end a run within {seconds:g} s") from None
+            await self.ended.wait()
+        finally:
+            timer.cancel()
+        if self._late:
+            raise Broken(f"the sandbox did not end a run within {seconds:g} s")
+        return self._told
 
     async def leave(self) -> None:
         """End the run if it has not ended, and wait until it is gone, also while this task is being cancelled."""
-        if self.ended.done():
+        if self.ended.is_set():
             return
         self.stop(Stopped.CANCELLED)
         try:
@@ -73,7 +82,7 @@ class Exchange:
 
     def stop(self, reason: Stopped) -> None:
         """End the run; `ended` follows. The first reason stands."""
-        if self.stopped is None and not self.ended.done():
+        if self.stopped is None and not self.ended.is_set():
             self.stopped = reason
             with contextlib.suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)
@@ -83,18 +92,29 @@ class Exchange:
         if self._line.fileno() >= 0:
             self._loop.remove_reader(self._line.fileno())
             self._line.close()
+        if self._patience is not None:
+            self._patience.cancel()
         if self._input is not None:
             self._input.close()
         self.stdout.close()
         self.stderr.close()
-        if not self.ended.done():
-            self.ended.set_result(None)
-        self.on_change()
+        self.ended.set()
+        if self.on_change is not None:
+            self.on_change()
+
+    def _give_up(self) -> None:
+        self._late = not self.ended.is_set()
+        self.close()
+
+    def _listen(self) -> None:
+        self.stdout.listen()
+        self.stderr.listen()
 
     def _changed(self) -> None:
         if self.stdout.over or self.stderr.over:
             self.stop(Stopped.OUTPUT)
-        self.on_change()
+        if self.on_change is not None:
+            self.on_change()
 
     def _hear(self) -> None:
         try:
@@ -103,12 +123,12 @@ class Exchange:
             return
         except OSError:
             piece = b""
-        self._report += piece
-        if piece:
+        self._said += piece
+        if piece and not piece.endswith(b"\n"):
             return
         # Every process of the run is dead, so what the pipes hold now is all there will be.
         self.stdout.finish()
         self.stderr.finish()
         with contextlib.suppress(ValueError):  # half a report is none
-            self.ended.set_result(json.loads(self._report))
+            self._told = json.loads(self._said)
         self.close()

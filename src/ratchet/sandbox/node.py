@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ratchet.kernel import Misuse
 
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -28,7 +30,7 @@ class Node:
 
     def __post_init__(self) -> None:
         for name in (self.function, *self.modules):
-            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
+            if not _NAME.fullmatch(name):
                 raise Misuse(f"{name!r} is not the name of a function or module")
 
     @property

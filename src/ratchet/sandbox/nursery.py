@@ -160,8 +160,9 @@ def _start() -> Parent:
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             cwd="/",
-            # What is in its environment, every run could read in the memory that it inherits.
-            env={},
+            # What is in its environment, every run could read in the memory that it inherits. This tells nothing: the
+            # linker looks up all functions at once, or else each fork would look up those that it is first to call.
+            env={"LD_BIND_NOW": "1"},
             # Ctrl-C in a terminal goes to a whole group. A command that it ended would seem to have failed by itself.
             start_new_session=True,
         )

@@ -7,13 +7,13 @@ import contextlib
 import os
 from collections.abc import Callable
 
-_CHUNK = 256 * 1024
-# A pipe holds 64 KiB, so nobody writes faster than about 6 MiB a second to one that is drained.
+# As much as a pipe holds, so nobody writes faster than about 6 MiB a second to one that is drained.
+_CHUNK = 64 * 1024
 _DRAIN_PAUSE_SECONDS = 0.01
 
 
 class Output:
-    """What a run writes, read as it comes and no further than its bound.
+    """What a run writes, read no further than its bound: as it comes from when `listen` was called, or at the end.
 
     Each piece is handed to `overhear`, if somebody wants it before the end; after that `changed` is called.
     """
@@ -31,9 +31,14 @@ class Output:
         self._total = 0
         self._changed = changed
         self._overhear = overhear
+        self._listening = False
         self.held = bytearray()
         os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._read)
+
+    def listen(self) -> None:
+        if self._descriptor is not None:
+            self._listening = True
+            self._loop.add_reader(self._descriptor, self._read)
 
     @property
     def over(self) -> bool:
@@ -48,7 +53,8 @@ class Output:
 
     def close(self) -> None:
         if self._descriptor is not None:
-            self._loop.remove_reader(self._descriptor)
+            if self._listening:
+                self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -84,7 +90,10 @@ class Drain:
         self.held = bytearray()
         self.over = False
         os.set_blocking(descriptor, False)
-        self._listen()
+
+    def listen(self) -> None:
+        if self._descriptor is not None:
+            self._loop.add_reader(self._descriptor, self._read)
 
     def finish(self) -> None:
         """Hand on what is still in the pipe, once nobody is left who writes to it."""
@@ -100,17 +109,13 @@ class Drain:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _listen(self) -> None:
-        assert self._descriptor is not None
-        self._loop.add_reader(self._descriptor, self._read)
-
     def _read(self) -> None:
         assert self._descriptor is not None
         self._loop.remove_reader(self._descriptor)
         if self._take() == b"":
             self.close()
         else:
-            self._pause = self._loop.call_later(_DRAIN_PAUSE_SECONDS, self._listen)
+            self._pause = self._loop.call_later(_DRAIN_PAUSE_SECONDS, self.listen)
 
     def _take(self) -> bytes | None:
         """Hand on one piece; empty at the end of the pipe, `None` if nothing is there now."""

@@ -17,13 +17,13 @@ from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, granted
 from ratchet.sandbox.policy import Policy
 
 
-def command_layers(policy: Policy) -> list[Layer]:
+def command_layers(policy: Policy) -> tuple[str, ...]:
     """The layers that will be on for a command. Raises `Refused` if one of the floor is not granted."""
-    left_out = {Layer.NETWORK} if policy.network else set()
+    left_out = frozenset({Layer.NETWORK} if policy.network else ())
     return _layers(left_out, COMMAND_FLOOR if policy.floor is None else policy.floor)
 
 
-def node_layers(policy: Policy, *, scratch: bool) -> list[Layer]:
+def node_layers(policy: Policy, *, scratch: bool) -> tuple[str, ...]:
     """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `Refused`."""
     if policy.network or policy.writable or policy.see_everything or policy.read_only:
         raise Misuse(
@@ -33,10 +33,10 @@ def node_layers(policy: Policy, *, scratch: bool) -> list[Layer]:
     floor = NODE_FLOOR if policy.floor is None else policy.floor
     # Landlock can show a directory and its parts, but not the one without the other.
     needs_mounts = scratch or policy.hidden or policy.places
-    return _layers(set(), floor | {Layer.MOUNT} if needs_mounts else floor)
+    return _layers(frozenset(), floor | {Layer.MOUNT} if needs_mounts else floor)
 
 
-def _layers(left_out: set[Layer], floor: frozenset[Layer]) -> list[Layer]:
+def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, ...]:
     offered = granted()
     missing = floor - left_out - offered.names
     if missing:
@@ -45,7 +45,7 @@ def _layers(left_out: set[Layer], floor: frozenset[Layer]) -> list[Layer]:
             hint="`ratchet doctor` tells how to mend it; a lower `floor` in the policy accepts less isolation",
         )
     on = offered.names - left_out
-    return [layer for layer in Layer if layer in on]
+    return tuple(str(layer) for layer in Layer if layer in on)
 
 
 def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> Spec:

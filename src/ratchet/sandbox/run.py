@@ -13,8 +13,8 @@ from ratchet.sandbox.bounds import Bounds
 from ratchet.sandbox.errors import Broken
 from ratchet.sandbox.exchange import Exchange
 from ratchet.sandbox.finished import Finished, Stopped
-from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
+from ratchet.sandbox.inside.work import Work
 from ratchet.sandbox.layers import try_layers
 from ratchet.sandbox.node import Node
 from ratchet.sandbox.nursery import NodeKind, held_file, nursery
@@ -22,6 +22,9 @@ from ratchet.sandbox.plan import existing, hidden, node_layers, placed
 from ratchet.sandbox.policy import Policy
 from ratchet.sandbox.running import BACKSTOP_SECONDS, finished, start
 from ratchet.sandbox.wiring import new_wiring
+
+# Most nodes have ended by then.
+_PATIENCE_SECONDS = 0.02
 
 
 async def run(
@@ -53,28 +56,27 @@ async def _run_node(
     node: Node, given: bytes, bounds: Bounds, policy: Policy, overhear: Callable[[bytes], None] | None
 ) -> Finished:
     await try_layers()
-    layers = tuple(map(str, node_layers(policy, scratch=node.scratch)))
+    layers = node_layers(policy, scratch=node.scratch)
     readable, places = existing(policy.readable), placed(policy.places)
     kept_from = hidden(policy, (*readable, *(source for _, source in places)))
-    source = node.code()
-    head = Work(
-        source_bytes=len(source),
-        name=node.name,
-        function=node.function,
+    work = Work(
+        source=node.code(),
+        given=given,
+        name=_plain(node.name),
+        function=_plain(node.function),
         spread=node.spread,
         scratch=node.scratch,
-        readable=list(readable),
-        places=list(places),
-        environment=dict(policy.environment),
-        cpu_seconds=bounds.cpu_seconds,
-        memory_bytes=bounds.memory_bytes,
-        file_bytes=bounds.file_bytes,
-        cpus=list(bounds.cpus),
+        readable=readable,
+        places=places,
+        environment={_plain(name): _plain(value) for name, value in policy.environment.items()},
+        cpu_seconds=None if bounds.cpu_seconds is None else float(bounds.cpu_seconds),
+        memory_bytes=None if bounds.memory_bytes is None else int(bounds.memory_bytes),
+        file_bytes=None if bounds.file_bytes is None else int(bounds.file_bytes),
+        cpus=tuple(map(int, bounds.cpus)),
     )
-    content = b"".join((json.dumps(head._asdict()).encode(), b"\n", source, given))
     wiring = await new_wiring(with_input=False)
     try:
-        with held_file(content) as file:
+        with held_file(work.packed()) as file:
             order = ORDER.pack(bounds.wall_seconds)
             kind = NodeKind(layers, node.modules, kept_from)
             parent = await nursery().start_node(order, [file, *wiring.theirs], kind)
@@ -82,7 +84,13 @@ async def _run_node(
         wiring.close()
         raise
     wiring.let_go()
-    exchange = Exchange(wiring, b"", most_bytes=bounds.output_bytes, overhear=overhear)
+    exchange = Exchange(
+        wiring,
+        b"",
+        most_bytes=bounds.output_bytes,
+        overhear=overhear,
+        patience_seconds=_PATIENCE_SECONDS if overhear is None else 0.0,
+    )
     try:
         report = await exchange.report(bounds.wall_seconds + BACKSTOP_SECONDS)
     finally:
@@ -90,6 +98,10 @@ async def _run_node(
     if report is None:
         raise _died(parent.last_words(), node.modules)
     return _checked(finished(report, exchange, layers), bounds)
+
+
+# A string itself, also of a member of an enumeration: what a node is told is of Python's own types only.
+_plain = str.__str__
 
 
 def _died(words: str, modules: tuple[str, ...]) -> Broken:
@@ -107,7 +119,7 @@ def _checked(end: Finished, bounds: Bounds) -> Finished:
         return replace(end, signal=None, stopped=Stopped.CPU, problem="stopped: cpu")
     if end.exit_code == 0:
         try:
-            json.loads(end.stdout, parse_constant=_refuse)
+            _strict.decode(end.stdout.decode(json.detect_encoding(end.stdout), "surrogatepass"))
         except (ValueError, RecursionError) as error:
             return replace(end, problem=f"ended without a JSON result: {error}")
     elif end.exit_code == 1:
@@ -118,3 +130,6 @@ def _checked(end: Finished, bounds: Bounds) -> Finished:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+_strict = json.JSONDecoder(parse_constant=_refuse)

@@ -55,7 +55,7 @@ class Running:
             searched = len(held)
             if searched > LONGEST_LINE:
                 self._exchange.stop(Stopped.OUTPUT)
-            if self._exchange.ended.done():
+            if self._exchange.ended.is_set():
                 break
             await self._news.wait()
         if held:

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from .linux import called, system_call
+from .linux import Prepared, called, libc, system_call
 
 # The same numbers on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -38,24 +38,38 @@ class _Beneath(ctypes.Structure):
 def restrict(
     *, files: bool, readable: Iterable[str] = (), writable: Iterable[str] = (), network: bool = True
 ) -> None:
-    """Restrict this process and all it starts: to these files if `files`, and never to signal or to connect by an
-    abstract socket beyond itself. Paths that are absent are passed over. Needs `no_new_privs`."""
+    """Restrict this process and all it starts, by `rules` of its own. Needs `no_new_privs`."""
+    own = rules(files=files, readable=readable, writable=writable, network=network)
+    if own is not None:
+        restriction(own)()
+        os.close(own)
+
+
+def restriction(rules: int) -> Prepared:
+    """Restricts whoever calls it, and all that it starts. Needs `no_new_privs`."""
+    return Prepared("landlock", libc.syscall, _RESTRICT, rules, 0)
+
+
+def rules(
+    *, files: bool, readable: Iterable[str] = (), writable: Iterable[str] = (), network: bool = True
+) -> int | None:
+    """A descriptor of rules: only these files if `files`, and never to signal or to connect by an abstract socket
+    beyond oneself. Paths that are absent are passed over. `None` if there is nothing that the kernel could forbid."""
     known = version()
     rights = (1 << _RIGHTS_BITS[min(known, len(_RIGHTS_BITS)) - 1]) - 1
     tcp = _TCP if known >= 4 and not network else 0
     scoped = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if known >= 6 else 0
     if not (files or tcp or scoped):
-        return
+        return None
     attributes = _Attributes(rights if files else 0, tcp, scoped)
     size = 24 if known >= 6 else 16 if known >= 4 else 8
-    rules = called(system_call(_CREATE, ctypes.byref(attributes), size, 0), "landlock ruleset")
+    made = called(system_call(_CREATE, ctypes.byref(attributes), size, 0), "landlock ruleset")
     if files:
         for path in readable:
-            _allow(rules, path, rights & READ)
+            _allow(made, path, rights & READ)
         for path in writable:
-            _allow(rules, path, rights)
-    called(system_call(_RESTRICT, rules, 0), "landlock")
-    os.close(rules)
+            _allow(made, path, rights)
+    return made
 
 
 def _allow(rules: int, path: str, rights: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -44,9 +45,26 @@ def system_call(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_cha
     return result
 
 
+class Prepared:
+    """A call of the C library whose arguments are there already: a fork that makes it copies few pages for that."""
+
+    def __init__(self, what: str, function: Callable[..., int], *arguments: object) -> None:
+        self._what = what
+        self._function = function
+        self._arguments = tuple(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
+
+    def __call__(self) -> None:
+        if self._function(*self._arguments) < 0:
+            called(-1, self._what)
+
+
 def prctl(option: int, *arguments: int) -> None:
+    prepared_prctl(option, *arguments)()
+
+
+def prepared_prctl(option: int, *arguments: int | bytes) -> Prepared:
     padded = (*arguments, 0, 0, 0, 0)[:4]
-    called(libc.prctl(option, *(ctypes.c_ulong(each) for each in padded)), f"prctl {option}")
+    return Prepared(f"prctl {option}", libc.prctl, option, *padded)
 
 
 def unshare(flags: int) -> None:
@@ -100,6 +118,5 @@ def forgo_capabilities() -> None:
     libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
 
 
-def drop_capabilities() -> None:
-    """Give up those that are held."""
-    called(libc.capset(ctypes.byref(_CAPABILITY_HEADER), ctypes.byref(_NO_CAPABILITIES)), "capset")
+drop_capabilities = Prepared("capset", libc.capset, _CAPABILITY_HEADER, _NO_CAPABILITIES)
+"""Give up those that are held."""

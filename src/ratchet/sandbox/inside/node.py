@@ -1,7 +1,7 @@
 """A node's own process: gives up its rights, then calls the function."""
 
 # pathlib is slow to import.
-# ruff: noqa: PTH117, PTH120
+# ruff: noqa: PTH120
 from __future__ import annotations
 
 import gc
@@ -13,159 +13,144 @@ import signal
 import sys
 import traceback
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from . import names, seccomp, view
+from . import names, rlimits, seccomp, view
 from .linux import (
     CLONE_NEWNS,
     MS_NODEV,
     MS_NOSUID,
     PR_SET_PDEATHSIG,
+    Prepared,
+    drop_capabilities,
     mount,
     prctl,
     setns,
     unshare,
 )
-from .rights import NodeLimits, give_up_for_node
+from .rights import node_restriction
+from .surroundings import ANSWER, Surroundings
+from .work import Work
 
 _FAILED = 1
-_ANSWER = 3
+_decoder, _encoder = json.JSONDecoder(), json.JSONEncoder(allow_nan=False)
 
 
-class Surroundings(NamedTuple):
-    """What every node of one parent has in common."""
-
-    layers: list[str]
-    python: tuple[str, ...]
-    hidden: tuple[tuple[str, str], ...]
-    # The address space that each has from the start.
-    address_bytes: int
-    filter: seccomp.Filter | None
-    # Descriptors: of nothing, of the parent's pid namespace, of a mount namespace that shows the whole machine, and
-    # of a pipe whose other end only the parent holds.
-    nothing: int
-    own_pids: int
-    whole_machine: int
-    life: tuple[int, int]
-
-
-class Work(NamedTuple):
-    """The head of the file that a node reads; the source and the input follow it."""
-
-    source_bytes: int
-    name: str
-    function: str
-    spread: bool
-    scratch: bool
-    readable: list[str]
-    places: list[tuple[str, str]]
-    environment: dict[str, str]
-    cpu_seconds: float | None
-    memory_bytes: int | None
-    file_bytes: int | None
-    cpus: list[int]
-
-    @property
-    def own_view(self) -> bool:
-        """Whether it is shown more than all nodes are."""
-        return bool(self.readable or self.places)
-
-
-def be_node(surroundings: Surroundings, work: int, stdout: int, stderr: int) -> NoReturn:
+def be_node(surroundings: Surroundings, descriptor: int, stdout: int, stderr: int) -> NoReturn:
     code = _FAILED
     try:
-        _die_with_parent(surroundings.life)
-        head, source, given = _read(work)
-        _arrange_descriptors(surroundings, head, stdout, stderr)
-        _confine(surroundings, head)
-        _write_all(_answer(head, source, given))
+        do_work(surroundings, descriptor, stdout, stderr)
         code = 0
     except BaseException:  # noqa: BLE001 - told on stderr; a fork must never return to the code above it
         _tell()
     finally:
-        _flush()
+        flush()
         os._exit(code)
 
 
-def _die_with_parent(life: tuple[int, int]) -> None:
+def do_work(surroundings: Surroundings, descriptor: int, stdout: int, stderr: int) -> None:
+    """Do what is written behind `descriptor`, and answer to `stdout`."""
+    if surroundings.parent is not None:
+        _die_with(surroundings.parent)
+    # Nothing is on stdin; what is printed goes to stderr; the answer leaves by a descriptor of its own.
+    os.dup2(stderr, 1)
+    os.dup2(stderr, 2)
+    os.dup2(stdout, ANSWER)
+    work = Work.read(descriptor)
+    _confine(surroundings, work)
+    _write_all(_answer(work))
+
+
+def _die_with(parent: select.poll) -> None:
     """Also if it died before the kernel could be asked for that."""
-    listen, parents = life
-    os.close(parents)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if select.select([listen], [], [], 0)[0]:
+    if parent.poll(0):
         os._exit(_FAILED)
 
 
-def _read(work: int) -> tuple[Work, bytes, bytes]:
-    with os.fdopen(work, "rb") as file:
-        head = Work(**json.loads(file.readline()))
-        return head, file.read(head.source_bytes), file.read()
-
-
-def _arrange_descriptors(surroundings: Surroundings, head: Work, stdout: int, stderr: int) -> None:
-    """Nothing on stdin; what is printed goes to stderr; the answer leaves by a descriptor of its own."""
-    if head.own_view and names.MOUNT in surroundings.layers:
-        setns(surroundings.whole_machine, CLONE_NEWNS)
-    wanted = (surroundings.nothing, stderr, stderr, stdout)
-    # First out of the way of each other, then to where they belong.
-    spare = max(wanted) + len(wanted)
-    for number, descriptor in enumerate(wanted):
-        os.dup2(descriptor, spare + number)
-    for number in range(len(wanted)):
-        os.dup2(spare + number, number)
-    os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
-
-
-def _confine(surroundings: Surroundings, head: Work) -> None:
+def _confine(surroundings: Surroundings, work: Work) -> None:
     layers = surroundings.layers
-    own_view = view.View(
+    restriction = surroundings.restriction
+    if work.scratch or work.readable or work.places:
+        restriction = _furnish(surroundings, work)
+    if work.cpus:
+        os.sched_setaffinity(0, work.cpus)
+    own_bytes = work.memory_bytes
+    rlimits.limit_run(
+        open_files=surroundings.open_files,
+        cpu_seconds=work.cpu_seconds,
+        file_bytes=work.file_bytes,
+        address_bytes=None if own_bytes is None else own_bytes + surroundings.address_bytes,
+    )
+    if names.CAPABILITIES in layers:
+        drop_capabilities()
+    if restriction is not None:
+        restriction()
+    os.closerange(ANSWER + 1, surroundings.most_descriptors)
+    if surroundings.filter is not None:
+        own = surroundings.filter if names.PID in layers else seccomp.node_filter(os.getpid())
+        own.install()
+
+
+def _furnish(surroundings: Surroundings, work: Work) -> Prepared | None:
+    """Show it more than all nodes are shown, and let it in. Returns landlock's part of what it gives up."""
+    layers = surroundings.layers
+    own = view.View(
         processes=False,
         python=surroundings.python,
-        readable=tuple(head.readable),
+        readable=work.readable,
         hidden=surroundings.hidden,
-        places=tuple(head.places),
-        scratch_bytes=head.memory_bytes if head.scratch else 0,
+        places=work.places,
+        scratch_bytes=work.memory_bytes if work.scratch else 0,
     )
-    if names.MOUNT in layers and (head.own_view or head.scratch):
-        unshare(CLONE_NEWNS)
-        if head.own_view:
-            view.build(own_view)
+    if names.MOUNT in layers:
+        if own.readable or own.places:
+            setns(surroundings.whole_machine, CLONE_NEWNS)
+            unshare(CLONE_NEWNS)
+            view.build(own)
         else:
-            size = f"size={head.memory_bytes}" if head.memory_bytes else ""
+            unshare(CLONE_NEWNS)
+            size = f"size={work.memory_bytes}" if work.memory_bytes else ""
             mount("tmpfs", view.SCRATCH[0], "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,{size}")
-    os.chdir(view.SCRATCH[0] if names.MOUNT in layers else "/")
-    if head.cpus:
-        os.sched_setaffinity(0, head.cpus)
-    memory_bytes = None if head.memory_bytes is None else head.memory_bytes + surroundings.address_bytes
-    limits = NodeLimits(head.cpu_seconds, head.file_bytes, memory_bytes)
-    own_filter = surroundings.filter
-    if own_filter is not None and names.PID not in layers:
-        own_filter = seccomp.node_filter(os.getpid())
-    give_up_for_node(layers, own_view, limits, own_filter, scratch=head.scratch)
+        os.chdir(view.SCRATCH[0])
+    return node_restriction(layers, own, scratch=work.scratch)
 
 
-def _answer(head: Work, source: bytes, given: bytes) -> bytes:
+def _answer(work: Work) -> bytes:
     """What the function returns, as JSON."""
     gc.enable()
-    os.environ.update(head.environment)
-    text = source.decode()
-    linecache.cache[head.name] = (len(text), None, text.splitlines(keepends=True), head.name)
-    if os.path.isabs(head.name):
-        sys.path.insert(0, os.path.dirname(head.name))
+    for variable, content in work.environment.items():
+        os.environ[variable] = content
+    text = work.source.decode()
+    linecache.cache[work.name] = (len(text), None, text.splitlines(keepends=True), work.name)
+    if work.name.startswith("/"):
+        sys.path.insert(0, os.path.dirname(work.name))
     _seed()
     module = ModuleType("node")
-    module.__file__ = head.name
+    module.__file__ = work.name
     sys.modules["node"] = module
-    exec(compile(text, head.name, "exec"), module.__dict__)
-    function = module.__dict__.get(head.function)
+    exec(compile(text, work.name, "exec"), module.__dict__)
+    function = module.__dict__.get(work.function)
     if not callable(function):
-        raise TypeError(f"{head.name} has no function {head.function!r}")
-    value: Any = json.loads(given) if given else None
-    result = function(**value) if head.spread else function(value)
+        raise TypeError(f"{work.name} has no function {work.function!r}")
+    value = _value(work.given)
+    result = function(**value) if work.spread else function(value)
     try:
-        return json.dumps(result, allow_nan=False).encode()
+        return _encoder.encode(result).encode()
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{head.function} returned what is not JSON: {error}") from None
+        raise type(error)(f"{work.function} returned what is not JSON: {error}") from None
+
+
+def _value(given: bytes) -> Any:
+    """As `json.loads` has it, which is only asked where it is needed: it looks at much more memory."""
+    if not given:
+        return None
+    try:
+        text = given.decode()
+        value, end = _decoder.raw_decode(text)
+    except ValueError:
+        return json.loads(given)
+    return value if end == len(text) else json.loads(given)
 
 
 def _seed() -> None:
@@ -178,7 +163,7 @@ def _seed() -> None:
 def _write_all(content: bytes) -> None:
     rest = memoryview(content)
     while rest:
-        rest = rest[os.write(_ANSWER, rest) :]
+        rest = rest[os.write(ANSWER, rest) :]
 
 
 def _tell() -> None:
@@ -188,7 +173,7 @@ def _tell() -> None:
         return
 
 
-def _flush() -> None:
+def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Container
 
 from . import landlock, names, rlimits, seccomp
-from .linux import PR_SET_NO_NEW_PRIVS, drop_capabilities, prctl
+from .linux import PR_SET_NO_NEW_PRIVS, Prepared, drop_capabilities, prctl
 from .spec import Spec
 from .view import SCRATCH, View
-
-
-class NodeLimits(NamedTuple):
-    cpu_seconds: float | None
-    file_bytes: int | None
-    address_bytes: int | None
 
 
 def most_tasks(processes: int) -> int:
@@ -49,26 +43,21 @@ def give_up_for_command(spec: Spec) -> None:
         seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound).install()
 
 
-def give_up_for_node(
-    layers: list[str], view: View, limits: NodeLimits, own_filter: seccomp.Filter | None, *, scratch: bool
-) -> None:
-    rlimits.limit(
-        cpu_seconds=limits.cpu_seconds, file_bytes=limits.file_bytes, address_bytes=limits.address_bytes
-    )
-    _give_up_privileges(layers)
-    if names.LANDLOCK in layers:
-        writable = (SCRATCH[0], "/dev/null") if scratch else ("/dev/null",)
-        landlock.restrict(files=True, readable=_readable(layers, view), writable=writable, network=False)
-    if own_filter is not None:
-        own_filter.install()
+def node_restriction(layers: Container[str], view: View, *, scratch: bool) -> Prepared | None:
+    """Landlock's part of what a node gives up, if it is among the layers. Holds a descriptor."""
+    if names.LANDLOCK not in layers:
+        return None
+    writable = (SCRATCH[0], "/dev/null") if scratch else ("/dev/null",)
+    rules = landlock.rules(files=True, readable=_readable(layers, view), writable=writable, network=False)
+    return None if rules is None else landlock.restriction(rules)
 
 
-def _give_up_privileges(layers: list[str]) -> None:
+def _give_up_privileges(layers: Container[str]) -> None:
     if names.CAPABILITIES in layers:
         drop_capabilities()
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _readable(layers: list[str], view: View) -> list[str]:
+def _readable(layers: Container[str], view: View) -> list[str]:
     """Where a mount namespace shows only what may be read, that is everything."""
     return ["/"] if names.MOUNT in layers else view.visible()

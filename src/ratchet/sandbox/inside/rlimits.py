@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import resource
 
+OPEN_FILES = 4096
+
 
 def limit(
     *,
@@ -15,20 +17,34 @@ def limit(
     tasks: int | None = None,
 ) -> None:
     """Lower the limits of this process and of all it starts. A limit is never raised."""
+    limit_always()
+    limit_run(
+        open_files=OPEN_FILES, cpu_seconds=cpu_seconds, file_bytes=file_bytes, address_bytes=address_bytes
+    )
+    if data_bytes is not None:
+        _lower(resource.RLIMIT_DATA, data_bytes)
+    if tasks is not None:
+        _lower(resource.RLIMIT_NPROC, tasks)
+
+
+def limit_always() -> None:
+    """The limits that are the same for every run, and that a parent of runs can live with as well."""
     _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_NOFILE, 4096)
     _lower(resource.RLIMIT_MEMLOCK, 8 * 1024 * 1024)
     _lower(resource.RLIMIT_MSGQUEUE, 0)
+
+
+def limit_run(
+    *, open_files: int, cpu_seconds: float | None, file_bytes: int | None, address_bytes: int | None
+) -> None:
+    """Those that are not."""
+    _lower(resource.RLIMIT_NOFILE, open_files)
     if cpu_seconds is not None:
         _lower(resource.RLIMIT_CPU, math.ceil(cpu_seconds))
     if file_bytes is not None:
         _lower(resource.RLIMIT_FSIZE, file_bytes)
     if address_bytes is not None:
         _lower(resource.RLIMIT_AS, address_bytes)
-    if data_bytes is not None:
-        _lower(resource.RLIMIT_DATA, data_bytes)
-    if tasks is not None:
-        _lower(resource.RLIMIT_NPROC, tasks)
 
 
 def _lower(kind: int, value: int) -> None:

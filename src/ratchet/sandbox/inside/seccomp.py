@@ -11,7 +11,7 @@ import errno
 import struct
 from functools import cache
 
-from .linux import PR_SET_SECCOMP, called, libc, machine
+from .linux import PR_SET_SECCOMP, machine, prepared_prctl
 from .syscalls import NUMBERS
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -72,11 +72,11 @@ class Filter:
     def __init__(self, code: bytes) -> None:
         self._code = ctypes.create_string_buffer(code, len(code))
         program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(self._code))
-        self._arguments = (ctypes.c_ulong(_MODE_FILTER), program, ctypes.c_ulong(0), ctypes.c_ulong(0))
+        self._install = prepared_prctl(PR_SET_SECCOMP, _MODE_FILTER, program)
 
     def install(self) -> None:
         """Put it on this process for good. Needs `no_new_privs`."""
-        called(libc.prctl(PR_SET_SECCOMP, *self._arguments), "seccomp")
+        self._install()
 
 
 def node_filter(own_pid: int) -> Filter:

@@ -1,4 +1,4 @@
-"""The warm parent: a bare process, started once with an empty environment, from which launchers are forked.
+"""The warm parent: a bare process with nothing of our environment, started once, from which launchers are forked.
 
 It never sees what it starts: a command's description comes in a file of its own that only the fork reads, so no run
 finds anything of another one in the memory it inherits. It ends when Ratchet's end of the socket is closed.
@@ -18,8 +18,9 @@ from typing import NoReturn
 
 from . import seccomp
 from .launch import launch
-from .nodes import Settings, serve
+from .nodes import serve
 from .spec import Spec
+from .surroundings import Settings
 
 COMMAND, NODES = b"c", b"n"
 _MOST_DESCRIPTORS = 5
@@ -67,7 +68,7 @@ def _command(description: int, stdin: int, stdout: int, stderr: int, line: int) 
         os.close(descriptor)
     told = launch(spec, line)
     if told is not None:
-        socket.socket(fileno=line).send(json.dumps(told).encode())
+        socket.socket(fileno=line).send(f"{json.dumps(told)}\n".encode())
     os._exit(0)
 
 
