@@ -5,7 +5,9 @@ Each trial is a session, a commit, a sandboxed process for the recipe, another f
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import resource
 import sys
 import time
@@ -28,8 +30,15 @@ from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 
 _GOAL = 100.0
 _FLAT = 1.2
-_WINDOW = 100
+# A rate is that of a tenth of the run, and of no fewer trials than these: a second of a shared machine says little.
+_LEAST_WINDOW = 100
 _WARM = 10
+# As many as a run makes at once by itself, and so many that what they wait for is shared by most: trials that only
+# compute, as most real ones do, gain nothing from more than there are cores.
+_USUAL, _MANY = os.cpu_count() or 1, 16
+_SPECIALIST = """[[specialist]]
+name = "s{number}"
+"""
 _RECIPE = "VALUE = 0\n\n\ndef run(given):\n    return VALUE\n"
 # Scores that look like chance: the better the best, the rarer a new one.
 _EVALUATOR = "def score(given):\n    return {'score': given['trial']['answer'] * 716_539 % 1_000_003}\n"
@@ -48,15 +57,7 @@ seconds = 5.0
 [keep]
 deterministic = true
 [slots]
-count = 4
-[[specialist]]
-name = "one"
-[[specialist]]
-name = "two"
-[[specialist]]
-name = "three"
-[[specialist]]
-name = "four"
+count = {at_once}
 """
 
 
@@ -86,11 +87,12 @@ class Instant:
 
 
 def measure(stage: Stage, scale: Scale) -> Result:
-    places = [_WARM, *(number for number in (1_000,) if number < scale.attempts), scale.attempts - _WINDOW]
+    window = max(_LEAST_WINDOW, scale.attempts // 10)
+    places = [_WARM, *(number for number in (1_000,) if number < scale.attempts), scale.attempts - window]
     result = Result(
         "research",
-        f"trials with a model and an evaluator that answer at once, two sandboxed processes each; {_WINDOW} trials "
-        f"from number {' and '.join(f'{place:,}' for place in places)} on",
+        f"trials with a model and an evaluator that answer at once, {_USUAL} and {_MANY} at a time, two sandboxed "
+        f"processes each; {window:,} trials from number {' and '.join(f'{place:,}' for place in places)} on",
         [
             "per trial",
             *(f"trials/s at {place:,}" for place in places),
@@ -101,14 +103,15 @@ def measure(stage: Stage, scale: Scale) -> Result:
             "RSS MB, with children",
         ],
     )
-    for database in DATABASES:
-        found = _run(stage, database, scale.attempts, places)
+    for at_once, database in itertools.product((_USUAL, _MANY), DATABASES):
+        found = _run(stage, database, {"count": scale.attempts, "places": places, "window": window}, at_once)
         rates = [each["rate"] for each in found["windows"]]
         slower = rates[0] / rates[-1]
         cpu = found["windows"][-1]["cpu"]
+        shown = f"{SHOWN[database]}, {at_once} at a time"
         result.rows.append(
             [
-                f"Ratchet, {SHOWN[database]}",
+                f"Ratchet, {shown}",
                 *(f"{rate:.0f}" for rate in rates),
                 ratio(rates[-1], rates[0]),
                 f"{cpu:.1f}",
@@ -117,12 +120,11 @@ def measure(stage: Stage, scale: Scale) -> Result:
                 f"{found['tree_rss_mb']:.0f}",
             ]
         )
-        shown = SHOWN[database]
         result.goals += [
             Goal(f"{shown}: at least {_GOAL:.0f} trials/s", f"{min(rates):.0f}/s", min(rates) >= _GOAL),
             Goal(f"{shown}: the last within 20 % of the first", f"{slower:.2f}× slower", slower <= _FLAT),
         ]
-        result.numbers[database] = found
+        result.numbers[f"{database}, {at_once} at a time"] = found
     result.notes.append(
         "CPU and RSS are those of the process that runs the loop; with children, the sandboxes' and git's are added, "
         "not the database server's, and memory that processes share is counted for each"
@@ -132,16 +134,16 @@ def measure(stage: Stage, scale: Scale) -> Result:
     return result
 
 
-def _run(stage: Stage, database: str, count: int, places: list[int]) -> dict[str, Any]:
+def _run(stage: Stage, database: str, asked: dict[str, Any], at_once: int) -> dict[str, Any]:
     place = place_of(stage.new_home(database))
     child = stage.start([sys.executable, "-m", "benchmarks.measures.research", json.dumps(place)])
     try:
         with TreeWatch(child.pid) as watch:
-            found = child.ask("trials", count=count, places=places)
+            found = child.ask("trials", **asked, at_once=at_once)
     finally:
         child.stop()
     late = found["windows"][-1]
-    found["tree_cpu"] = watch.cpu_between(late["begin"], late["end"]) / _WINDOW * 1000
+    found["tree_cpu"] = watch.cpu_between(late["begin"], late["end"]) / asked["window"] * 1000
     found["tree_rss_mb"] = watch.peak_mb
     return found
 
@@ -153,19 +155,22 @@ def main() -> None:
     asked = json.loads(sys.stdin.readline())
     task = Path(place["home"]) / "instant"
     (task / "evaluator").mkdir(parents=True)
-    (task / "task.toml").write_text(_TASK)
+    at_once = asked["at_once"]
+    roster = "".join(_SPECIALIST.format(number=number) for number in range(at_once))
+    (task / "task.toml").write_text(_TASK.format(at_once=at_once) + roster)
     (task / "recipe.py").write_text(_RECIPE)
     (task / "evaluator" / "evaluate.py").write_text(_EVALUATOR)
     marks: dict[int, tuple[float, float, float]] = {}
-    engine = Instant(marks, {edge for begin in asked["places"] for edge in (begin, begin + _WINDOW)})
+    window = asked["window"]
+    engine = Instant(marks, {edge for begin in asked["places"] for edge in (begin, begin + window)})
 
     def opened(_name: str | None, _surroundings: Surroundings) -> Instant:
         return engine
 
     async def carry(job: Any) -> Any:
         ended = await research_run(job, opened)
-        marks.setdefault(asked["places"][-1] + _WINDOW, _now())
-        print(json.dumps(_told(marks, asked["places"])), flush=True)
+        marks.setdefault(asked["places"][-1] + window, _now())
+        print(json.dumps(_told(marks, asked["places"], window)), flush=True)
         return ended
 
     loaded = load_settings({**place, "research.stagger_seconds": 0.0}, env={})
@@ -174,7 +179,7 @@ def main() -> None:
     ledger = open_ledger(loaded)
     runtime = open_runtime(loaded, ledger, kinds)
     Worker(runtime).start()
-    wanted = Wanted(task=str(task), trials=asked["count"], parallel=4)
+    wanted = Wanted(task=str(task), trials=asked["count"], parallel=at_once)
     start_research(runtime, wanted)
     sys.stdin.read()
 
@@ -184,16 +189,16 @@ def _now() -> tuple[float, float, float]:
     return time.monotonic(), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def _told(marks: dict[int, tuple[float, float, float]], places: list[int]) -> dict[str, Any]:
+def _told(marks: dict[int, tuple[float, float, float]], places: list[int], window: int) -> dict[str, Any]:
     windows = []
     for place in places:
-        begin, end = marks[place], marks[place + _WINDOW]
+        begin, end = marks[place], marks[place + window]
         windows.append(
             {
                 "begin": begin[0],
                 "end": end[0],
-                "rate": _WINDOW / (end[0] - begin[0]),
-                "cpu": (end[1] - begin[1]) / _WINDOW * 1000,
+                "rate": window / (end[0] - begin[0]),
+                "cpu": (end[1] - begin[1]) / window * 1000,
             }
         )
     return {"windows": windows, "rss_mb": max(mark[2] for mark in marks.values())}

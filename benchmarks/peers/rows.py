@@ -20,6 +20,7 @@ _NOTES = (
     " several processes, so only the columns with children compare",
     "the peers evaluate without a sandbox, OpenEvolve in its own process; their model answers over HTTP from the"
     " benchmark's process, which is not counted, and Ratchet's from inside the loop",
+    "OpenEvolve evaluates two at a time, ShinkaEvolve as many as it does by itself",
 )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerError
-from ratchet.ledger import Ledger
+from ratchet.ledger import ArtifactStore, Ledger
 from ratchet.ledger.backup import backup
 from ratchet.ledger.check import check
-from ratchet.ledger.disk import have_one_journal
 
 
 def try_open(directory: Path) -> dict[str, str]:
@@ -108,27 +109,35 @@ def count(ledger: Ledger) -> int:
         return int(tx.connection.execute(sa.text("SELECT count(*) FROM events")).scalar_one())
 
 
-def put_three(directory: Path) -> dict[str, Any]:
-    """Put three artifacts in one transaction; what was waited for until its end, by where it lies."""
+def copy_while_writing(directory: Path) -> list[str]:
+    """Commit artifacts, and copy the disk as it is then: a power cut would leave as much. The hashes of all of them."""
     with Ledger.open(f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts") as ledger:
-        store = ledger.artifacts
-        for number in range(256):
-            (store.root / "sha256" / f"{number:02x}").mkdir(parents=True, exist_ok=True)
-        waited: list[str] = []
-        really = os.fsync
+        kept = []
+        for number in range(40):
+            with ledger.write() as tx:
+                content = f"{number} {os.urandom(2000).hex()}".encode()
+                kept.append(ledger.artifacts.put(tx, content, name=f"{number}").sha256)
+        shutil.copyfile(directory.parent / "image", directory.parent / "cut")
+        return kept
 
-        def sync(descriptor: int) -> None:
-            waited.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-            really(descriptor)
 
-        os.fsync = sync
-        with ledger.write() as tx:
-            kept = [store.put(tx, f"content {number}".encode(), name="it").sha256 for number in range(3)]
-            before = list(waited)
+def open_after_cut(directory: Path) -> dict[str, Any]:
+    """Open what a power cut has left: which artifacts were whole before and after, what is wrong with the ledger."""
+    url, artifacts = f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts"
+    before = whole(Ledger(url, artifacts).artifacts)
+    with Ledger.open(url, artifacts) as ledger:
         return {
-            "together": have_one_journal(str(store.root)),
             "before": before,
-            "waited": waited,
-            "files": [str(store.path(each)) for each in kept],
-            "contents": [store.read(each).decode() for each in kept],
+            "after": whole(ledger.artifacts),
+            "check": [finding.what for finding in check(ledger).findings],
+            "journals": [each.name for each in (artifacts / "journal").iterdir()],
         }
+
+
+def whole(store: ArtifactStore) -> list[str]:
+    found = []
+    for sha256, _ in store.stored():
+        with contextlib.suppress(LedgerError):
+            store.read(sha256)
+            found.append(sha256)
+    return found

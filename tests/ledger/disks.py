@@ -21,6 +21,10 @@ JOURNALED = (
     "PATH=$PATH:/usr/sbin:/sbin && truncate -s 64M {image} && mkfs.ext4 -q -F -O {feature} {image} "
     "&& mount -o loop {image} {directory}"
 )
+CUT = (
+    "PATH=$PATH:/usr/sbin:/sbin && {{ e2fsck -fy {image} >/dev/null 2>&1 || true; }} "
+    "&& mount -o loop {image} {directory}"
+)
 READ_ONLY = "mount --bind {directory} {directory} && mount -o remount,ro,bind {directory}"
 
 

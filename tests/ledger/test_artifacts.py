@@ -62,15 +62,17 @@ def test_artifacts_are_listed_by_attempt_and_by_run(ledger: Ledger) -> None:
         assert [each.name for each in store.of_run(tx, run)] == ["of the attempt", "of the run"]
 
 
-def test_a_rolled_back_put_leaves_a_file_that_only_the_collector_takes(ledger: Ledger) -> None:
+def test_a_rolled_back_put_leaves_at_most_a_large_file_that_only_the_collector_takes(ledger: Ledger) -> None:
+    large = b"for nothing" * 10_000
     with contextlib.suppress(RuntimeError), ledger.write() as tx:
         ledger.artifacts.put(tx, b"for nothing", name="x")
+        ledger.artifacts.put(tx, large, name="y")
         raise RuntimeError
     assert named(ledger) == set()
     assert collect_artifacts(ledger, grace_seconds=3600).files == 0
     age(ledger)
     collected = collect_artifacts(ledger, grace_seconds=3600)
-    assert (collected.files, collected.bytes, files(ledger)) == (1, len(b"for nothing"), {})
+    assert (collected.files, collected.bytes, files(ledger)) == (1, len(large), {})
 
 
 def test_damaged_content_is_not_handed_out(ledger: Ledger) -> None:

@@ -9,11 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.ledger import Ledger, Transaction
-from tests.ledger.conftest import MakeLedger
 
 
-def test_one_transaction_after_the_other_has_the_same_connection(make_ledger: MakeLedger) -> None:
-    ledger = make_ledger("sqlite")
+def test_one_transaction_after_the_other_has_the_same_connection(ledger: Ledger) -> None:
     used = set()
     for _ in range(5):
         with ledger.write() as tx:
@@ -23,8 +21,7 @@ def test_one_transaction_after_the_other_has_the_same_connection(make_ledger: Ma
     assert len(used) == 1
 
 
-def test_transactions_at_once_have_their_own(make_ledger: MakeLedger) -> None:
-    ledger = make_ledger("sqlite")
+def test_transactions_at_once_have_their_own(ledger: Ledger) -> None:
     with ledger.read() as one, ledger.read() as two, ledger.write() as three:
         assert len({id(tx.connection) for tx in (one, two, three)}) == 3
 
@@ -43,8 +40,7 @@ def test_transactions_at_once_have_their_own(make_ledger: MakeLedger) -> None:
     assert found == [1] * 12
 
 
-def test_one_that_failed_is_not_used_again_with_what_it_was_doing(make_ledger: MakeLedger) -> None:
-    ledger = make_ledger("sqlite")
+def test_one_that_failed_is_not_used_again_with_what_it_was_doing(ledger: Ledger) -> None:
     for _ in range(3):
         with pytest.raises(KeyError), ledger.write() as tx:
             _fail(tx)

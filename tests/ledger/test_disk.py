@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,26 +15,33 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Ledger
-from ratchet.ledger.disk import Unsettled, have_one_journal, name_files
+from ratchet.ledger.disk import name_files
 from tests.ledger import disk_actors
 from tests.ledger.conftest import MakeLedger
-from tests.ledger.disks import JOURNALED, on_disk
+from tests.ledger.disks import CUT, JOURNALED, on_disk
 
 COUNT = sa.text("SELECT count(*) FROM artifacts")
+# From then on a process has a journal.
+SELDOM = 8
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were waited for, in order."""
     files: list[str] = []
-    really = os.fsync
-
-    def sync(descriptor: int) -> None:
-        files.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        really(descriptor)
-
-    monkeypatch.setattr(os, "fsync", sync)
+    watch(monkeypatch, lambda descriptor: files.append(str(Path(f"/proc/self/fd/{descriptor}").readlink())))
     return files
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, look: Callable[[int], object]) -> None:
+    """Look before every wait for the disk."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(_wait, getattr(os, name), look))
+
+
+def _wait(really: Callable[[int], None], look: Callable[[int], object], descriptor: int) -> None:
+    look(descriptor)
+    really(descriptor)
 
 
 def visible(ledger: Ledger) -> int:
@@ -38,85 +49,147 @@ def visible(ledger: Ledger) -> int:
         return int(tx.connection.execute(COUNT).scalar_one())
 
 
-def test_one_wait_serves_for_all_files_of_a_transaction_where_they_share_a_journal(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    image = str(tmp_path / "image")
-    found = on_disk(JOURNALED, tmp_path / "disk", disk_actors.put_three, image=image, feature="has_journal")
-    assert found["together"]
-    assert (found["before"], found["waited"]) == ([], found["files"][-1:])
-    assert found["contents"] == ["content 0", "content 1", "content 2"]
-
-
-def test_each_is_waited_for_where_they_do_not(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    image = str(tmp_path / "image")
-    found = on_disk(JOURNALED, tmp_path / "disk", disk_actors.put_three, image=image, feature="^has_journal")
-    assert not found["together"]
-    # The file before it has its name, and the directory that has the name then.
-    contents, directories = found["waited"][0::2], found["waited"][1::2]
-    assert all("/incoming/" in each for each in contents)
-    assert directories == [str(Path(each).parent) for each in found["files"]]
-    assert found["contents"] == ["content 0", "content 1", "content 2"]
-
-
-def test_the_row_is_there_only_when_its_file_is_certain(
-    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = make_ledger("sqlite")
-    seen: list[int] = []
-    really = os.fsync
-
-    def sync(descriptor: int) -> None:
-        seen.append(visible(ledger))
-        really(descriptor)
-
-    monkeypatch.setattr(os, "fsync", sync)
+def put(ledger: Ledger, *contents: bytes) -> list[str]:
     with ledger.write() as tx:
-        ledger.artifacts.put(tx, b"new", name="it")
-    assert seen
-    assert set(seen) == {0}
-    assert visible(ledger) == 1
+        return [ledger.artifacts.put(tx, content, name="it").sha256 for content in contents]
 
 
-def test_a_file_that_cannot_be_made_certain_gives_no_row(
-    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch
+def settle_often(ledger: Ledger) -> None:
+    for number in range(SELDOM + 1):
+        put(ledger, b"often %d" % number)
+
+
+def test_who_settles_seldom_waits_for_each_file_and_its_directory(
+    make_ledger: MakeLedger, waits: list[str]
 ) -> None:
     ledger = make_ledger("sqlite")
+    put(ledger, b"first")
+    waits.clear()
+    hashes = put(ledger, b"one", b"two")
+    files = [str(ledger.artifacts.path(each)) for each in hashes]
+    assert [Path(each).parent.name for each in waits if "/incoming/" in each] == ["incoming"] * 2
+    assert {str(Path(each).parent) for each in files} <= set(waits)
+    assert not (ledger.artifacts.root / "journal").exists()
+
+
+def test_who_settles_often_waits_once_for_all_files_of_a_transaction(
+    make_ledger: MakeLedger, waits: list[str]
+) -> None:
+    ledger = make_ledger("sqlite")
+    settle_often(ledger)
+    waits.clear()
+    hashes = put(ledger, *(b"content %d" % number for number in range(10)))
+    assert [Path(each).parts[-3] for each in waits] == ["journal"]
+    assert [ledger.artifacts.read(each) for each in hashes] == [b"content %d" % n for n in range(10)]
+
+
+def test_what_is_large_is_waited_for_at_once(make_ledger: MakeLedger, waits: list[str]) -> None:
+    ledger = make_ledger("sqlite")
+    settle_often(ledger)
+    waits.clear()
+    with ledger.write() as tx:
+        large = ledger.artifacts.put(tx, b"x" * 100_000, name="large")
+        assert any("/incoming/" in each for each in waits)
+        assert ledger.artifacts.path(large.sha256).exists()
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_the_row_is_there_only_when_its_file_is_certain(
+    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch, often: bool
+) -> None:
+    ledger = make_ledger("sqlite")
+    if often:
+        settle_often(ledger)
+    known = visible(ledger)
+    seen: list[tuple[int, bool]] = []
+    named = ledger.artifacts.path(hashlib.sha256(b"new").hexdigest())
+    watch(monkeypatch, lambda _: seen.append((visible(ledger), named.exists())))
+    put(ledger, b"new")
+    # Nor has a file its name before its content is certain; the last wait of who settles seldom is for the name.
+    assert seen
+    assert {rows for rows, _ in seen} == {known}
+    assert not seen[0][1]
+    assert visible(ledger) == known + 1
+
+
+def stored(ledger: Ledger) -> list[Path]:
+    return [path for _, path in ledger.artifacts.stored()]
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_a_file_that_cannot_be_made_certain_gives_no_row(
+    make_ledger: MakeLedger, monkeypatch: pytest.MonkeyPatch, often: bool
+) -> None:
+    ledger = make_ledger("sqlite")
+    if often:
+        settle_often(ledger)
+    known, files = visible(ledger), stored(ledger)
 
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(LedgerUnavailable, match="Input/output error"), ledger.write() as tx:
-        ledger.artifacts.put(tx, b"new", name="it")
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(LedgerUnavailable, match="Input/output error"):
+        put(ledger, b"new")
     monkeypatch.undo()
-    assert visible(ledger) == 0
+    assert visible(ledger) == known
+    assert stored(ledger) == files
+    put(ledger, b"new")
+    assert visible(ledger) == known + 1
 
 
-def test_content_that_somebody_else_has_not_settled_is_settled_with_ours(
-    make_ledger: MakeLedger, synced: list[str]
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_transaction_that_need_not_be_certain_does_not_wait_and_the_next_one_does(
+    make_ledger: MakeLedger, database: str
+) -> None:
+    ledger = make_ledger(database)
+    asked = {"sqlite": "PRAGMA synchronous", "postgresql": "SHOW synchronous_commit"}[database]
+    waiting, later = {"sqlite": (2, 1), "postgresql": ("on", "off")}[database]
+
+    def state(*, certain: bool) -> object:
+        with ledger.write(certain=certain) as tx:
+            tx.event("written")
+            return tx.connection.exec_driver_sql(asked).scalar()
+
+    assert [state(certain=False), state(certain=True)] == [later, waiting]
+    with pytest.raises(ZeroDivisionError), ledger.write(certain=False):
+        raise ZeroDivisionError
+    assert state(certain=True) == waiting
+
+
+def test_what_was_not_waited_for_is_on_disk_a_moment_later_or_when_the_ledger_is_closed(
+    make_ledger: MakeLedger, waits: list[str]
 ) -> None:
     ledger = make_ledger("sqlite")
-    with ledger.artifacts.held():
-        sha256, _ = ledger.artifacts.keep(b"shared", unsettled=Unsettled())
-    synced.clear()
-    with ledger.write() as tx:
-        ledger.artifacts.put(tx, b"shared", name="ours")
-    assert synced == [str(ledger.artifacts.path(sha256))]
+    log = f"{ledger.path}-wal"
+    for _ in range(3):
+        with ledger.write(certain=False) as tx:
+            tx.event("written")
+    # None of them was waited for, unless it took longer than that moment.
+    assert len(waits) < 3
+    deadline = time.monotonic() + 60
+    while log not in waits and time.monotonic() < deadline:
+        time.sleep(0.01)
+    before = len(waits)
+    with ledger.write(certain=False) as tx:
+        tx.event("written")
+    ledger.close()
+    assert waits == [log] * (before + 1)
 
 
-def test_the_newest_file_stands_for_those_that_joined_it(tmp_path: Path, synced: list[str]) -> None:
-    early, late = Unsettled(), Unsettled()
-    for name in ("a", "b", "c"):
-        (tmp_path / name).touch()
-    early.add(str(tmp_path / "a"))
-    late.add(str(tmp_path / "b"))
-    late.join(early)
-    early.join(late)
-    late.settle()
-    early.settle()
-    late.settle()
-    assert synced == [str(tmp_path / "b")] * 2
+@pytest.mark.parametrize("feature", ["has_journal", "^has_journal"])
+def test_a_power_cut_takes_no_file_away_that_a_row_tells_of(tmp_path: Path, feature: str) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    kept = on_disk(
+        JOURNALED, disk, disk_actors.copy_while_writing, image=str(tmp_path / "image"), feature=feature
+    )
+    found = on_disk(CUT, disk, disk_actors.open_after_cut, image=str(tmp_path / "cut"))
+    # Or the disk was quicker than the copy, and nothing was cut.
+    assert set(found["before"]) < set(kept)
+    assert set(found["after"]) == set(kept)
+    assert (found["check"], found["journals"]) == ([], [])
 
 
 @pytest.mark.parametrize("count", [1, 3, 150])
@@ -128,15 +201,12 @@ def test_names_appear_with_their_content_and_directories_are_made(
     if place == "memory":
         root = Path(f"/dev/shm/{tmp_path.parent.name}-{tmp_path.name}-{os.getpid()}")
         root.mkdir()
-        assert not have_one_journal(str(root))
     try:
         names = []
         for number in range(count):
             (root / f"new{number}").write_text(str(number))
             names.append((str(root / f"new{number}"), str(root / f"in{number % 2}" / str(number))))
-        unsettled = Unsettled()
-        name_files(names, lambda directory: directory.mkdir(), unsettled)
-        unsettled.settle()
+        name_files(names, lambda directory: directory.mkdir())
         assert [Path(name).read_text() for _, name in names] == [str(number) for number in range(count)]
         assert not list(root.glob("new*"))
     finally:

@@ -65,10 +65,10 @@ def test_one_statement_serves_for_different_values(ledger: Ledger) -> None:
 def test_many_rows_are_written_at_once_and_none_of_them_without_a_commit(ledger: Ledger) -> None:
     insert = Prepared(sa.insert(runs))
     with ledger.write() as tx:
-        insert.many(tx.connection, [])
-        insert.many(tx.connection, (row(updated_at=each) for each in range(300)))
+        insert.tell_each(tx.connection, [])
+        insert.tell_each(tx.connection, (row(updated_at=each) for each in range(300)))
     with ledger.write() as tx:
-        insert.many(tx.connection, [row(updated_at=1000)])
+        insert.tell_each(tx.connection, [row(updated_at=1000)])
         tx.connection.rollback()
     with ledger.read() as tx:
         found = _FIND.mappings(tx.connection, {"wanted": "one"})
@@ -86,7 +86,7 @@ def test_nothing_found_is_nothing(ledger: Ledger) -> None:
 
 def test_errors_are_those_of_sqlalchemy_and_say_what_is_wrong(ledger: Ledger) -> None:
     with pytest.raises(exc.IntegrityError), ledger.write() as tx:
-        _BUDGET.many(tx.connection, [{"scope": "run", "scope_id": 1}] * 2)
+        _BUDGET.tell_each(tx.connection, [{"scope": "run", "scope_id": 1}] * 2)
     with pytest.raises(Misuse, match="does not fit"), ledger.write() as tx:
         _BUDGET.rows(tx.connection, {"scope": "run", "scope_id": 2**70})
     with pytest.raises(Misuse, match="cannot be stored as JSON"), ledger.write() as tx:

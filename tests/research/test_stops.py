@@ -14,7 +14,7 @@ from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.fixed import FixedEngine
 from ratchet.kernel import RunStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
-from ratchet.ledger.research import get_specialist, get_standing
+from ratchet.ledger.research import get_standing, get_standings
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import latest_trials, tallies
 from ratchet.ledger.trials import get_trial
@@ -94,7 +94,7 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     _, run_id = carried(idle, Wanted(task=str(hill), trials=5, hours=2 / 3600))
     eventually(lambda: status_of(ledger, run_id).final, 60)
     with ledger.read() as tx:
-        specialist = get_specialist(tx, run_id, "generalist")
+        _, specialist = get_standings(tx, run_id, "generalist")
         standing = get_standing(tx, run_id)
         [step] = list_steps(tx, run_id)
         starts = [attempt.started_at for attempt in list_attempts(tx, step.id)]

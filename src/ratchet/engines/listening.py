@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ratchet.engines.session import EventKind, SessionEvent
 from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.usage import charge
 from ratchet.observe.logs import logger
-from ratchet.runtime import JobContext, configured_budgets
+from ratchet.runtime import JobContext, Together, configured_budgets
 
 _log = logger(__name__)
 
+T = TypeVar("T")
 _EVERY_SECONDS = 0.5
 _LONGEST = 4096
 
@@ -89,6 +90,20 @@ class Listener:
             with book.write() as tx:
                 self._write(tx)
                 yield tx
+        except BaseException:
+            self._flush()
+            raise
+
+    async def settle(self, together: Together, used: Usage, work: Callable[[Transaction], T]) -> T:
+        """As `settled`, in a transaction that others may share."""
+        self._reported = used.largest(self._reported)
+
+        def write(tx: Transaction) -> T:
+            self._write(tx)
+            return work(tx)
+
+        try:
+            return await together.write(write)
         except BaseException:
             self._flush()
             raise

@@ -26,7 +26,11 @@ class Usage:
     trials: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in self.measures().items():
+        amounts = _amounts(self)
+        # Told at a glance, since there are many of these; only what looks wrong is looked at one by one.
+        if set(map(type, amounts)) == _WHOLE and min(amounts) >= 0:
+            return
+        for name, value in zip(MEASURES, amounts, strict=True):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"usage {name} must be a whole number of at least 0, not {value!r}")
 
@@ -61,6 +65,7 @@ class Usage:
 
 MEASURES = tuple(each.name for each in fields(Usage))
 _amounts: Callable[[Usage], tuple[int, ...]] = attrgetter(*MEASURES)
+_WHOLE = {int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Limits:
 
     def tightest(self, other: Limits) -> Limits:
         """The smaller of both limits, measure by measure."""
+        if other == Limits():
+            return self
         pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
         return Limits(
             **{name: min((x for x in pair if x is not None), default=None) for name, pair in pairs.items()}

@@ -1,6 +1,7 @@
 """The ledger: tables, migrations, events, artifacts. The truth about everything that happened."""
 
 from ratchet.ledger._columns import to_json
+from ratchet.ledger.accounts import Budgets, Spender
 from ratchet.ledger.artifacts import Artifact, ArtifactStore
 from ratchet.ledger.bell import Topic
 from ratchet.ledger.events import Event, Filter
@@ -10,7 +11,6 @@ from ratchet.ledger.runs import Attempt, Run, Step
 from ratchet.ledger.statuses import change_run, change_step
 from ratchet.ledger.subscription import follow, follow_async
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.usage import Budgets, Spender
 
 __all__ = [
     "Artifact",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,11 +21,12 @@ class Json(sa.types.TypeDecorator[Any]):
     impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
-        return None if value is None else to_json(value)
+    # Given as they are, without a wrapper around them: they run for most values of most statements.
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[Any], str | None]:
+        return _json
 
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else json.loads(value)
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[str | None], Any]:
+        return _value
 
 
 class Words(sa.types.TypeDecorator[str]):
@@ -33,10 +35,22 @@ class Words(sa.types.TypeDecorator[str]):
     impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        if value is None:
-            return None
-        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[str | None], str | None]:
+        return _words
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else to_json(value)
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _words(value: str | None) -> str | None:
+    if value is None or (type(value) is str and value.isascii() and "\x00" not in value):
+        return value
+    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def to_json(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Artifacts: outputs, transcripts and reports, kept by the hash of their content.
 
-A file is complete before its row says that it exists, and equal contents share one file. The rows say who has it under
-which name; a file that no row names is garbage once it is older than the grace period.
+A file is complete and certain before its row says that it exists, and equal contents share one file. The rows say who
+has it under which name; a file that no row names is garbage once it is older than the grace period.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
-from ratchet.ledger.disk import Unsettled, name_files, put_on_disk
+from ratchet.ledger.disk import File, Unsettled, name_files, put_on_disk
+from ratchet.ledger.journal import Journal
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import artifacts
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
 
 _CHUNK = 1024 * 1024
+# What is larger is written and waited for at once, instead of being held in memory until the transaction ends.
+_SMALL_BYTES = 64 * 1024
+_MODE = 0o600
 # Built once: building a statement takes longer than running it.
 _INSERT = Prepared(sa.insert(artifacts).returning(artifacts.c.id))
 
@@ -50,6 +56,25 @@ class ArtifactStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.journal = Journal(root / "journal")
+        # Part of the names of files that are not finished, which no two stores share.
+        self._mark = secrets.token_hex(4)
+        self._numbers = itertools.count()
+
+    def recover(self) -> None:
+        """Bring back files that a power cut has taken away. Raises `LedgerUnavailable`."""
+        try:
+            self.journal.recover()
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"files that {self.root} has in its journal could not be written again: {error}",
+                hint=f"free some space, or see what is wrong with {self.root / 'journal'}",
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the journal. What the disk cannot be given stays in it, for whoever opens the store next."""
+        with contextlib.suppress(OSError):
+            self.journal.close()
 
     def put(
         self,
@@ -62,9 +87,12 @@ class ArtifactStore:
         attempt_id: int | None = None,
         pinned: bool = False,
     ) -> Artifact:
-        """Keep `content` (bytes, or a file to read to its end) and record it in `tx`."""
+        """Keep `content` (bytes, or a file to read to its end) and record it in `tx`, at whose end it can be read."""
         with self.held():
-            sha256, size = self.keep(content, unsettled=tx.unsettled)
+            if isinstance(content, bytes) and len(content) <= _SMALL_BYTES:
+                sha256, size = self._keep_soon(content, tx.unsettled), len(content)
+            else:
+                sha256, size = self.keep(content)
         row: dict[str, Any] = {
             "sha256": sha256,
             "size": size,
@@ -129,32 +157,30 @@ class ArtifactStore:
                     leftover.unlink()
         return files, size
 
-    def keep(
-        self, content: bytes | BinaryIO, *, renew: bool = False, unsettled: Unsettled | None = None
-    ) -> tuple[str, int]:
+    def keep(self, content: bytes | BinaryIO, *, renew: bool = False) -> tuple[str, int]:
         """Write `content` under its hash; the hash and the size. Only while `held`, and soon named by a row.
 
         A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it. It is on
-        disk when this returns, or when what is `unsettled` is settled.
+        disk when this returns.
         """
-        settling = Unsettled() if unsettled is None else unsettled
-        try:
-            sha256, size = self._kept(content, settling, renew=renew)
-            if unsettled is None:
-                settling.settle()
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"an artifact could not be written to {self.root}: {error}",
-                hint="free some space or make the directory writable, then try again",
-            ) from error
-        return sha256, size
+        with self._translated():
+            return self._kept(content, renew=renew)
 
-    def _kept(self, content: bytes | BinaryIO, unsettled: Unsettled, *, renew: bool) -> tuple[str, int]:
+    def _keep_soon(self, content: bytes, unsettled: Unsettled) -> str:
+        """As `keep`, once what is `unsettled` is settled."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        with self._translated():
+            if not self._renewed(sha256, len(content)):
+                temporary = f"{self.root}/incoming/{self._mark}-{next(self._numbers)}"
+                unsettled.add(File(self._file(sha256), temporary, content, _MODE, _make_directory))
+        return sha256
+
+    def _kept(self, content: bytes | BinaryIO, *, renew: bool) -> tuple[str, int]:
         if isinstance(content, bytes) and not renew:
             known = hashlib.sha256(content).hexdigest()
-            if self._renewed(known, len(content), unsettled):
+            if self._renewed(known, len(content)):
                 return known, len(content)
-        descriptor, temporary = self._new_file()
+        descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
         try:
             with os.fdopen(descriptor, "wb") as out:
                 digest = hashlib.sha256()
@@ -163,16 +189,16 @@ class ArtifactStore:
                     out.write(chunk)
                 size = out.tell()
             sha256 = digest.hexdigest()
-            if not renew and self._renewed(sha256, size, unsettled):
+            if not renew and self._renewed(sha256, size):
                 Path(temporary).unlink()
             else:
-                name_files([(temporary, self._file(sha256))], _make_directory, unsettled)
+                name_files([(temporary, self._file(sha256))], _make_directory)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
         return sha256, size
 
-    def _renewed(self, sha256: str, size: int, unsettled: Unsettled) -> bool:
+    def _renewed(self, sha256: str, size: int) -> bool:
         """Whether the content is there already; its file is young again then, so that the collector lets it be."""
         file = self._file(sha256)
         try:
@@ -181,15 +207,17 @@ class ArtifactStore:
             os.utime(file)
         except FileNotFoundError:
             return False
-        # It may be of somebody who has not settled it yet.
-        unsettled.add(file)
         return True
 
-    def _new_file(self) -> tuple[int, str]:
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            return tempfile.mkstemp(dir=f"{self.root}/incoming")
-        except FileNotFoundError:
-            return tempfile.mkstemp(dir=self._incoming())
+            yield
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"an artifact could not be written to {self.root}: {error}",
+                hint="free some space or make the directory writable, then try again",
+            ) from error
 
     def _incoming(self) -> Path:
         incoming = self.root / "incoming"
@@ -273,8 +301,8 @@ def _chunks(content: bytes | BinaryIO) -> Iterator[bytes]:
 
 
 def _make_directory(directory: Path) -> None:
-    """Make it and its parents so that they outlast a power cut, like the files in them."""
-    if not directory.exists():
+    """Make it, and its parents so that they outlast a power cut. Whoever names a file in it sees to that for itself."""
+    if not directory.parent.exists():
         _make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        put_on_disk(directory.parent)
+        put_on_disk(directory.parent.parent)
+    directory.mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable, Misuse
+from ratchet.ledger.joining import join_lines
 from ratchet.ledger.wal import turn_on_wal
 
 BUSY_MS = 30_000
@@ -34,17 +35,7 @@ def make_engine(url: str) -> sa.Engine:
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
-    return sa.create_engine(
-        parsed.set(drivername="postgresql+psycopg"),
-        pool_size=20,
-        max_overflow=20,
-        pool_timeout=30,
-        pool_pre_ping=True,
-        connect_args={
-            "connect_timeout": 10,
-            "options": "-c idle_in_transaction_session_timeout=60000 -c timezone=UTC",
-        },
-    )
+    return _postgresql(parsed)
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -126,6 +117,24 @@ def _parse(url: str) -> sa.URL:
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise ConfigError("the ledger must be a file, not an in-memory database", hint="use sqlite:///path")
     return parsed
+
+
+def _postgresql(url: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_size=20,
+        max_overflow=20,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": 10,
+            "options": "-c idle_in_transaction_session_timeout=60000 -c timezone=UTC",
+            # What is worth it is prepared by its line. The driver would throw that away at each rollback.
+            "prepare_threshold": None,
+        },
+    )
+    join_lines(engine)
+    return engine
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:

@@ -19,13 +19,15 @@ from ratchet.ledger.tables import events, runs
 
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
+_LOCK = Prepared(sa.text(f"SELECT pg_advisory_xact_lock({_APPEND_LOCK})"))
 # An event of a run is one of the run's project, whoever wrote it: what a project may see is one range of an index.
 _APPEND = Prepared(
     sa.insert(events).values(
         project_id=sa.func.coalesce(
             sa.bindparam("named_project", type_=events.c.project_id.type),
             sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
-        )
+        ),
+        data=sa.bindparam("json", type_=sa.Text),
     )
 )
 
@@ -88,20 +90,16 @@ class Filter:
 
 
 def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append `rows` as one batch; the caller's transaction must end right after."""
+    """Append `rows` as one batch; the caller's transaction must end right after.
+
+    Each has the columns of an event, but its project as `named_project`, its run also as `of_run`, and its data as the
+    text `json`.
+    """
     if not rows:
         return
     if connection.dialect.name == "postgresql":
-        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
-    named = [
-        {
-            **{name: value for name, value in row.items() if name != "project_id"},
-            "named_project": row.get("project_id"),
-            "of_run": row.get("run_id"),
-        }
-        for row in rows
-    ]
-    _APPEND.many(connection, named)
+        _LOCK.tell(connection)
+    _APPEND.tell_each(connection, rows)
 
 
 def since(

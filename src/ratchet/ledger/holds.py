@@ -7,14 +7,14 @@ used; only the rest of its hold is kept from the others. Closing the attempt giv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.ledger.accounts import Account, Budgets, Scope, Spender, accounts
 from ratchet.ledger.tables import holds, usage_totals
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.usage import Budgets, Scope, Spender, budget_in_force, check, total
+from ratchet.ledger.usage import check
 
 
 def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
@@ -25,29 +25,28 @@ def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     # An attempt that begins has used nothing and has no budget but the configured one.
     strict = defaults.policy is BudgetPolicy.STRICT
     own = defaults.limits.get("attempt", Limits()) if strict else Limits()
-    sharing = replace(spender, attempt_id=None)
+    sharing = Spender(None, spender.run_id, spender.project_id)
     if own.tokens is None and own.cost_usd is None:
         return own.tightest(check(tx, sharing, defaults))
     shared = sharing.scopes()
     # Two attempts that begin at once must see each other's holds.
     tx.lock_keys(*(f"budget {scope} {number}" for scope, number in shared))
     left = own.tightest(check(tx, sharing, defaults))
-    for scope, number in shared:
-        left = left.tightest(_unheld(tx, scope, number, defaults))
+    for each in accounts(tx, shared, defaults):
+        left = left.tightest(_unheld(tx, each))
     values = {"tokens": left.tokens or 0, "cost_microusd": round((left.cost_usd or 0) * 1_000_000)}
     tx.connection.execute(sa.insert(holds).values(**spender.ids(), **values))
     return left
 
 
-def _unheld(tx: Transaction, scope: Scope, number: int, defaults: Budgets) -> Limits:
-    limits, policy = budget_in_force(tx, scope, number, defaults)
-    if policy is not BudgetPolicy.STRICT or limits == Limits():
+def _unheld(tx: Transaction, of: Account) -> Limits:
+    if of.policy is not BudgetPolicy.STRICT or not of.bounded:
         return Limits()
-    taken = total(tx, scope, number) + _held(tx, scope, number)
-    out = Limits(limits.tokens, limits.cost_usd).reached_by(taken)
+    taken = of.spent + _held(tx, of.scope, of.scope_id)
+    out = Limits(of.limits.tokens, of.limits.cost_usd).reached_by(taken)
     if out is not None:
-        raise BudgetExceeded(scope, number, *out)
-    return limits.less(taken)
+        raise BudgetExceeded(of.scope, of.scope_id, *out)
+    return of.limits.less(taken)
 
 
 def _held(tx: Transaction, scope: Scope, number: int) -> Usage:

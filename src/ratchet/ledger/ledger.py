@@ -10,6 +10,7 @@ from types import TracebackType
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from ratchet.ledger.afterwards import Afterwards
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.bell import Bell
 from ratchet.ledger.connections import Connections
@@ -20,8 +21,20 @@ from ratchet.ledger.schema import ensure_schema
 from ratchet.ledger.transaction import Transaction
 from ratchet.observe import metrics
 
-_BEGIN_WRITING = Prepared(sa.text("BEGIN IMMEDIATE"))
-_BEGIN_READING = Prepared(sa.text("BEGIN"))
+_BEGIN_WRITING = Prepared({"sqlite": sa.text("BEGIN IMMEDIATE"), "postgresql": sa.text("BEGIN")})
+_BEGIN_READING = Prepared(
+    {
+        "sqlite": sa.text("BEGIN"),
+        "postgresql": sa.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+    }
+)
+_WAIT_LATER = Prepared(
+    {
+        "sqlite": sa.text("PRAGMA synchronous=NORMAL"),
+        "postgresql": sa.text("SET LOCAL synchronous_commit TO OFF"),
+    }
+)
+_WAIT_AGAIN = Prepared(sa.text("PRAGMA synchronous=FULL"))
 
 
 class Ledger:
@@ -35,6 +48,7 @@ class Ledger:
         self.bell = Bell(url)
         self._connections = Connections(self.engine)
         self._remembered = Remembered()
+        self._afterwards = Afterwards(self.path)
 
     @classmethod
     def open(cls, url: str, artifacts: Path) -> Ledger:
@@ -49,19 +63,22 @@ class Ledger:
         try:
             with translated(url):
                 ensure_schema(ledger.engine)
+            ledger.artifacts.recover()
         except BaseException:
             ledger.close()
             raise
         return ledger
 
     @contextlib.contextmanager
-    def write(self, *, actor: str = "ratchet", request_id: str | None = None) -> Iterator[Transaction]:
-        """A transaction that may write. It commits when the block ends and rolls back when the block raises."""
-        with translated(self.url), self._connections.connected() as connection:
-            # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
-            connection.begin()
-            if self.path is not None:
-                _BEGIN_WRITING.rows(connection)
+    def write(
+        self, *, actor: str = "ratchet", request_id: str | None = None, certain: bool = True
+    ) -> Iterator[Transaction]:
+        """A transaction that may write. It commits when the block ends and rolls back when the block raises.
+
+        Everybody sees it then, whatever dies, and it outlasts a power cut. One that need not be `certain` outlasts that
+        together with the next that is, or a moment later: for what can be done again.
+        """
+        with translated(self.url), self._connections.connected() as connection, _begun(connection, certain):
             tx = Transaction(connection, self.artifacts, self._remembered, actor=actor, request_id=request_id)
             try:
                 yield tx
@@ -71,6 +88,8 @@ class Ledger:
                 with contextlib.suppress(exc.DBAPIError):  # the first error is the one to tell
                     connection.rollback()
                 raise
+        if not certain:
+            self._afterwards.committed()
         metrics.events_appended.inc(appended)
         for topic in tx.topics:
             self.bell.ring(topic)
@@ -80,16 +99,14 @@ class Ledger:
     def read(self) -> Iterator[Transaction]:
         """A transaction that sees one moment of the ledger and writes nothing."""
         with translated(self.url), self._connections.connected() as connection:
-            if self.path is not None:
-                connection.begin()
-                _BEGIN_READING.rows(connection)
-            else:
-                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                connection.begin()
+            connection.begin()
+            _BEGIN_READING.tell(connection)
             yield Transaction(connection, self.artifacts, self._remembered, actor="reader", request_id=None)
             connection.rollback()
 
     def close(self) -> None:
+        self._afterwards.close()
+        self.artifacts.close()
         self._connections.close()
         self.engine.dispose()
 
@@ -100,3 +117,26 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _begun(connection: sa.Connection, certain: bool) -> Iterator[None]:
+    """Begin a transaction, which waits for the disk at its end if it is to be certain."""
+    # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
+    connection.begin()
+    if certain:
+        _BEGIN_WRITING.tell(connection)
+        yield
+    elif connection.dialect.name == "postgresql":
+        # Holds for the transaction that has begun, and for no other.
+        _BEGIN_WRITING.tell(connection)
+        _WAIT_LATER.tell(connection)
+        yield
+    else:
+        # Cannot be changed within a transaction, and holds until it is.
+        try:
+            _WAIT_LATER.tell(connection)
+            _BEGIN_WRITING.tell(connection)
+            yield
+        finally:
+            _WAIT_AGAIN.tell(connection)

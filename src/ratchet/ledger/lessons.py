@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -41,3 +42,15 @@ def list_lessons(tx: Transaction, run_id: int, *, before: int | None = None, lim
     """Lessons, newest first, a page at a time."""
     given = {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
     return [Lesson(*row) for row in _NEWEST.rows(tx.connection, given)]
+
+
+def lessons_at(tx: Transaction, numbers: Sequence[int]) -> list[Lesson]:
+    """The lessons with these numbers, in their order. A lesson never changes, so each is read once."""
+    known = tx.remembered.several([(Lesson, number) for number in numbers])
+    missing = [number for number, lesson in zip(numbers, known, strict=True) if lesson is None]
+    if not missing:
+        return known
+    query = sa.select(lessons).where(lessons.c.id.in_(missing))
+    read = {row.id: Lesson(*row) for row in tx.connection.execute(query)}
+    tx.remembered.add({(Lesson, number): lesson for number, lesson in read.items()})
+    return [lesson or read[number] for number, lesson in zip(numbers, known, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 _MOST = 4096
@@ -19,8 +19,9 @@ class Remembered:
         # Whoever forgets goes through the values.
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> Any:
-        return self._values.get(key)
+    def several(self, keys: Iterable[Hashable]) -> list[Any]:
+        """The values of these keys in their order, `None` for one that is not known."""
+        return list(map(self._values.get, keys))
 
     def add(self, values: Mapping[Hashable, Any]) -> None:
         with self._lock:

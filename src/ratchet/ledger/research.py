@@ -19,6 +19,8 @@ from ratchet.ledger.upsert import upserts
 
 _USAGE = tuple(each.name for each in fields(Usage))
 _DIGITS = 18
+_OF_RUN = tuple(research.c.keys())
+_OF_ONE = tuple(specialists.c.keys())
 _STANDING = Prepared(sa.select(research).where(research.c.run_id == sa.bindparam("run")))
 _ACTIVE = Prepared(
     sa.update(research)
@@ -40,10 +42,16 @@ _RECORD = Prepared(
 _SPECIALISTS = Prepared(
     sa.select(specialists).where(specialists.c.run_id == sa.bindparam("run")).order_by(specialists.c.name)
 )
-_SPECIALIST = Prepared(
-    sa.select(specialists).where(
-        specialists.c.run_id == sa.bindparam("run"), specialists.c.name == sa.bindparam("wanted")
+# Both at once: whoever begins a session wants to know of the run and of one specialist.
+_BOTH = Prepared(
+    sa.select(*research.c, *specialists.c)
+    .select_from(
+        research.outerjoin(
+            specialists,
+            (specialists.c.run_id == research.c.run_id) & (specialists.c.name == sa.bindparam("wanted")),
+        )
     )
+    .where(research.c.run_id == sa.bindparam("run"))
 )
 
 
@@ -137,13 +145,25 @@ def set_baseline(tx: Transaction, run_id: int, baseline: Mapping[str, Any]) -> N
 
 def add_active(tx: Transaction, run_id: int, ms: int) -> None:
     """Count time in which the run really ran."""
-    _ACTIVE.rows(tx.connection, {"run": run_id, "ms": ms})
+    _ACTIVE.tell(tx.connection, {"run": run_id, "ms": ms})
 
 
-def get_specialist(tx: Transaction, run_id: int, name: str) -> SpecialistRow:
-    """A specialist as it stands; one that has done nothing yet stands at nought."""
-    row = _SPECIALIST.mapping(tx.connection, {"run": run_id, "wanted": name})
-    return SpecialistRow(run_id, name, 0, 0, None, None, 0, Usage(), 0) if row is None else _specialist(row)
+def get_standings(tx: Transaction, run_id: int, specialist: str) -> tuple[Standing, SpecialistRow]:
+    """A run and one of its specialists as they stand; one that has done nothing yet stands at nought.
+
+    Raises `NotFound` as `get_standing` does.
+    """
+    row = _BOTH.first(tx.connection, {"run": run_id, "wanted": specialist})
+    if row is None:
+        raise NotFound("research run", run_id)
+    of_run, of_one = row[: len(_OF_RUN)], row[len(_OF_RUN) :]
+    known = of_one[0] is not None
+    return (
+        _standing(dict(zip(_OF_RUN, of_run, strict=True))),
+        _specialist(dict(zip(_OF_ONE, of_one, strict=True)))
+        if known
+        else SpecialistRow(run_id, specialist, 0, 0, None, None, 0, Usage(), 0),
+    )
 
 
 def list_specialists(tx: Transaction, run_id: int) -> list[SpecialistRow]:
@@ -172,7 +192,7 @@ def record_specialist(
         "updated_at": tx.now,
         **usage.measures(),
     }
-    _RECORD.rows(tx.connection, row)
+    _RECORD.tell(tx.connection, row)
 
 
 def _standing(row: Mapping[str, Any] | sa.RowMapping) -> Standing:

@@ -21,6 +21,7 @@ from ratchet.kernel import (
     StepStatus,
     Verdict,
 )
+from ratchet.ledger._columns import Number
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import attempts, holds, runs, steps
 from ratchet.ledger.transaction import Transaction
@@ -47,7 +48,26 @@ _LAST_ATTEMPT = Prepared(
     .order_by(attempts.c.number.desc())
     .limit(1)
 )
-_INSERT_ATTEMPT = Prepared(sa.insert(attempts).returning(attempts.c.id))
+_BEFORE = attempts.alias()
+# In words of SQL: SQLAlchemy does not relate a select to the row that an insert returns.
+_LEFT_OPEN = sa.literal_column(
+    "(SELECT before.id FROM attempts AS before WHERE before.step_id = attempts.step_id"
+    " AND before.number = attempts.number - 1 AND before.ended_at IS NULL)",
+    Number,
+).label("left_open")
+_INSERT_ATTEMPT = Prepared(
+    sa.insert(attempts)
+    .values(
+        number=sa.select(sa.func.coalesce(sa.func.max(_BEFORE.c.number), 0) + 1)
+        .where(_BEFORE.c.step_id == sa.bindparam("step"))
+        .scalar_subquery()
+    )
+    .returning(
+        attempts.c.id,
+        attempts.c.number,
+        _LEFT_OPEN,
+    )
+)
 # Whatever was set aside for an attempt is free again once it has ended.
 _RELEASE = Prepared(sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt")))
 _CLOSE_ATTEMPT = Prepared(
@@ -191,32 +211,24 @@ def open_attempt(
     *,
     process_id: str | None = None,
     simulated: bool = False,
-    first: bool = False,
 ) -> AttemptId:
-    """Begin the next attempt at a step; one that a dead process left open is closed as an error first.
-
-    `first` says that the step was made in this transaction, so that there is nothing to look for.
-    """
-    last = None if first else _LAST_ATTEMPT.first(tx.connection, {"step": step.id})
-    last_id, last_number, ended_at = last or (None, 0, None)
-    number = last_number + 1
-    if last_id is not None and ended_at is None:
+    """Begin the next attempt at a step; one that a dead process left open is closed as an error."""
+    attempt = {
+        "run_id": step.run_id,
+        "step_id": step.id,
+        "process_id": process_id,
+        "simulated": simulated,
+        "started_at": tx.now,
+    }
+    [(attempt_id, number, left_open)] = _INSERT_ATTEMPT.rows(tx.connection, {**attempt, "step": step.id})
+    if left_open is not None:
         interrupted = {
             "outcome": str(Outcome.ERROR),
             "reason": "interrupted: its process ended",
             "ended_at": tx.now,
         }
-        _CLOSE_ATTEMPT.rows(tx.connection, {"attempt": last_id, **interrupted})
-        _RELEASE.rows(tx.connection, {"attempt": last_id})
-    attempt = {
-        "run_id": step.run_id,
-        "step_id": step.id,
-        "number": number,
-        "process_id": process_id,
-        "simulated": simulated,
-        "started_at": tx.now,
-    }
-    attempt_id = _INSERT_ATTEMPT.scalar(tx.connection, attempt)
+        _CLOSE_ATTEMPT.tell(tx.connection, {"attempt": left_open, **interrupted})
+        _RELEASE.tell(tx.connection, {"attempt": left_open})
     if simulated:
         mark_run_simulated(tx, step.run_id)
     tx.event(
@@ -267,7 +279,7 @@ def close_attempt(
     if closed is None:
         raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
     run_id, step_id = closed
-    _RELEASE.rows(tx.connection, {"attempt": attempt_id})
+    _RELEASE.tell(tx.connection, {"attempt": attempt_id})
     tx.event(
         f"attempt.{outcome}",
         run_id=run_id,

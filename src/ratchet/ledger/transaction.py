@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,15 @@ from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.disk import Unsettled
+from ratchet.ledger.prepared import Prepared
 
 if TYPE_CHECKING:
     from ratchet.ledger.artifacts import ArtifactStore
     from ratchet.ledger.remembered import Remembered
 
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
+_LOCK = Prepared(sa.text("SELECT pg_advisory_xact_lock(:key)"))
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
-_NOTIFY = sa.text("SELECT pg_notify(:channel, '')")
+_NOTIFY = Prepared(sa.text("SELECT pg_notify(:channel, '')"))
 # An event longer than this keeps its data in the artifact store; the event says where.
 INLINE_BYTES = 64 * 1024
 
@@ -49,9 +51,9 @@ class Transaction:
         self.now = now_ms()
         self._artifacts = artifacts
         self._events: list[dict[str, Any]] = []
-        self._after_commit: list[Callable[[], None]] = []
+        self._after_commit: list[Callable[[], object]] = []
         self.topics: set[Topic] = set()
-        # Files that rows of it tell of. They are settled before it is committed.
+        # Files that rows of it tell of. They are written before it is committed.
         self.unsettled = Unsettled()
 
     @property
@@ -81,17 +83,18 @@ class Transaction:
                 "type": type,
                 "actor": self.actor,
                 "request_id": self.request_id,
-                "project_id": project_id,
+                "named_project": project_id,
                 "run_id": run_id,
+                "of_run": run_id,
                 "step_id": step_id,
                 "attempt_id": attempt_id,
                 "job_id": job_id,
                 "message": message,
-                "data": self._inline(data, run_id, attempt_id),
+                "json": None if data is None else self._inline(data, run_id, attempt_id),
             }
         )
 
-    def after_commit(self, call: Callable[[], None]) -> None:
+    def after_commit(self, call: Callable[[], object]) -> None:
         """Call this once the transaction is committed; not at all if it is rolled back."""
         self._after_commit.append(call)
 
@@ -110,7 +113,7 @@ class Transaction:
         """
         if self.on_postgresql:
             for number in sorted({_number(key) for key in keys}):
-                self.connection.execute(_LOCK, {"key": number})
+                _LOCK.rows(self.connection, {"key": number})
 
     def try_lock_key(self, key: str) -> bool:
         """Hold `key` as `lock_keys` does if nobody else holds it; never waits."""
@@ -119,35 +122,34 @@ class Transaction:
         )
 
     def flush(self) -> int:
-        """Settle the files, append the gathered events and tell other processes; how many events there were."""
+        """Write the files, append the gathered events and tell other processes; how many events there were."""
         self._settle_files()
         if self._events:
             self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)
         if self.on_postgresql:
-            for topic in sorted(self.topics):
-                self.connection.execute(_NOTIFY, {"channel": channel(topic)})
+            _NOTIFY.tell_each(self.connection, ({"channel": channel(topic)} for topic in sorted(self.topics)))
         return len(self._events)
 
     def _settle_files(self) -> None:
         try:
-            self.unsettled.settle()
+            self._artifacts.journal.settle(self.unsettled)
         except OSError as error:
             raise LedgerUnavailable(
                 f"a file that is to be recorded could not be put on disk: {error}",
-                hint="see whether the disk is well; nothing of this was recorded",
+                hint="free some space, or see whether the disk is well; nothing of this was recorded",
             ) from error
 
     def run_after_commit(self) -> None:
-        for call in self._after_commit:
-            call()
+        """Call all of them, also after one that fails; that is raised in the end."""
+        with contextlib.ExitStack() as calls:
+            for call in reversed(self._after_commit):
+                calls.callback(call)
 
-    def _inline(self, data: Any, run_id: int | None, attempt_id: int | None) -> Any:
-        if data is None:
-            return None
+    def _inline(self, data: Any, run_id: int | None, attempt_id: int | None) -> str:
         text = to_json(data)
         if len(text) <= INLINE_BYTES:
-            return data
+            return text
         if not isinstance(data, dict):
             raise Misuse(f"event data of {len(text)} bytes must be an object")
         stored = self._artifacts.put(
@@ -158,7 +160,7 @@ class Transaction:
             run_id=run_id,
             attempt_id=attempt_id,
         )
-        return {"artifact": stored.sha256, "bytes": stored.size}
+        return to_json({"artifact": stored.sha256, "bytes": stored.size})
 
 
 def _number(key: str) -> int:

@@ -9,19 +9,23 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, TrialStatus, exp_id
-from ratchet.ledger._columns import to_json
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_rows import ALL, KEYS, LINES, Trial, trial_of
+from ratchet.ledger.trial_keys import (
+    KEPT,
+    OF_RUN,
+    child_keys,
+    kept_keys,
+    line_keys,
+    missed_keys,
+    tried_keys,
+    tried_keys_of_one,
+)
+from ratchet.ledger.trial_lines import trial_lines
+from ratchet.ledger.trial_rows import ALL, Trial, trial_of
 
-_OF_RUN = trials.c.run_id == sa.bindparam("run")
 _MOST = sa.bindparam("most", type_=sa.Integer)
-# Word for word the conditions of the partial indexes: a database sees no other wording, and no parameter, as the same.
-_KEPT = sa.text("status IN ('baseline', 'keep')")
-_MISSED = sa.text("score IS NOT NULL AND status NOT IN ('baseline', 'keep', 'infra_error', 'harness_abort')")
-# How far back a page looks for trials that tell something, where it must pass over others.
-_WITHIN = 500
 # As many numbers as are looked up one by one: for a longer list PostgreSQL would rather read a whole index.
 _AT_ONCE = 100
 # Of free text, as much as a number in it needs.
@@ -38,81 +42,34 @@ _POINTS = sa.select(
 _POINTS_AT = _POINTS.where(
     trials.c.run_id == sa.bindparam("run"), trials.c.number.in_(sa.bindparam("numbers", expanding=True))
 )
-_LINE_START = (
-    sa.select(trials.c.number, trials.c.parent, sa.literal(1).label("place"))
-    .where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("of"))
-    .cte("line", recursive=True)
-)
-# Parents come before children; an imported row that says otherwise ends the line.
-_LINE_NUMBERS = _LINE_START.union_all(
-    sa.select(trials.c.number, trials.c.parent, _LINE_START.c.place + 1).where(
-        trials.c.run_id == sa.bindparam("run"),
-        trials.c.number == _LINE_START.c.parent,
-        trials.c.number < _LINE_START.c.number,
-        _LINE_START.c.place < sa.bindparam("most", type_=sa.Integer),
-    )
-)
-_LINE = Prepared(
-    KEYS.join(_LINE_NUMBERS, trials.c.number == _LINE_NUMBERS.c.number)
-    .where(trials.c.run_id == sa.bindparam("run"))
-    .order_by(_LINE_NUMBERS.c.place)
-)
-_CHILDREN = Prepared(
-    KEYS.where(_OF_RUN, trials.c.parent == sa.bindparam("of")).order_by(trials.c.number.desc()).limit(_MOST)
-)
+_LINE = Prepared(line_keys(_MOST))
+_CHILDREN = Prepared(child_keys(_MOST))
 # Above every number that a trial can have.
 _ENDLESS = 2**31 - 1
 _BEFORE = trials.c.number < sa.bindparam("before")
-_KEPT_LAST = Prepared(ALL.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
-_KEPT_LINES = Prepared(KEYS.where(_OF_RUN, _KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
-_NEAREST = {
-    Direction.MAX: Prepared(KEYS.where(_OF_RUN, _MISSED).order_by(trials.c.score.desc()).limit(_MOST)),
-    Direction.MIN: Prepared(KEYS.where(_OF_RUN, _MISSED).order_by(trials.c.score.asc()).limit(_MOST)),
-}
+_KEPT_LAST = Prepared(ALL.where(OF_RUN, KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
+_KEPT_LINES = Prepared(kept_keys(_MOST, _BEFORE))
+_NEAREST = {direction: Prepared(missed_keys(direction, _MOST)) for direction in Direction}
 _KEPT_SCORES = Prepared(
     sa.select(trials.c.number, trials.c.score, trials.c.ended_at)
-    .where(_OF_RUN, _KEPT, _BEFORE)
+    .where(OF_RUN, KEPT, _BEFORE)
     .order_by(trials.c.number.desc())
     .limit(_MOST)
 )
 _BRANCHES = Prepared(
     sa.select(trials.c.number, trials.c.parent, trials.c.status, trials.c.score, trials.c.specialist)
-    .where(_OF_RUN, trials.c.number > sa.bindparam("after"))
+    .where(OF_RUN, trials.c.number > sa.bindparam("after"))
     .order_by(trials.c.number)
     .limit(_MOST)
 )
-_FLYING = Prepared(ALL.where(_OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number))
+_FLYING = Prepared(ALL.where(OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number))
 _TALLIES = Prepared(
     sa.select(trial_tallies.c.specialist, trial_tallies.c.status, trial_tallies.c["count"])
     .where(trial_tallies.c.run_id == sa.bindparam("run"))
     .order_by(trial_tallies.c.specialist, trial_tallies.c.status)
 )
-
-
-def _tried(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The newest trials that tell something, out of a bounded page."""
-    page = KEYS.add_columns(trials.c.status).where(_OF_RUN, *conditions)
-    newest = page.order_by(trials.c.number.desc()).limit(_WITHIN).subquery()
-    untold = [newest.c.status == str(status) for status in TrialStatus if not status.tried]
-    told = newest.c.status.is_(None) | sa.not_(sa.or_(*untold))
-    return sa.select(newest.c.number, newest.c.ended_at).where(told).limit(_MOST)
-
-
-_TRIED = Prepared(_tried())
-_TRIED_BY = Prepared(_tried(trials.c.specialist == sa.bindparam("name")))
-
-
-_NUMBERS_GIVEN = sa.text("SELECT value FROM json_each(:numbers)").bindparams(
-    sa.bindparam("numbers", type_=sa.Text)
-)
-_LINES_AT = Prepared(
-    {
-        "sqlite": LINES.where(_OF_RUN, trials.c.number.in_(_NUMBERS_GIVEN)),
-        "postgresql": LINES.where(
-            _OF_RUN, trials.c.number == sa.any_(sa.bindparam("numbers", type_=sa.ARRAY(sa.Integer)))
-        ),
-    }
-)
+_TRIED = Prepared(tried_keys(_MOST))
+_TRIED_BY = Prepared(tried_keys_of_one(_MOST))
 
 
 class Point(NamedTuple):
@@ -290,27 +247,7 @@ def _page(run_id: int, before: int | None, limit: int) -> dict[str, int]:
 
 
 def _lines(tx: Transaction, query: Prepared, given: Mapping[str, Any]) -> list[Trial]:
-    """The trials of a page without the parts that are JSON. One that has ended is read once."""
-    run_id = given["run"]
-    keys = query.rows(tx.connection, given)
-    found: dict[int, Trial] = {
-        number: known
-        for number, ended_at in keys
-        if (known := tx.remembered.get((Trial, run_id, number, ended_at))) is not None
-    }
-    missing = [number for number, _ in keys if number not in found]
-    if missing:
-        numbers = missing if tx.on_postgresql else to_json(missing)
-        read = list(map(trial_of, _LINES_AT.rows(tx.connection, {"run": run_id, "numbers": numbers})))
-        found |= {trial.number: trial for trial in read}
-        tx.remembered.add(
-            {
-                (Trial, run_id, trial.number, trial.ended_at): trial
-                for trial in read
-                if trial.ended_at is not None
-            }
-        )
-    return [found[number] for number, _ in keys]
+    return trial_lines(tx, given["run"], query.rows(tx.connection, given))
 
 
 def _ready(tx: Transaction, query: Prepared, given: Mapping[str, object]) -> list[Trial]:

@@ -50,8 +50,6 @@ _STATUSES: dict[str | None, TrialStatus | None] = {
     **{str(status): status for status in TrialStatus},
 }
 ALL = sa.select(*COLUMNS)
-# What tells whether a trial is still as it was: it changes until it has ended, and then no more.
-KEYS = sa.select(trials.c.number, trials.c.ended_at)
 # What a line of a view needs: all but the parts that are JSON, whose reading costs more than the rest.
 LINES = sa.select(*(sa.null().label(each.name) if isinstance(each.type, Json) else each for each in COLUMNS))
 

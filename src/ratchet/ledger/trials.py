@@ -27,14 +27,19 @@ _NEXT = Prepared(
     )
     .returning(research.c.next_number, research.c.trials)
 )
-_INSERT = Prepared(sa.insert(trials).returning(trials.c.id))
+_ABOVE = trials.alias()
+# A trial without a parent has no depth, and one with a parent has more than none.
+_INSERT = Prepared(
+    sa.insert(trials)
+    .values(
+        depth=sa.select(sa.func.coalesce(sa.func.max(_ABOVE.c.depth) + 1, 0))
+        .where(_ABOVE.c.run_id == sa.bindparam("run"), _ABOVE.c.number == sa.bindparam("below"))
+        .scalar_subquery()
+    )
+    .returning(trials.c.id, trials.c.depth)
+)
 _BY_NUMBER = Prepared(
     ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
-)
-_DEPTH = Prepared(
-    sa.select(trials.c.depth).where(
-        trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted")
-    )
 )
 _END = Prepared(
     sa.update(trials)
@@ -108,19 +113,10 @@ def open_trial(
     next_number, submitted = following
     if most is not None and submitted > most:
         raise BudgetExceeded("run", run_id, "trials", most, most)
-    depth = 0
-    if submission.parent is not None:
-        above = _DEPTH.scalar(tx.connection, {"run": run_id, "wanted": submission.parent})
-        if above is None:
-            raise Conflict(
-                f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another"
-            )
-        depth = above + 1
     row: dict[str, Any] = {
         "run_id": run_id,
         "number": next_number - 1,
         "parent": submission.parent,
-        "depth": depth,
         "specialist": submission.specialist,
         "domain": submission.domain or submission.specialist,
         "hypothesis": submission.hypothesis,
@@ -133,7 +129,9 @@ def open_trial(
         "tries": 0,
         "started_at": tx.now,
     }
-    number = _INSERT.scalar(tx.connection, row)
+    [(number, depth)] = _INSERT.rows(tx.connection, {**row, "run": run_id, "below": submission.parent})
+    if submission.parent is not None and not depth:
+        raise Conflict(f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another")
     tx.event(
         "trial.submitted",
         run_id=run_id,
@@ -141,7 +139,7 @@ def open_trial(
         message=submission.hypothesis,
         data={"exp_id": exp_id(row["number"]), "specialist": submission.specialist},
     )
-    return Trial(id=number, **row)
+    return Trial(id=number, depth=depth, **row)
 
 
 def try_again(tx: Transaction, run_id: int, number: int, reason: str) -> Trial:
@@ -179,9 +177,9 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
     ended = trial_of(row)
     if ending.status in (TrialStatus.BASELINE, TrialStatus.KEEP):
         best = {"number": number, "score": ending.score, "new_commit": ended.commit}
-        _KEEP.rows(tx.connection, {"run": run_id, **best})
+        _KEEP.tell(tx.connection, {"run": run_id, **best})
     elif not ending.status.tried:
-        _UNCOUNT.rows(tx.connection, {"run": run_id})
+        _UNCOUNT.tell(tx.connection, {"run": run_id})
     _count(tx, run_id, ended.specialist, ending.status)
     tx.event(
         f"trial.{ending.status}",
@@ -200,7 +198,7 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
 
 def _count(tx: Transaction, run_id: int, specialist: str, status: TrialStatus) -> None:
     tally = {"run_id": run_id, "specialist": specialist, "status": str(status), "count": 1}
-    _TALLY.rows(tx.connection, tally)
+    _TALLY.tell(tx.connection, tally)
 
 
 def find_trial(tx: Transaction, run_id: int, number: int) -> Trial | None:

@@ -6,24 +6,20 @@ Usage is real and therefore always recorded, even when it breaks a budget; the b
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.ledger.accounts import Account, Budgets, Scope, Spender, account, accounts
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import budgets, usage, usage_days, usage_totals
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.upsert import upserts
 
 _log = logging.getLogger(__name__)
-Scope = Literal["attempt", "run", "project", "version"]
-"""What has a total of its own. A `version` is one of an agent, for what it uses while it serves."""
 DAY_MS = 86_400_000
-SCOPES: tuple[Scope, ...] = ("attempt", "run", "project")
-"""Those that a `Spender` belongs to: each of their totals is a sum of rows."""
 
 # Built once: they run for every attempt, and building a statement takes longer than running it.
 _TOTAL = Prepared(
@@ -37,7 +33,6 @@ _ADD = Prepared(
         usage_totals,
         ("scope", "scope_id"),
         lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
-        returning=[usage_totals.c[f.name] for f in fields(Usage)],
     )
 )
 _ADD_TO_DAY = Prepared(
@@ -47,35 +42,6 @@ _ADD_TO_DAY = Prepared(
         lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
     )
 )
-_BUDGET = Prepared(
-    sa.select(budgets).where(
-        budgets.c.scope == sa.bindparam("of"), budgets.c.scope_id == sa.bindparam("number")
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """The limits in force where no budget of its own is set."""
-
-    policy: BudgetPolicy = BudgetPolicy.STRICT
-    limits: Mapping[Scope, Limits] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Spender:
-    """Who uses: any of an attempt, its run and its project."""
-
-    attempt_id: int | None = None
-    run_id: int | None = None
-    project_id: int | None = None
-
-    def ids(self) -> dict[str, int | None]:
-        """Each by the name of its column."""
-        return {"attempt_id": self.attempt_id, "run_id": self.run_id, "project_id": self.project_id}
-
-    def scopes(self) -> list[tuple[Scope, int]]:
-        return [(scope, number) for scope in SCOPES if (number := getattr(self, f"{scope}_id")) is not None]
 
 
 def set_budget(
@@ -110,11 +76,11 @@ def charge(
 
     The first time a total passes its limit an event says so.
     """
-    _CHARGE.rows(
+    _CHARGE.tell(
         tx.connection, {"at": tx.now, "engine": engine, "model": model, **spender.ids(), **used.measures()}
     )
-    for scope, scope_id in spender.scopes():
-        add_total(tx, scope, scope_id, used, defaults, spender)
+    scopes = spender.scopes()
+    _add(tx, scopes, used)
     # After the total of the run, which is held from then on: nobody else writes to its days meanwhile.
     of_day = {
         "day": tx.now // DAY_MS,
@@ -123,53 +89,29 @@ def charge(
         "model": model or "",
         "project_id": spender.project_id,
     }
-    _ADD_TO_DAY.rows(tx.connection, {**of_day, **used.measures()})
+    _ADD_TO_DAY.tell(tx.connection, {**of_day, **used.measures()})
+    _say_exceeded(tx, accounts(tx, scopes, defaults), used, spender)
 
 
 def add_total(
     tx: Transaction, scope: Scope, scope_id: int, used: Usage, defaults: Budgets, spender: Spender
 ) -> None:
     """Add to one total what `spender` used. The first time it passes its limit an event says so."""
-    before, after = _add(tx, scope, scope_id, used)
-    limits, policy = budget_in_force(tx, scope, scope_id, defaults)
-    over = limits.exceeded_by(after)
-    if policy is not BudgetPolicy.OFF and over and not limits.exceeded_by(before):
-        measure, amount, limit = over
-        tx.event(
-            "budget.exceeded",
-            message=f"{measure} of {scope} {scope_id}: {amount:g} of {limit:g}",
-            data={
-                "scope": scope,
-                "scope_id": scope_id,
-                "measure": measure,
-                "used": amount,
-                "limit": limit,
-                "policy": policy,
-            },
-            **spender.ids(),
-        )
+    _add(tx, [(scope, scope_id)], used)
+    _say_exceeded(tx, [account(tx, scope, scope_id, defaults)], used, spender)
 
 
 def check(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
     """What may still be used. Raises `BudgetExceeded` when a strict budget has nothing left; others bound nothing."""
     left = Limits()
-    for scope, scope_id in spender.scopes():
-        left = left.tightest(check_total(tx, scope, scope_id, defaults))
+    for each in accounts(tx, spender.scopes(), defaults):
+        left = left.tightest(_left(each))
     return left
 
 
 def check_total(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> Limits:
     """What one total still allows. Raises `BudgetExceeded` as `check` does."""
-    limits, policy = budget_in_force(tx, scope, scope_id, defaults)
-    if policy is BudgetPolicy.OFF or limits == Limits():
-        return Limits()
-    spent = total(tx, scope, scope_id)
-    out = limits.reached_by(spent)
-    if out and policy is BudgetPolicy.STRICT:
-        raise BudgetExceeded(scope, scope_id, *out)
-    if out:
-        _log.warning("the %s budget of %s %s is used up: %g of %g", out[0], scope, scope_id, out[1], out[2])
-    return limits.less(spent) if policy is BudgetPolicy.STRICT else Limits()
+    return _left(account(tx, scope, scope_id, defaults))
 
 
 def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
@@ -187,20 +129,47 @@ def totals(tx: Transaction, scope: Scope, scope_ids: Sequence[int]) -> dict[int,
     return found
 
 
-def _add(tx: Transaction, scope: Scope, scope_id: int, used: Usage) -> tuple[Usage, Usage]:
-    """Add to a total; what it was and what it is. The row stays locked, so the next writer starts from there."""
-    new = {"scope": scope, "scope_id": scope_id, **used.measures()}
-    (row,) = _ADD.rows(tx.connection, new)
-    after = Usage(*row)
-    return after.less(used), after
+def _add(tx: Transaction, scopes: Sequence[tuple[Scope, int]], used: Usage) -> None:
+    """Add to totals. Their rows stay locked, so the next writer starts from there."""
+    measures = used.measures()
+    _ADD.tell_each(
+        tx.connection, ({"scope": scope, "scope_id": number, **measures} for scope, number in scopes)
+    )
 
 
-def budget_in_force(
-    tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets
-) -> tuple[Limits, BudgetPolicy]:
-    """The limits of one attempt, run or project, and what they do: its own, or else the configured ones."""
-    row = _BUDGET.mapping(tx.connection, {"of": scope, "number": scope_id})
-    if row is None:
-        return defaults.limits.get(scope, Limits()), defaults.policy
-    limits = Limits(**{f.name: row[f.name] for f in fields(Limits)})
-    return limits, BudgetPolicy(row["policy"]) if row["policy"] else defaults.policy
+def _say_exceeded(tx: Transaction, after: Sequence[Account], used: Usage, spender: Spender) -> None:
+    for each in after:
+        if not each.bounded:
+            continue
+        spent = each.spent
+        over = each.limits.exceeded_by(spent)
+        if over is None or each.limits.exceeded_by(spent.less(used)):
+            continue
+        measure, amount, limit = over
+        tx.event(
+            "budget.exceeded",
+            message=f"{measure} of {each.scope} {each.scope_id}: {amount:g} of {limit:g}",
+            data={
+                "scope": each.scope,
+                "scope_id": each.scope_id,
+                "measure": measure,
+                "used": amount,
+                "limit": limit,
+                "policy": each.policy,
+            },
+            **spender.ids(),
+        )
+
+
+def _left(of: Account) -> Limits:
+    if not of.bounded:
+        return Limits()
+    spent = of.spent
+    out = of.limits.reached_by(spent)
+    if out and of.policy is BudgetPolicy.STRICT:
+        raise BudgetExceeded(of.scope, of.scope_id, *out)
+    if out:
+        _log.warning(
+            "the %s budget of %s %s is used up: %g of %g", out[0], of.scope, of.scope_id, out[1], out[2]
+        )
+    return of.limits.less(spent) if of.policy is BudgetPolicy.STRICT else Limits()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits
 from ratchet.ledger import Transaction
-from ratchet.ledger.usage import Spender, budget_in_force, total
+from ratchet.ledger.accounts import Spender, accounts
 from ratchet.protocols.prompting import Prompt
 from ratchet.protocols.stream import Stream
 from ratchet.runtime import configured_budgets
@@ -34,7 +34,7 @@ def _budgets(tx: Transaction, stream: Stream) -> Iterator[tuple[str, object, int
     own = defaults.limits.get("attempt", Limits()).tokens
     if own is not None:
         yield "attempt", "of this step", own, 0, defaults.policy
-    for scope, number in Spender(None, stream.protocol.run_id, stream.project.id).scopes():
-        limits, policy = budget_in_force(tx, scope, number, defaults)
-        if limits.tokens is not None:
-            yield scope, number, limits.tokens, total(tx, scope, number).tokens, policy
+    scopes = Spender(None, stream.protocol.run_id, stream.project.id).scopes()
+    for each in accounts(tx, scopes, defaults):
+        if each.limits.tokens is not None:
+            yield each.scope, each.scope_id, each.limits.tokens, each.spent.tokens, each.policy

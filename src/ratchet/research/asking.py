@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from ratchet.engines import Request
-from ratchet.engines.offering import offer, way_to
+from ratchet.engines.offering import Way, offer, way_to
 from ratchet.kernel import TrialStatus
 from ratchet.ledger.trial_rows import Trial
+from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import Campaign
 from ratchet.research.handing import Handing
-from ratchet.research.sessions import Sitting, attended, system_prompt, user_prompt
-from ratchet.research.shipped import shipped_directory
+from ratchet.research.sessions import Sitting, attended, shared_prompt, system_prompt, user_prompt
 from ratchet.research.turn import Turn
 
 
 @asynccontextmanager
 async def asked(campaign: Campaign, turn: Turn, handing: Handing) -> AsyncIterator[Request]:
     """The request of a session that is held inside the block."""
-    if campaign.engine(turn.specialist).capabilities.learns_scores:
+    engine = campaign.engine(turn.specialist)
+    if engine.capabilities.learns_scores:
         yield _search(campaign, turn, handing)
         return
-    engine = campaign.engine(turn.specialist)
     sitting = Sitting(
         run_id=campaign.run_id,
         task=campaign.task,
@@ -38,15 +37,15 @@ async def asked(campaign: Campaign, turn: Turn, handing: Handing) -> AsyncIterat
         lineage=campaign.plan.lineage,
         trials=handing.trials,
     )
-    async with attended(sitting, engine=engine.name) as tools:
-        async with offer(engine, _conversation(campaign, turn, handing), tools) as offered:
+    way = way_to(engine)
+    async with attended(sitting, engine=engine.name, with_tools=way is not Way.NONE) as tools:
+        async with offer(engine, _conversation(campaign, turn, handing, way), tools) as offered:
             yield offered.request
         handing.parent = sitting.parent
 
 
-def _conversation(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
+def _conversation(campaign: Campaign, turn: Turn, handing: Handing, way: Way) -> Request:
     specialist, workspace = turn.specialist, handing.workspace
-    way = way_to(campaign.engine(specialist))
     most = campaign.stops.trials
     return Request(
         prompt=user_prompt(
@@ -60,21 +59,23 @@ def _conversation(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
             trials_left=None if most is None else most - turn.standing.trials,
             way=way,
         ),
-        system=system_prompt(campaign.task, specialist, lineage=campaign.plan.lineage, way=way),
+        system=_system_prompt(campaign, specialist, way),
         model=campaign.model(specialist),
         workspace=workspace.path,
         environment=workspace.environment,
         readable=workspace.readable,
-        hidden=_evaluators(campaign),
+        hidden=campaign.evaluators,
         deadline_seconds=turn.seconds,
         limits=turn.limits,
     )
 
 
-def _evaluators(campaign: Campaign) -> tuple[Path, ...]:
-    """Where evaluators and their data lie: an agent sees the machine, but not these."""
-    origin = campaign.plan.origin
-    return (campaign.task.root, shipped_directory(), *(() if origin is None else (origin,)))
+def _system_prompt(campaign: Campaign, specialist: Specialist, way: Way) -> str:
+    lineage = campaign.plan.lineage
+    shared = campaign.shared_prompts.get(way)
+    if shared is None:
+        shared = campaign.shared_prompts[way] = shared_prompt(campaign.task, lineage=lineage, way=way)
+    return system_prompt(campaign.task, specialist, lineage=lineage, way=way, shared=shared)
 
 
 def _search(campaign: Campaign, turn: Turn, handing: Handing) -> Request:

@@ -24,6 +24,7 @@ async def begin(campaign: Campaign) -> None:
         first = find_trial(tx, campaign.run_id, 0)
         if first is None:
             first = open_trial(tx, campaign.run_id, _submission(campaign), baseline=True)
+            name_commit(tx, campaign, first)
     if first.status is None:
         await _calibrate(campaign, first)
     with campaign.job.ledger.read() as tx:
@@ -35,7 +36,7 @@ async def begin(campaign: Campaign) -> None:
     assert best.commit is not None
     campaign.champion = Champion.of(best.number, best.commit, best.measurements)
     campaign.submitted, campaign.draws = standing.trials, standing.next_number
-    await asyncio.to_thread(show_best, campaign)
+    await asyncio.to_thread(show_best, campaign.repository, lambda: campaign.best.commit)
 
 
 def _first_commit(campaign: Campaign) -> str:
@@ -60,7 +61,6 @@ def _submission(campaign: Campaign) -> Submission:
 
 
 async def _calibrate(campaign: Campaign, first: Trial) -> None:
-    await name_commit(campaign, first)
     baseline = await _measured(campaign)
     with campaign.job.write() as tx:
         set_baseline(tx, campaign.run_id, baseline.record())

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ratchet.engines import Engine
+from ratchet.engines.offering import Way
 from ratchet.engines.registry import Surroundings
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Run, Transaction
-from ratchet.ledger.research import add_active, get_standing
+from ratchet.ledger.disk import settle_everything
+from ratchet.ledger.research import get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
+from ratchet.research.clock import Clock
 from ratchet.research.keeping import Champion, Noise
 from ratchet.research.measuring import TaskMeter
 from ratchet.research.plan import Plan
+from ratchet.research.shipped import shipped_directory
 from ratchet.research.stops import Stops
 from ratchet.research.tasks import pinned_task
-from ratchet.runtime import JobContext
+from ratchet.runtime import JobContext, Together
 from ratchet.workspaces import Repository
 from ratchet.workspaces.memory import memory_directory
 
 BEST = "refs/heads/best"
 REPLAY = "replay"
-_LEAST_MS = 100
 Opener = Callable[[str | None, Surroundings], Engine]
 """Opens an engine by its name, as `engines.registry.open_engine` does."""
 
@@ -46,22 +49,6 @@ def task_of(home: Path, run: Run) -> TaskAdapter:
     """The task as a run began with it. Raises `NotFound` when its copy is not here, `Misuse` for an imported run."""
     plan = Plan.of(run.spec)
     return pinned_task(task_directory(home, plan.task_hash), plan.variant)
-
-
-@dataclass(slots=True)
-class Clock:
-    """Counts the time in which a run really runs, each millisecond once however many ask."""
-
-    _marked: float = field(default_factory=time.monotonic)
-
-    def since_last(self) -> int:
-        """How long it has been, in milliseconds; nothing while it is too short to be worth a word."""
-        now = time.monotonic()
-        ms = int((now - self._marked) * 1000)
-        if ms < _LEAST_MS:
-            return 0
-        self._marked += ms / 1000
-        return ms
 
 
 @dataclass(kw_only=True)
@@ -87,6 +74,8 @@ class Campaign:
     draws: int = 0
     infra_in_a_row: int = 0
     clock: Clock = field(default_factory=Clock)
+    shared_prompts: dict[Way, str] = field(default_factory=dict)
+    """What every session is told at first, once it was put together. The task is a copy that nobody changes."""
 
     @property
     def run_id(self) -> RunId:
@@ -104,6 +93,17 @@ class Campaign:
         """The best so far. There is one from the baseline on."""
         assert self.champion is not None
         return self.champion
+
+    @cached_property
+    def together(self) -> Together:
+        """How sessions and trials side by side write what they may write together."""
+        return Together(self.job)
+
+    @cached_property
+    def evaluators(self) -> tuple[Path, ...]:
+        """Where evaluators and their data lie: an agent sees the machine, but not these."""
+        origin = self.plan.origin
+        return (self.task.root, shipped_directory(), *(() if origin is None else (origin,)))
 
     def next_draw(self) -> int:
         """A number that no other draw of a search has, in this process or before it."""
@@ -123,9 +123,7 @@ class Campaign:
             return self.stops.reached(get_standing(tx, self.run_id))
 
     def count_time(self, tx: Transaction) -> None:
-        ms = self.clock.since_last()
-        if ms:
-            add_active(tx, self.run_id, ms)
+        self.clock.count(tx, self.run_id)
 
 
 @asynccontextmanager
@@ -164,8 +162,13 @@ def _meter(task: TaskAdapter, repository: Repository, home: Path, origin: Path |
 
 
 def _repository(path: Path) -> Repository:
-    make = Repository.open if path.exists() else Repository.create
-    return make(path, workspaces=memory_directory(path))
+    workspaces = memory_directory(path)
+    if path.exists():
+        return Repository.open(path, workspaces=workspaces)
+    made = Repository.create(path, workspaces=workspaces)
+    # Trials are written into it without waiting for more than themselves.
+    settle_everything(path)
+    return made
 
 
 async def _engines(

@@ -7,12 +7,13 @@ from typing import Any
 
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
+from ratchet.ledger import Transaction
 from ratchet.ledger.disk import Unsettled
 from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Submission, open_trial
+from ratchet.ledger.trials import Submission
 from ratchet.research.campaign import REPLAY, Campaign
 from ratchet.research.sessions import Idea
-from ratchet.research.trial import finish_trial
+from ratchet.research.trial import finish_trial, open_named
 from ratchet.research.turn import Turn
 from ratchet.workspaces import RefsMoved, Workspace
 from ratchet.workspaces.removal import remove_tree
@@ -28,19 +29,24 @@ class Handing:
     parent: int
     trials: list[Trial] = field(default_factory=list)
     unsettled: Unsettled = field(default_factory=Unsettled)
-    """What a row that tells of a commit has to wait for."""
+    """The commit that was prepared last: not in the repository until the transaction that tells of it ends."""
 
     async def submit(self, idea: Idea) -> Trial:
         """Commit, measure, decide. Later edits of the workspace change nothing any more."""
         submission = await self.prepare(idea)
         with self.campaign.job.write() as tx:
-            tx.unsettled.join(self.unsettled)
-            trial = open_trial(tx, self.campaign.run_id, submission, most=self.campaign.stops.trials)
-        self.count()
+            trial = self.open(tx, submission)
         return await finish_trial(self.campaign, trial)
+
+    def open(self, tx: Transaction, submission: Submission) -> Trial:
+        """The trial that what was prepared becomes, together with its commit."""
+        tx.unsettled.join(self.unsettled)
+        tx.after_commit(self._count)
+        return open_named(tx, self.campaign, submission)
 
     async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
         """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
+        self.unsettled = Unsettled()
         commit = await in_thread(lambda: self._commit(idea.hypothesis), unless=self.workspace.holds_little())
         specialist = self.turn.specialist
         engine = self.campaign.engine(specialist)
@@ -57,7 +63,7 @@ class Handing:
             simulated=engine.name == REPLAY,
         )
 
-    def count(self) -> None:
+    def _count(self) -> None:
         """A promised trial is being made."""
         self.campaign.promised.discard(self.turn.lane.name)
         self.campaign.submitted += 1

@@ -18,7 +18,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.research import record_specialist
 from ratchet.ledger.runs import close_attempt
 from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Submission, open_trial
+from ratchet.ledger.trials import Submission
 from ratchet.research.asking import asked
 from ratchet.research.campaign import Campaign
 from ratchet.research.handing import Handing
@@ -88,7 +88,8 @@ async def _settle(campaign: Campaign, turn: Turn, handing: Handing, listener: Li
     # What a search says is all in its proposal, which the trial keeps, and nobody asks it in words.
     session = replace(held.session, transcript=b"") if learns else held.session
     prompt = None if learns else held.prompt
-    with listener.settled(campaign.job, used) as tx:
+
+    def write(tx: Transaction) -> Trial | None:
         record_session(
             tx, campaign.job.ledger.artifacts, session, "author", turn.spender, held.failed, prompt=prompt
         )
@@ -103,12 +104,14 @@ async def _settle(campaign: Campaign, turn: Turn, handing: Handing, listener: Li
             told=turn.told,
         )
         campaign.count_time(tx)
-        if held.left is None:
-            _close(tx, turn, held.trials, held.problem)
-            return held
-        tx.unsettled.join(handing.unsettled)
-        trial = open_trial(tx, campaign.run_id, held.left, most=campaign.stops.trials)
-    handing.count()
+        if held.left is not None:
+            return handing.open(tx, held.left)
+        _close(tx, turn, held.trials, held.problem)
+        return None
+
+    trial = await listener.settle(campaign.together, used, write)
+    if trial is None:
+        return held
     ended = await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, (ended,), None))
     return replace(held, trials=(ended,))
 

@@ -75,7 +75,7 @@ async def _seat(desk: Desk, number: int) -> None:
         learns = campaign.engine(lane.specialist).capabilities.learns_scores
         problem = None
         try:
-            turn = take_turn(campaign, lane)
+            turn = await take_turn(campaign, lane)
             if isinstance(turn, str):
                 await desk.stop(turn)
             else:

@@ -7,6 +7,7 @@ measures it again. What is recorded is recorded at once: the row, the best, the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,11 +15,12 @@ from dataclasses import dataclass, replace
 from ratchet.kernel import StateChanged, TrialStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Ending, end_trial, try_again
+from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial, try_again
 from ratchet.research.campaign import BEST, Campaign
 from ratchet.research.keeping import Champion, Decided, decide
 from ratchet.research.measurement import Measurement, Meter, Unmeasured
 from ratchet.research.proof import store_proof
+from ratchet.workspaces import Repository
 
 Also = Callable[[Transaction, Trial], None]
 """What else is to be recorded in the transaction in which a trial ends."""
@@ -40,7 +42,6 @@ class Ruling:
 
 async def finish_trial(campaign: Campaign, trial: Trial, also: Also = nothing_else) -> Trial:
     """Measure a trial in flight, decide on it, and record how it ended."""
-    await name_commit(campaign, trial)
     began = time.monotonic()
     ruling: Ruling | None = None
     try:
@@ -50,29 +51,31 @@ async def finish_trial(campaign: Campaign, trial: Trial, also: Also = nothing_el
         ending = _unmeasured(campaign, unmeasured)
     # From the ruling to here nothing was waited for, so the best is still the one that was beaten.
     wall_ms = round((time.monotonic() - began) * 1000)
-    ended = _record(campaign, trial, replace(ending, wall_ms=wall_ms), ruling, also)
-    if ended.status is TrialStatus.KEEP:
-        await asyncio.to_thread(show_best, campaign)
-    return ended
+    ending = replace(ending, wall_ms=wall_ms)
+    if ruling is not None and ruling.decided.kept:
+        ended = _keep(campaign, trial, ending, ruling, also)
+        await asyncio.to_thread(show_best, campaign.repository, lambda: campaign.best.commit)
+        return ended
+    return await _discard(campaign, trial, ending, also)
 
 
-def show_best(campaign: Campaign) -> None:
-    """Bring the ref of the best to where the ledger has it."""
-    shown, best = campaign.repository.ref(BEST), campaign.best.commit
-    if shown != best:
-        campaign.repository.advance(BEST, best, expected=shown)
+def show_best(repository: Repository, commit: Callable[[], str]) -> None:
+    """Bring the ref of the best to where the ledger has it, which `commit` tells."""
+    while (shown := repository.ref(BEST)) != (best := commit()):
+        with contextlib.suppress(StateChanged):  # another trial that was kept has moved it meanwhile
+            repository.advance(BEST, best, expected=shown)
 
 
-async def name_commit(campaign: Campaign, trial: Trial) -> None:
-    """Give a trial's commit a ref of its own: the evidence stays, kept or not."""
+def open_named(tx: Transaction, campaign: Campaign, submission: Submission) -> Trial:
+    """Open a trial, whose commit gets a ref of its own: the evidence stays, kept or not."""
+    trial = open_trial(tx, campaign.run_id, submission, most=campaign.stops.trials)
+    name_commit(tx, campaign, trial)
+    return trial
+
+
+def name_commit(tx: Transaction, campaign: Campaign, trial: Trial) -> None:
     assert trial.commit is not None
-    ref = f"refs/trials/{trial.exp_id}"
-    try:
-        await campaign.repository.advance_soon(ref, trial.commit, expected=None)
-    except StateChanged:
-        # A process that died meanwhile had got as far as this.
-        if campaign.repository.ref(ref) != trial.commit:
-            raise
+    tx.unsettled.add(campaign.repository.ref_file(f"refs/trials/{trial.exp_id}", trial.commit))
 
 
 async def _rule(campaign: Campaign, trial: Trial) -> Ruling:
@@ -134,21 +137,38 @@ def _unmeasured(campaign: Campaign, unmeasured: Unmeasured) -> Ending:
     )
 
 
-def _record(campaign: Campaign, trial: Trial, ending: Ending, ruling: Ruling | None, also: Also) -> Trial:
+def _keep(campaign: Campaign, trial: Trial, ending: Ending, ruling: Ruling, also: Also) -> Trial:
+    decided = ruling.decided
     with campaign.job.write() as tx:
-        if ruling is not None and ruling.decided.kept:
-            proof = store_proof(tx, campaign, trial, ruling.decided, ruling.champion, ruling.diff)
-            ending = replace(ending, certificate=proof)
-        ended = end_trial(tx, campaign.run_id, trial.number, ending)
-        campaign.count_time(tx)
-        also(tx, ended)
+        proof = store_proof(tx, campaign, trial, decided, ruling.champion, ruling.diff)
+        ended = _end(tx, campaign, trial, replace(ending, certificate=proof), also)
+    campaign.infra_in_a_row = 0
+    campaign.champion = Champion.of(ended.number, decided.commit, decided.record())
+    return ended
+
+
+async def _discard(campaign: Campaign, trial: Trial, ending: Ending, also: Also) -> Trial:
+    def write(tx: Transaction) -> Trial:
+        ended = _end(tx, campaign, trial, ending, also)
+        tx.after_commit(lambda: _count_infra(campaign, ended))
+        return ended
+
+    # It moves nothing, and would be measured again.
+    return await campaign.together.write(write, certain=False)
+
+
+def _count_infra(campaign: Campaign, ended: Trial) -> None:
     if ended.status is TrialStatus.INFRA_ERROR:
         campaign.infra_in_a_row += 1
         campaign.submitted -= 1
     else:
         campaign.infra_in_a_row = 0
-    if ruling is not None and ruling.decided.kept:
-        campaign.champion = Champion.of(ended.number, ruling.decided.commit, ruling.decided.record())
+
+
+def _end(tx: Transaction, campaign: Campaign, trial: Trial, ending: Ending, also: Also) -> Trial:
+    ended = end_trial(tx, campaign.run_id, trial.number, ending)
+    campaign.count_time(tx)
+    also(tx, ended)
     return ended
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ratchet.kernel import AttemptId, Limits, StepStatus
 from ratchet.ledger import Spender, Step, Transaction, change_step
 from ratchet.ledger.holds import hold
-from ratchet.ledger.research import SpecialistRow, Standing, get_specialist, get_standing
+from ratchet.ledger.research import SpecialistRow, Standing, get_standings
 from ratchet.ledger.runs import find_or_create_step, open_attempt
 from ratchet.ledger.trial_pages import ended_since
 from ratchet.ledger.trial_rows import Trial
@@ -24,6 +24,7 @@ class Turn:
     """One session that may begin: on whose account, from which trial, with what to go on and what to be told."""
 
     lane: Lane
+    step: Step
     attempt_id: AttemptId
     spender: Spender
     limits: Limits
@@ -44,34 +45,39 @@ class Turn:
         return self.news[-1].number if self.news else self.row.told
 
 
-def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
+async def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
     """Open an attempt for a session, or say why the run is over. Raises `BudgetExceeded`."""
+    # A session that has begun ends with the power, and has handed in nothing: there is nothing to be certain of.
+    turn = await campaign.together.write(lambda tx: _turn(tx, campaign, lane), certain=False)
+    if isinstance(turn, Turn):
+        lane.step = turn.step
+    return turn
+
+
+def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
     settings = campaign.job.runtime.settings
     specialist, run = lane.specialist, campaign.run
-    learns = campaign.engine(specialist).capabilities.learns_scores
-    with campaign.job.write() as tx:
-        campaign.count_time(tx)
-        standing = get_standing(tx, run.id)
-        over = campaign.stops.reached(standing)
-        if over is not None:
-            return over
-        if lane.step is None:
-            lane.step = _step(tx, campaign, lane)
-        attempt_id = open_attempt(tx, lane.step, process_id=campaign.job.process_id)
-        spender = Spender(attempt_id, run.id, run.project_id)
-        limits = hold(tx, spender, configured_budgets(settings))
-        row = get_specialist(tx, run.id, specialist.name)
-        news: list[Trial] = []
-        lineage = ""
-        if learns:
-            news = ended_since(tx, run.id, specialist.name, row.told)
-        elif campaign.plan.lineage:
-            chars = settings.research.prompt_chars
-            lineage = lineage_view(tx, run.id, specialist.name, budget_chars=chars, standing=standing)
-        else:
-            lineage = lineage_off_view(tx, run.id)
+    campaign.count_time(tx)
+    standing, row = get_standings(tx, run.id, specialist.name)
+    over = campaign.stops.reached(standing)
+    if over is not None:
+        return over
+    step = lane.step or _step(tx, campaign, lane)
+    attempt_id = open_attempt(tx, step, process_id=campaign.job.process_id)
+    spender = Spender(attempt_id, run.id, run.project_id)
+    limits = hold(tx, spender, configured_budgets(settings))
+    news: list[Trial] = []
+    lineage = ""
+    if campaign.engine(specialist).capabilities.learns_scores:
+        news = ended_since(tx, run.id, specialist.name, row.told)
+    elif campaign.plan.lineage:
+        chars = settings.research.prompt_chars
+        lineage = lineage_view(tx, run.id, specialist.name, budget_chars=chars, standing=standing)
+    else:
+        lineage = lineage_off_view(standing)
     return Turn(
         lane=lane,
+        step=step,
         attempt_id=attempt_id,
         spender=spender,
         limits=limits,

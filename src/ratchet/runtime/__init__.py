@@ -20,6 +20,7 @@ from ratchet.runtime.schedules import (
 )
 from ratchet.runtime.steps import run_step
 from ratchet.runtime.timetable import Timetable, When, read_when
+from ratchet.runtime.together import Together
 from ratchet.runtime.worker import Worker
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "Timetable",
+    "Together",
     "When",
     "Worker",
     "anybody_works",

@@ -84,7 +84,7 @@ def take_attempt(
         run = get_run(tx, job.run_id)
         step, new = find_or_create_step(tx, run.id, step_name, spec or {})
         if new and nth == 1:
-            return _begun(tx, job, run, step, first=True)
+            return _begun(tx, job, run, step)
         ended = stages_of_step(tx, step.id, ENDED)
         if len(ended) >= nth:
             result: Mapping[str, Any] = ended[nth - 1]
@@ -114,10 +114,10 @@ def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAtte
     return opened
 
 
-def _begun(tx: Transaction, job: JobContext, run: Run, step: Step, *, first: bool = False) -> OpenAttempt:
+def _begun(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt:
     if step.status is not StepStatus.RUNNING:
         change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
-    attempt_id = open_attempt(tx, step, process_id=job.process_id, first=first)
+    attempt_id = open_attempt(tx, step, process_id=job.process_id)
     opened = OpenAttempt(job, run, step, attempt_id, StepStatus.RUNNING)
     opened.limits = hold(tx, opened.spender, configured_budgets(job.runtime.settings))
     return opened

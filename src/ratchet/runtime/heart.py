@@ -83,7 +83,8 @@ class Heart:
 
     def _beat(self) -> None:
         snapshot = metrics.snapshot()
-        with self._ledger.write(actor=self.process_id) as tx:
+        # Whoever does not come back after a power cut has not beaten either.
+        with self._ledger.write(actor=self.process_id, certain=False) as tx:
             alive = processes.beat(
                 tx,
                 self.process_id,

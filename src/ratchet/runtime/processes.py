@@ -20,12 +20,33 @@ import sqlalchemy as sa
 from ratchet import __version__
 from ratchet.kernel import new_id
 from ratchet.ledger import Transaction
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import job_tallies, processes
 from ratchet.observe import metrics
 
 # The row that keeps the sums of processes that are gone.
 RETIRED = "retired"
 ALIVE = ("alive", "draining")
+# Every process runs these every few seconds, beside whatever it is busy with.
+_BEATING = (
+    sa.update(processes)
+    .where(
+        processes.c.id == sa.bindparam("process"),
+        sa.or_(*(processes.c.state == state for state in ALIVE)),
+    )
+    .values(
+        beat=processes.c.beat + 1,
+        beat_at=sa.bindparam("at"),
+        busy=sa.bindparam("now_busy"),
+        state=sa.bindparam("now"),
+    )
+    .returning(processes.c.id)
+)
+_BEAT = Prepared(_BEATING)
+_BEAT_AND_TELL = Prepared(_BEATING.values(metrics=sa.bindparam("snapshot")))
+_LISTED = Prepared(
+    sa.select(processes).where(processes.c.id != RETIRED).order_by(processes.c.started_at, processes.c.id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +99,15 @@ def beat(
 
     `snapshot` holds its metrics; `None` when they are as they were.
     """
-    changed = tx.connection.execute(
-        sa.update(processes)
-        .where(processes.c.id == process_id, processes.c.state.in_(ALIVE))
-        .values(
-            beat=processes.c.beat + 1,
-            beat_at=tx.now,
-            busy=busy,
-            state="draining" if draining else "alive",
-            **({} if snapshot is None else {"metrics": snapshot}),
-        )
-    )
-    return changed.rowcount == 1
+    told: dict[str, Any] = {
+        "process": process_id,
+        "at": tx.now,
+        "now_busy": busy,
+        "now": "draining" if draining else "alive",
+    }
+    if snapshot is None:
+        return _BEAT.first(tx.connection, told) is not None
+    return _BEAT_AND_TELL.first(tx.connection, {**told, "snapshot": snapshot}) is not None
 
 
 def is_alive(tx: Transaction, process_id: str) -> bool:
@@ -125,10 +143,7 @@ def leave(tx: Transaction, process_id: str, *, reason: str) -> bool:
 
 
 def list_processes(tx: Transaction) -> list[Process]:
-    query = (
-        sa.select(processes).where(processes.c.id != RETIRED).order_by(processes.c.started_at, processes.c.id)
-    )
-    return [Process(**row) for row in tx.connection.execute(query).mappings()]
+    return [Process(**row) for row in _LISTED.mappings(tx.connection)]
 
 
 def anybody_works(tx: Transaction) -> bool:

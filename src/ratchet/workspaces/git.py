@@ -55,6 +55,8 @@ _ENVIRONMENT = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": f"{os.devnull}/none",  # an empty one would be complained about
     "GIT_OPTIONAL_LOCKS": "0",
+    # Refs are written as files here, without asking git.
+    "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     # A partial clone would fetch what it lacks; no transport has this name, so none is allowed.

@@ -15,7 +15,7 @@ from ratchet.workspaces.facts import Facts, Surveyor
 from ratchet.workspaces.fill import OPEN_DIRECTORY
 from ratchet.workspaces.git import Git
 from ratchet.workspaces.gitfiles import check_git_files
-from ratchet.workspaces.ignore import Ignore, make_empty_repository
+from ratchet.workspaces.ignore import Ignore
 from ratchet.workspaces.links import check_link
 from ratchet.workspaces.loose import Batch
 from ratchet.workspaces.objects import Objects
@@ -53,10 +53,7 @@ class Ground:
         check_git_files(self.git, changes, lambda entry: self.objects.content(entry.hash, batch))
 
     def ignore(self, directory: Path) -> Ignore:
-        empty = self.claim.directory / "empty.git"
-        if not (empty / "HEAD").exists():
-            make_empty_repository(empty)
-        return Ignore(self.git.program, empty, directory)
+        return Ignore(self.git.program, self.claim.directory / "empty.git", directory)
 
 
 @contextlib.contextmanager

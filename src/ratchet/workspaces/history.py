@@ -37,6 +37,11 @@ class LogEntry:
     message: str
 
 
+def tree_of(content: bytes) -> str:
+    """The tree of a commit, without reading more of it."""
+    return content[len(b"tree ") : content.index(b"\n")].decode()
+
+
 def parse_commit(number: str, content: bytes) -> LogEntry:
     head, _, message = content.partition(b"\n\n")
     fields: dict[str, list[str]] = {}

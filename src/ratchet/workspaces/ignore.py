@@ -15,8 +15,9 @@ class Ignore:
     """Asks git about one directory. The process is started at the first question; `close` ends it."""
 
     def __init__(self, program: str, empty: Path, directory: Path) -> None:
-        """`empty` is a git directory without content, so that no repository's settings are read."""
-        self._git = Git(program, empty)
+        """`empty` becomes a git directory without content, so that no settings of a repository are read."""
+        self._program = program
+        self._empty = empty
         self._directory = directory
         self._conversation: Conversation | None = None
 
@@ -24,7 +25,7 @@ class Ignore:
         if self._conversation is None:
             words = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
             self._conversation = Conversation(
-                self._git,
+                Git(self._program, _empty_repository(self._empty)),
                 *words,
                 cwd=self._directory,
                 seconds=20,
@@ -41,8 +42,10 @@ class Ignore:
             self._conversation.stop()
 
 
-def make_empty_repository(path: Path) -> Path:
+def _empty_repository(path: Path) -> Path:
     """The least that git takes for a git directory."""
+    if (path / "HEAD").exists():
+        return path
     for name in ("objects", "refs"):
         (path / name).mkdir(parents=True, exist_ok=True)
     (path / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,7 +1,7 @@
 """Writing objects into a repository, without git.
 
 A loose object is its kind, size and content, deflated, in a file named by its hash: a format that has not changed since
-git began. Writing it here costs no process and no lock. A file is on disk before it is given its name, and what refers
+git began. Writing it here costs no process and no lock. A file is certain before it is given its name, and what refers
 to others is named after them, so no moment of death leaves a repository that `git fsck` complains about.
 """
 
@@ -16,30 +16,41 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ratchet.ledger.disk import Unsettled, name_files
+from ratchet.ledger.disk import File, Unsettled, name_files, write_new
 from ratchet.workspaces.errors import RepositoryUnwritable
 from ratchet.workspaces.trees import ReadTree, Tree, tree_content
 
 _FRESH_SECONDS = 24 * 3600
 _COMPRESSION = 1
 _REMEMBERED_BYTES = 64 * 1024
+_MODE = 0o444
 _number = itertools.count()
 
 
 class Batch:
     """Objects that appear in the repository together, at `finish`. One thread at a time.
 
-    `mark` is part of the names of unfinished files, so that those of a dead process can be told.
+    `mark` is part of the names of unfinished files, so that those of a dead process can be told. Small objects can be
+    left `unsettled`: they are in the repository once that is settled, and in `contents` from now on.
     """
 
     def __init__(
-        self, directory: Path, algorithm: str, read_tree: ReadTree, mark: str, *, dry: bool = False
+        self,
+        directory: Path,
+        algorithm: str,
+        read_tree: ReadTree,
+        mark: str,
+        *,
+        dry: bool = False,
+        unsettled: Unsettled | None = None,
     ) -> None:
         self._directory = directory
         self._algorithm = algorithm
         self._read_tree = read_tree
         self._mark = mark
         self._dry = dry
+        self._unsettled = unsettled
+        self._soon: list[File] = []
         self._waiting: dict[str, str] = {}
         # What was written, as far as it is small: the next workspace will most likely ask for it.
         self.contents: dict[str, bytes] = {}
@@ -64,8 +75,8 @@ class Batch:
         number = hashlib.new(self._algorithm, whole).hexdigest()
         if number == known or self._dry:
             return number
-        if number not in self._waiting and not self._is_there(number):
-            self._write(number, zlib.compress(whole, _COMPRESSION))
+        if number not in self._waiting and number not in self.contents and not self._is_there(number):
+            self._write(number, zlib.compress(whole, _COMPRESSION), later=len(content) <= _REMEMBERED_BYTES)
             if len(content) <= _REMEMBERED_BYTES:
                 self.contents[number] = content
         return number
@@ -76,15 +87,18 @@ class Batch:
             return self.contents.get(number)
         return zlib.decompress(Path(self._waiting[number]).read_bytes()).partition(b"\0")[2]
 
-    def finish(self, unsettled: Unsettled | None = None) -> None:
+    def finish(self) -> None:
         """Give every object its name, in the order in which they were added, once all of them are on disk.
 
-        The names themselves are certain then as well, or when what is `unsettled` is settled.
+        Those that may be left unsettled are.
         """
         names = [(temporary, self._path(number)) for number, temporary in self._waiting.items()]
         with self._translated():
-            name_files(names, self._make_directory, unsettled)
+            name_files(names, self._make_directory)
             self._waiting.clear()
+        for file in self._soon:
+            assert self._unsettled is not None
+            self._unsettled.add(file)
 
     def abandon(self) -> None:
         """Leave nothing of what was not finished."""
@@ -107,17 +121,14 @@ class Batch:
         # A power cut may have left a name without content.
         return found.st_size > 0
 
-    def _write(self, number: str, packed: bytes) -> None:
-        temporary = f"{self._directory}/tmp_obj_{self._mark}_{next(_number)}"
+    def _write(self, number: str, packed: bytes, *, later: bool) -> None:
+        temporary = temporary_file(self._directory, self._mark)
+        if later and self._unsettled is not None:
+            self._soon.append(File(self._path(number), temporary, packed, _MODE, self._make_directory))
+            return
         with self._translated():
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            write_new(temporary, packed, _MODE)
             self._waiting[number] = temporary
-            try:
-                rest = memoryview(packed)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
-            finally:
-                os.close(descriptor)
 
     def _path(self, number: str) -> str:
         return f"{self._directory}/{number[:2]}/{number[2:]}"
@@ -137,6 +148,11 @@ class Batch:
                 f"an object could not be written to {self._directory}: {error.strerror}",
                 hint="free some space or make the directory writable, then try again",
             ) from error
+
+
+def temporary_file(directory: Path, mark: str) -> str:
+    """A name for what is not finished, which nobody else uses."""
+    return f"{directory}/tmp_obj_{mark}_{next(_number)}"
 
 
 def remove_unfinished(directory: Path, mark: str, *, older_than: float = 0) -> int:

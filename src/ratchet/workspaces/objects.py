@@ -14,8 +14,8 @@ from ratchet.workspaces.cache import Cache
 from ratchet.workspaces.conversation import Conversation
 from ratchet.workspaces.errors import TooLarge
 from ratchet.workspaces.git import Git, damaged
-from ratchet.workspaces.history import parse_commit
-from ratchet.workspaces.loose import Batch
+from ratchet.workspaces.history import tree_of
+from ratchet.workspaces.loose import Batch, temporary_file
 from ratchet.workspaces.trees import DIRECTORY, Tree, parse_tree
 
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -96,14 +96,10 @@ class Objects:
             raise damaged(self._git.directory, f"{revision} is {named}, which is missing or unreadable")
         raise NotFound("commit", revision)
 
-    def has_commit(self, number: str) -> bool:
-        """Whether a commit is in memory."""
-        return (self._contents.get(number) or b"").startswith(b"tree ")
-
     def are_at_hand(self, commit: str, *, most: int) -> bool:
         """Whether all that a commit holds is in memory: no more than `most` files, and no links or submodules."""
-        content = self._contents.get(commit)
-        return content is not None and self._room_left(parse_commit(commit, content).tree, most) >= 0
+        content = self._contents.get(commit) or b""
+        return content.startswith(b"tree ") and self._room_left(tree_of(content), most) >= 0
 
     def content(self, number: str, batch: Batch | None, *, limit: int | None = None) -> bytes:
         """A file of the repository, or of a batch that is not finished."""
@@ -114,12 +110,13 @@ class Objects:
     def batch(self, mark: str, *, dry: bool = False, unsettled: Unsettled | None = None) -> Iterator[Batch]:
         """Objects written in the block appear at its end, or not at all when it raises. `dry` only works out hashes.
 
-        They are certain to stay then, or when what is `unsettled` is settled.
+        They are certain to stay then. Those that are left `unsettled` only this process can read until that is settled,
+        and only as long as it remembers them.
         """
-        batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry)
+        batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry, unsettled=unsettled)
         try:
             yield batch
-            batch.finish(unsettled)
+            batch.finish()
         finally:
             batch.abandon()
         if dry:
@@ -163,6 +160,10 @@ class Objects:
                 if size <= _CACHED_FILE:
                     self._contents.put(number, content, size + _OVERHEAD_BYTES)
         return contents
+
+    def temporary(self, mark: str) -> str:
+        """A name for a file that is not finished, in the file system of the repository."""
+        return temporary_file(self.directory, mark)
 
     def _unreadable(self, number: str, kind: str, header: Sequence[str]) -> Exception:
         if header[-1] != "missing":

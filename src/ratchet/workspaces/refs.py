@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
+from ratchet.ledger.disk import File
 from ratchet.workspaces.conversation import Conversation
-from ratchet.workspaces.dialogue import Dialogue
 from ratchet.workspaces.errors import RepositoryLocked
 from ratchet.workspaces.git import Git, damaged
 
@@ -19,6 +17,7 @@ ABSENT = "absent"
 # In the log of every ref that Ratchet moves: this is how its moves are told from those of a session.
 _REASON = b"ratchet"
 _LOG_LINE = 4096
+_MODE = 0o644
 _MOVING = ("update-ref", "--stdin", "--create-reflog", "-m", _REASON.decode())
 _DONE = [b"start: ok", b"prepare: ok", b"commit: ok"]
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -33,7 +32,6 @@ class Refs:
     def __init__(self, git: Git) -> None:
         self._git = git
         self._writer = Conversation(git, *_MOVING)
-        self._soon = Dialogue(self._start, lines=len(_DONE))
 
     def value(self, name: str) -> str | None:
         """The hash a ref holds, or `None`."""
@@ -63,10 +61,13 @@ class Refs:
         except RatchetError as error:
             raise self._explained(error, moves) from None
 
-    async def change_soon(self, moves: Mapping[str, tuple[str | None, str | None]]) -> None:
-        """As `change`, while others in the event loop go on. Only what fails needs a thread: there it is told why."""
-        if await self._soon.ask(_question(moves)) != _DONE:
-            await asyncio.to_thread(self.change, moves)
+    def file(self, name: str, value: str, temporary: str) -> File:
+        """The file that a ref is."""
+        check_name(name)
+        content = f"{value}\n".encode()
+        return File(
+            f"{self._git.directory}/{name}", temporary, content, _MODE, _make_directories, changes=True
+        )
 
     def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
         """Every ref below the prefixes with its hash."""
@@ -102,18 +103,6 @@ class Refs:
 
     def close(self) -> None:
         self._writer.stop()
-        self._soon.close()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [self._git.program, *_MOVING],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self._git.directory,
-            env=self._git.environment(),
-            start_new_session=True,
-        )
 
     def _explained(
         self, error: RatchetError, moves: Mapping[str, tuple[str | None, str | None]]
@@ -140,6 +129,10 @@ def _update(name: str, before: str | None, after: str | None) -> str:
     check_name(name)
     nothing = "0" * len(after or before or "")
     return f"update {name} {after or nothing} {before or nothing}\n"
+
+
+def _make_directories(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
 
 
 def check_name(name: str) -> None:

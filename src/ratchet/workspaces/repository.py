@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 import threading
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
+from ratchet.ledger.disk import File
 from ratchet.observe.logs import logger
 from ratchet.workspaces.bounds import Bounds
 from ratchet.workspaces.checkout import Checkout, Kind
@@ -24,7 +24,7 @@ from ratchet.workspaces.few import FEW_FILES
 from ratchet.workspaces.git import Git, find_git
 from ratchet.workspaces.gitfiles import check_git_files
 from ratchet.workspaces.ground import Ground, writing
-from ratchet.workspaces.history import LogEntry, parse_commit
+from ratchet.workspaces.history import LogEntry, parse_commit, tree_of
 from ratchet.workspaces.identity import Identity, commit_content
 from ratchet.workspaces.kinds.overlay import OverlayCheckout, Overlays
 from ratchet.workspaces.kinds.tree import TreeCheckout
@@ -116,13 +116,14 @@ class Repository:
         """
         self._refs.change({ref: (expected, self._movable(ref, new))})
 
-    async def advance_soon(self, ref: str, new: str, *, expected: str | None) -> None:
-        """As `advance`, while others in the event loop go on."""
-        if self._objects.has_commit(new):
-            commit = self._movable(ref, new)
-        else:
-            commit = await asyncio.to_thread(self._movable, ref, new)
-        await self._refs.change_soon({ref: (expected, commit)})
+    def ref_file(self, ref: str, commit: str) -> File:
+        """A ref as a file, to be settled together with a commit that nobody else can read yet.
+
+        It names that commit then, whatever it named before, and no log tells of it: not for what sessions may not move.
+        """
+        if ref.startswith(GUARDED):
+            raise Misuse(f"{ref} moves only from where it is known to be", hint="advance it")
+        return self._refs.file(ref, commit, self._objects.temporary(self._mark))
 
     def restore(self, moved: Mapping[str, tuple[str | None, str | None]]) -> None:
         """Put back refs that a session moved, as told by `RefsMoved.moved`."""
@@ -242,7 +243,7 @@ class Repository:
                 f"a workspace cannot be called {name!r}", hint="use small letters, digits and dashes"
             )
         base, content = self._objects.commit(commit)
-        tree = parse_commit(base, content).tree
+        tree = tree_of(content)
         ground = self._claimed()
         files = ground.survey(tree).files
         chosen, reason = choose(kind, files, lambda: self._overlays.refusal(ground))
@@ -317,7 +318,7 @@ class Repository:
         return commit
 
     def _tree(self, commit: str) -> str:
-        return parse_commit(*self._objects.commit(commit)).tree
+        return tree_of(self._objects.commit(commit)[1])
 
     def _claimed(self) -> Ground:
         with self._lock:

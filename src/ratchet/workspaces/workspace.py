@@ -14,7 +14,7 @@ from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
 from ratchet.workspaces.few import holds_little
 from ratchet.workspaces.git import Git
 from ratchet.workspaces.ground import Ground
-from ratchet.workspaces.history import Commit, parse_commit
+from ratchet.workspaces.history import Commit, tree_of
 from ratchet.workspaces.identity import Identity, commit_content
 from ratchet.workspaces.trees import Change, compare
 
@@ -81,8 +81,8 @@ class Workspace:
 
         New files that the tree's .gitignore files name are left out. Content is taken byte for byte: no filter and no
         line-end conversion runs. Raises `UnsafePath` or `TooLarge`, and `RefsMoved` when the session moved refs; the
-        repository is then as it was. When it returns, any process can read the commit, whatever dies. It outlasts a
-        power cut as well, or once what is `unsettled` is settled.
+        repository is then as it was. When it returns, any process can read the commit, whatever dies, a power cut
+        included; or, with what is `unsettled`, once that is settled.
         """
         with self._held():
             own_commits = self._checkout.own_commits()
@@ -129,7 +129,7 @@ class Workspace:
         """
         with self._held():
             base, content = self._ground.objects.commit(commit)
-            tree = parse_commit(base, content).tree
+            tree = tree_of(content)
             self._ground.survey(tree)
             self.base, self._tree = base, tree
             self._checkout.refill(base, tree)

@@ -79,6 +79,17 @@ def test_each_hook_hears_of_a_session_in_order(lab: Lab) -> None:
     assert one.heard == other.heard == ["start opt", "before syntax_check", "after syntax_check", "end None"]
 
 
+def test_a_session_that_takes_no_tools_is_heard_all_the_same(lab: Lab) -> None:
+    listener = Noting()
+
+    async def run() -> None:
+        async with attended(hooked(lab, listener), engine="none", with_tools=False) as offered:
+            assert offered == ()
+
+    asyncio.run(run())
+    assert listener.heard == ["start opt", "end None"]
+
+
 def test_one_objection_is_enough_and_is_told_to_the_model(lab: Lab) -> None:
     one, other = Noting(forbids="syntax_check"), Noting()
     forbidden, allowed = used(hooked(lab, one, other), "syntax_check", "param_count")

@@ -10,7 +10,7 @@ import pytest
 from ratchet.engines.offering import Way
 from ratchet.kernel import Direction, Limits, Misuse
 from ratchet.research.adapter import KeepRule, Program, Specialist, TaskAdapter
-from ratchet.research.sessions import system_prompt, user_prompt
+from ratchet.research.sessions import shared_prompt, system_prompt, user_prompt
 from ratchet.sandbox import Bounds
 
 OPT = Specialist(name="opt", preamble="Change only the optimiser.", domain="optimiser")
@@ -46,6 +46,15 @@ def test_everything_but_the_own_part_is_the_same_for_all_specialists(task: TaskA
     assert other.startswith(shared)
     assert one.endswith("Your domain is optimiser.\n\nChange only the optimiser.")
     assert other.endswith("Change only the regularisation.")
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_what_is_shared_may_be_put_together_once_for_all(task: TaskAdapter, way: Way) -> None:
+    shared = shared_prompt(task, way=way)
+    for specialist in (OPT, REG):
+        assert system_prompt(task, specialist, way=way, shared=shared) == system_prompt(
+            task, specialist, way=way
+        )
 
 
 def test_its_parts_come_in_their_order(task: TaskAdapter) -> None:
@@ -174,3 +183,24 @@ def test_a_large_recipe_is_listed_in_short(task: TaskAdapter, directory: Path) -
         (directory / "lib" / f"part{number}.py").touch()
     told = user_prompt(task, OPT, directory=directory, parent=0, lineage="")
     assert "and 52 more files" in told
+
+
+def test_the_files_of_the_recipe_are_listed_and_no_link_is_followed(
+    task: TaskAdapter, directory: Path
+) -> None:
+    (directory / "a" / "b").mkdir(parents=True)
+    (directory / "a" / "b" / "c.py").write_text("c\n")
+    (directory / "a" / "b" / "not-this.py").write_text("c\n")
+    (directory / "lib" / "inner").mkdir()
+    (directory / "lib" / "inner" / "d.py").write_text("dd\n")
+    (directory / "lib" / "link.py").symlink_to("/etc/passwd")
+    (directory / "lib" / "elsewhere").symlink_to("/etc")
+    (directory / "through").symlink_to("a")
+    recipe = ("lib", "a/b/c.py", "through/b", "gone.py", "gone/too.py", "recipe.py/below")
+    told = user_prompt(replace(task, recipe=recipe), OPT, directory=directory, parent=0, lineage="")
+    listed = [line for line in told.splitlines() if line.endswith("bytes)")]
+    assert listed == [
+        "- a/b/c.py (2 bytes)",
+        "- lib/inner/d.py (3 bytes)",
+        "- lib/more.py (7 bytes)",
+    ]

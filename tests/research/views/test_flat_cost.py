@@ -11,6 +11,7 @@ import pytest
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger import trial_pages as rows
+from ratchet.ledger.research import get_standing
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.views import (
     calibration,
@@ -50,7 +51,7 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "calibration": lambda tx: calibration(tx, RUN),
     "insights": lambda tx: insights(tx, RUN),
     "prompt": lambda tx: lineage_view(tx, RUN, "opt"),
-    "prompt without lineage": lambda tx: lineage_off_view(tx, RUN),
+    "prompt without lineage": lambda tx: lineage_off_view(get_standing(tx, RUN)),
     "live": lambda tx: draw_live(read_live(tx, RUN)),
     "report": lambda tx: report(tx, RUN),
 }

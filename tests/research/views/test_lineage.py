@@ -9,6 +9,7 @@ import pytest
 from ratchet.kernel import Direction, Misuse
 from ratchet.ledger import Ledger
 from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.research import get_standing
 from ratchet.research.views import lineage_off_view, lineage_view
 from tests.research.views.made_up import grow, make_baseline, make_run, submit, try_out
 
@@ -186,8 +187,8 @@ def test_a_view_without_room_for_anything_is_refused(ledger: Ledger) -> None:
 def test_lineage_turned_off_says_the_best_and_its_score_only(ledger: Ledger) -> None:
     run = make_run(ledger)
     with ledger.read() as tx:
-        assert lineage_off_view(tx, run) == "There is no best yet."
+        assert lineage_off_view(get_standing(tx, run)) == "There is no best yet."
     make_baseline(ledger, run)
     try_out(ledger, run, "keep", 1.25, "a secret idea", specialist="arch")
     with ledger.read() as tx:
-        assert lineage_off_view(tx, run) == "Current best: 001, metric 1.250000."
+        assert lineage_off_view(get_standing(tx, run)) == "Current best: 001, metric 1.250000."

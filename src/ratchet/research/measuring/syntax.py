@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from ratchet.workspaces.dialogue import Dialogue
+from ratchet.research.measuring.dialogue import Dialogue
 
 _PROGRAM = Path(__file__).with_name("compiling.py")
 

@@ -14,14 +14,18 @@ from ratchet.research.sessions.tools import tools_for
 
 
 @asynccontextmanager
-async def attended(sitting: Sitting, *, engine: str) -> AsyncIterator[tuple[Tool, ...]]:
+async def attended(
+    sitting: Sitting, *, engine: str, with_tools: bool = True
+) -> AsyncIterator[tuple[Tool, ...]]:
     """The tools of a session, which is held inside the block by the task that enters it.
+
+    For an engine that takes none they need not be made: then `with_tools` is false.
 
     When it is left, what the session handed in has been measured; a cancellation from outside cuts also that short.
     Raises `SessionFailed` when a hook broke, and what `Sitting.submit` raised if the model could not mend it.
     """
     hearing = Hearing(sitting, engine)
-    tools = tuple(hearing.watched(tool) for tool in tools_for(sitting))
+    tools = tuple(map(hearing.watched, tools_for(sitting))) if with_tools else ()
     try:
         await hearing.started()
         async with _measured(sitting), _breakable(sitting):

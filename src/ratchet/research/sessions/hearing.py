@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ratchet.engines import Failure, Session, SessionFailed, Tool
@@ -24,18 +23,19 @@ class Hearing:
 
     def __init__(self, sitting: Sitting, engine: str) -> None:
         self._sitting = sitting
+        self._facts = sitting.facts
         self._engine = engine
         self._hooks = AllHooks(sitting.task.hooks())
 
     async def started(self) -> None:
-        await self._heard("session_started", self._hooks.session_started(self._sitting.facts))
+        await self._heard("session_started", self._hooks.session_started(self._facts))
 
     async def ended(self, problem: str | None) -> None:
-        await self._heard("session_ended", self._hooks.session_ended(self._sitting.facts, problem))
+        await self._heard("session_ended", self._hooks.session_ended(self._facts, problem))
 
     def watched(self, tool: Tool) -> Tool:
         """The tool, with the hooks asked before and after each use, and its answers of a bearable length."""
-        facts, hooks = self._sitting.facts, self._hooks
+        facts, hooks = self._facts, self._hooks
 
         async def run(given: Mapping[str, Any]) -> str:
             objection = await self._heard("before_tool", hooks.before_tool(facts, tool.name, given))
@@ -52,7 +52,7 @@ class Hearing:
                 raise ToolFailed(capped)
             return capped
 
-        return replace(tool, run=run)
+        return Tool(tool.name, tool.description, tool.input_schema, run)
 
     async def _heard(self, name: str, calling: Awaitable[_Said]) -> _Said:
         try:

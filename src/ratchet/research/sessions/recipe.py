@@ -19,6 +19,9 @@ from ratchet.research.measuring.recipe import Recipe
 _FILES = 2000
 _BYTES = 8 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_Found = tuple[str, os.stat_result, int, str]
+"""The path of a file and its state, the open directory that it is in and its name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +67,38 @@ def read_recipe(task: TaskAdapter, directory: Path, suffix: str) -> dict[str, by
     return contents
 
 
-def _files(task: TaskAdapter, directory: Path) -> Iterator[tuple[str, os.stat_result, int, str]]:
-    """Each regular file with its state, and where to open it."""
-    recipe = Recipe(task.recipe)
-    for top, names, files, parent in os.fwalk(directory, follow_symlinks=False):
-        place = Path(top).relative_to(directory).as_posix()
-        below = "" if place == "." else f"{place}/"
-        names[:] = sorted(name for name in names if _leads_to(recipe, below + name))
-        for name in files:
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode) and recipe.covers(below + name):
-                yield below + name, status, parent, name
+def _files(task: TaskAdapter, directory: Path) -> Iterator[_Found]:
+    """Each regular file of the recipe; nothing else of the directory is looked at."""
+    top = os.open(directory, _DIRECTORY)
+    try:
+        for path in task.recipe:
+            yield from _below(top, path)
+    finally:
+        os.close(top)
 
 
-def _leads_to(recipe: Recipe, directory: str) -> bool:
-    return recipe.covers(directory) or any(path.startswith(f"{directory}/") for path in recipe.paths)
+def _below(directory: int, path: str, above: str = "") -> Iterator[_Found]:
+    name, _, rest = path.partition("/")
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if rest and stat.S_ISDIR(status.st_mode):
+        inner = os.open(name, _DIRECTORY, dir_fd=directory)
+        try:
+            yield from _below(inner, rest, f"{above}{name}/")
+        finally:
+            os.close(inner)
+    elif not rest and stat.S_ISREG(status.st_mode):
+        yield f"{above}{name}", status, directory, name
+    elif not rest and stat.S_ISDIR(status.st_mode):
+        yield from _within(directory, name, above)
+
+
+def _within(directory: int, name: str, above: str) -> Iterator[_Found]:
+    for top, names, files, parent in os.fwalk(name, dir_fd=directory, follow_symlinks=False):
+        names.sort()
+        for each in files:
+            status = os.stat(each, dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                yield f"{above}{top}/{each}", status, parent, each

@@ -50,9 +50,24 @@ lesson for those who come after you."
 
 
 def system_prompt(
-    task: TaskAdapter, specialist: Specialist, *, lineage: bool = True, way: Way = Way.MCP
+    task: TaskAdapter,
+    specialist: Specialist,
+    *,
+    lineage: bool = True,
+    way: Way = Way.MCP,
+    shared: str | None = None,
 ) -> str:
-    """The whole of it, for an engine that takes tools this `way`. Raises `Misuse` for knowledge that is no text."""
+    """The whole of it, for an engine that takes tools this `way`. Raises `Misuse` for knowledge that is no text.
+
+    `shared` is put together unless it is at hand.
+    """
+    beginning = shared_prompt(task, lineage=lineage, way=way) if shared is None else shared
+    told = f"{beginning}\n\n# Your part: {specialist.name}\n\n{_part(task, specialist)}"
+    return task.system_prompt(specialist, told)
+
+
+def shared_prompt(task: TaskAdapter, *, lineage: bool = True, way: Way = Way.MCP) -> str:
+    """What all specialists of a task are told. Raises `Misuse` for knowledge that is no text."""
     introduction = _INTRODUCTION.format(name=task.name, description=task.description).strip()
     sections = [
         ("", introduction),
@@ -64,10 +79,8 @@ def system_prompt(
         ("Limits", "\n".join((*_limits(task), *filter(None, (task.limits.strip(),))))),
         ("How to work", _how(task, lineage=lineage, way=way)),
         ("What is kept", "\n".join(filter(None, (_keeping(task), task.keep_semantics.strip())))),
-        (f"Your part: {specialist.name}", _part(task, specialist)),
     ]
-    told = "\n\n".join(f"# {title}\n\n{text}" if title else text for title, text in sections if text)
-    return task.system_prompt(specialist, told)
+    return "\n\n".join(f"# {title}\n\n{text}" if title else text for title, text in sections if text)
 
 
 def _knowledge(task: TaskAdapter) -> list[tuple[str, str]]:

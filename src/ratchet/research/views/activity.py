@@ -25,13 +25,14 @@ class Activity:
     def to_dict(self) -> list[dict[str, Any]]:
         return [record(each) for each in self.rows]
 
-    def head(self) -> tuple[str, ...]:
-        return ("exp", "specialist", "status", cell(self.score_field, 40), "Δ", "hypothesis")
-
     def to_markdown(self) -> str:
         if not self.rows:
             return "Nothing was tried yet."
-        return "\n".join(table(self.head(), [tried_cells(each) for each in self.rows]))
+        return "\n".join(table(activity_head(self.score_field), [tried_cells(each) for each in self.rows]))
+
+
+def activity_head(score_field: str) -> tuple[str, ...]:
+    return ("exp", "specialist", "status", cell(score_field, 40), "Δ", "hypothesis")
 
 
 def tried_cells(trial: Trial, text: str | None = None) -> list[str]:

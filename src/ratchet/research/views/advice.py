@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from ratchet.kernel import TrialStatus
 from ratchet.ledger.trial_rows import Trial
@@ -13,6 +15,7 @@ from ratchet.research.views.words import cell, number
 
 SATURATED_AFTER = 5
 _LOOKED_AT = 400
+_OF_NO_WORD = re.compile(r"[^\w.+-]|_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Repeated:
 
 def saturation(own: Sequence[Trial], noise: float) -> str | None:
     """Advice for a specialist whose last trials, newest first in `own`, all moved the score by no more than noise."""
-    last = [each for each in own if each.status is not None and each.status.tried][:SATURATED_AFTER]
+    ended = (each for each in own if each.status is not None and each.status.tried)
+    last = list(islice(ended, SATURATED_AFTER))
     if len(last) < SATURATED_AFTER or any(each.status is TrialStatus.KEEP for each in last):
         return None
     moves = [abs(each.delta) for each in last if each.delta is not None]
@@ -48,10 +52,13 @@ def saturation(own: Sequence[Trial], noise: float) -> str | None:
 
 def repeated(trials: Iterable[Trial], *, limit: int = 3) -> list[Repeated]:
     """Ideas that were submitted more than once, the most often repeated first."""
+    different = {each.number: each for each in trials if each.status is not TrialStatus.BASELINE}
+    ideas = {at: _idea(each.hypothesis) for at, each in different.items()}
+    if len(set(ideas.values())) == len(ideas):
+        return []
     groups: dict[tuple[str, ...], dict[int, Trial]] = defaultdict(dict)
-    for each in trials:
-        if each.status is not TrialStatus.BASELINE:
-            groups[_idea(each.hypothesis)][each.number] = each
+    for at, idea in ideas.items():
+        groups[idea][at] = different[at]
     again = [group for idea, group in groups.items() if idea and len(group) > 1]
     again.sort(key=lambda group: (len(group), max(group)), reverse=True)
     return [Repeated(tuple(group[at] for at in sorted(group))) for group in again[:limit]]
@@ -60,5 +67,5 @@ def repeated(trials: Iterable[Trial], *, limit: int = 3) -> list[Repeated]:
 @lru_cache(maxsize=2048)
 def _idea(hypothesis: str) -> tuple[str, ...]:
     """What a hypothesis says, however it is spaced, capitalised and punctuated. Numbers stay: 0.1 is not 0.2."""
-    plain = "".join(each if each.isalnum() or each in ".-+" else " " for each in hypothesis[:_LOOKED_AT])
-    return tuple(word for word in (word.strip(".") for word in plain.casefold().split()) if word)
+    plain = _OF_NO_WORD.sub(" ", hypothesis[:_LOOKED_AT])
+    return tuple([word for word in [word.strip(".") for word in plain.casefold().split()] if word])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ _ONE = re.compile(rf"({_NUMBER})\s*(%?)", re.IGNORECASE)
 _SIGN = re.compile(r"(?<![\d.])\s*[\u2212–—]\s*(?=[\d.])")
 _LOOKED_AT = 80
 _LATEST = 100
+Expectation = tuple[float, float]
+"""The change of the score that was expected, and the one that was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class Calibration:
 
 def calibration(tx: Transaction, run_id: int) -> Calibration:
     points = latest_points(tx, run_id, limit=_LATEST)
-    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    pairs: dict[str, list[Expectation]] = defaultdict(list)
     for point in points:
-        pair = _pair(point)
+        pair = expectation(point)
         if pair is not None:
             pairs[point.specialist].append(pair)
     return Calibration(len(points), tuple(_calibrated(name, pairs[name]) for name in sorted(pairs)))
@@ -93,20 +95,20 @@ def expected_delta(text: str, compared_to: float | None = None) -> float | None:
     return None if compared_to is None else finite(value / 100 * abs(compared_to))
 
 
-def expectations_of(specialist: str, trials: Iterable[Trial]) -> Calibrated | None:
-    """The same for one specialist, from trials that are at hand."""
-    pairs = [pair for pair in map(_pair, trials) if pair is not None]
+def expectations_of(specialist: str, pairs: Sequence[Expectation]) -> Calibrated | None:
+    """The same for one specialist, from what is at hand."""
     return _calibrated(specialist, pairs) if pairs else None
 
 
-def _pair(point: Point | Trial) -> tuple[float, float] | None:
+def expectation(point: Point | Trial) -> Expectation | None:
+    """What was expected of a trial and what came of it; nothing where one of them is not known."""
     if point.status is None or not point.status.valid or point.delta is None or point.score is None:
         return None
     expected = expected_delta(point.expected_delta, point.score - point.delta)
     return None if expected is None else (expected, point.delta)
 
 
-def _calibrated(specialist: str, pairs: list[tuple[float, float]]) -> Calibrated:
+def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> Calibrated:
     return Calibrated(
         specialist=specialist,
         trials=len(pairs),

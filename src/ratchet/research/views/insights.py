@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ratchet.kernel import exp_id, iso
@@ -32,19 +34,33 @@ class Insights:
         ]
 
     def lines(self) -> list[str]:
-        return [f"- {cell(each.text, _TEXT)} ({_source(each)})" for each in self.rows]
+        return [_line(each.text, each.specialist, each.trial) for each in self.rows]
 
     def to_markdown(self) -> str:
         return "\n".join(self.lines()) or "No lessons yet."
 
 
 def insights(tx: Transaction, run_id: int, *, limit: int = 30) -> Insights:
+    return different(list_lessons(tx, run_id, limit=limit))
+
+
+def different(newest_first: Iterable[Lesson]) -> Insights:
+    """Each of these once, however often it was written."""
     newest: dict[str, Lesson] = {}
-    for each in list_lessons(tx, run_id, limit=limit):
-        newest.setdefault(" ".join(each.text.casefold().split()), each)
+    for each in newest_first:
+        newest.setdefault(_said(each.text), each)
     return Insights(tuple(newest.values()))
 
 
-def _source(lesson: Lesson) -> str:
-    name = cell(lesson.specialist, 40)
-    return name if lesson.trial is None else f"{name}, {exp_id(lesson.trial)}"
+# One prompt after the other shows nearly the same lessons.
+@lru_cache(maxsize=256)
+def _said(text: str) -> str:
+    """What a lesson says, however it is spaced and capitalised."""
+    return " ".join(text.casefold().split())
+
+
+@lru_cache(maxsize=256)
+def _line(text: str, specialist: str, trial: int | None) -> str:
+    name = cell(specialist, 40)
+    source = name if trial is None else f"{name}, {exp_id(trial)}"
+    return f"- {cell(text, _TEXT)} ({source})"

@@ -32,14 +32,20 @@ class Leaderboard:
             for each in self.rows
         ]
 
-    def head(self) -> tuple[str, ...]:
-        shown = (cell(name, 40) for name in (self.score_field, *self.columns))
-        return ("exp", *shown, "Δ", "specialist", "hypothesis")
-
     def to_markdown(self) -> str:
         if not self.rows:
             return "Nothing was kept yet."
-        return "\n".join(table(self.head(), [kept_cells(each, self.columns) for each in self.rows]))
+        return "\n".join(
+            table(
+                leaderboard_head(self.score_field, self.columns),
+                [kept_cells(each, self.columns) for each in self.rows],
+            )
+        )
+
+
+def leaderboard_head(score_field: str, columns: Sequence[str] = ()) -> tuple[str, ...]:
+    shown = (cell(name, 40) for name in (score_field, *columns))
+    return ("exp", *shown, "Δ", "specialist", "hypothesis")
 
 
 def kept_cells(trial: Trial, columns: Sequence[str] = (), *, text: str | None = None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +65,23 @@ def near_misses(
     standing = standing or get_standing(tx, run_id)
     if standing.best_score is None:
         return NearMisses(standing, 0.0, ())
-    margin = _margin(standing, standing.best_score, baseline_of(tx, standing))
-    everything = NearMisses(
-        standing, margin, tuple(ledger.near_misses(tx, run_id, standing.direction, limit=limit))
-    )
-    near = [each for each in everything.rows if everything.gain(each) >= -margin]
-    near.sort(key=lambda each: (-everything.gain(each), each.number))
-    return NearMisses(standing, margin, tuple(near))
+    found = ledger.near_misses(tx, run_id, standing.direction, limit=limit)
+    return nearest(standing, baseline_of(tx, standing), found)
+
+
+def nearest(standing: Standing, baseline: Baseline | None, trials: Iterable[Trial]) -> NearMisses:
+    """Those of `trials`, which have a score and were not kept, that are nearly as good as the best."""
+    best = standing.best_score
+    if best is None:
+        return NearMisses(standing, 0.0, ())
+    margin = _margin(standing, best, baseline)
+    gain = standing.direction.gain
+    near = [
+        (-found, each.number, each)
+        for each in trials
+        if each.score is not None and (found := gain(each.score, best)) >= -margin
+    ]
+    return NearMisses(standing, margin, tuple(each for _, _, each in sorted(near)))
 
 
 def _margin(standing: Standing, best: float, baseline: Baseline | None) -> float:

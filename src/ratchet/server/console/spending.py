@@ -8,19 +8,19 @@ from typing import Any
 from ratchet.config import Settings
 from ratchet.kernel import Limits
 from ratchet.ledger import Transaction
-from ratchet.ledger.usage import Scope, budget_in_force, total
+from ratchet.ledger.accounts import Scope, account
 from ratchet.runtime import configured_budgets
 
 
 def spent(tx: Transaction, settings: Settings, scope: Scope, number: int) -> dict[str, Any]:
     """The usage of an attempt, a run or a project so far, and the limits in force for it."""
-    used = total(tx, scope, number)
-    limits, policy = budget_in_force(tx, scope, number, configured_budgets(settings))
+    found = account(tx, scope, number, configured_budgets(settings))
+    used = found.spent
     return {
         "usage": asdict(used),
-        "policy": str(policy),
+        "policy": str(found.policy),
         "measures": [
-            {"name": each.name, "used": getattr(used, each.name), "limit": getattr(limits, each.name)}
+            {"name": each.name, "used": getattr(used, each.name), "limit": getattr(found.limits, each.name)}
             for each in fields(Limits)
         ],
     }

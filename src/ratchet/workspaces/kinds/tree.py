@@ -32,10 +32,19 @@ class TreeCheckout:
     def fill(self) -> None:
         self._written = Written()
         with writing(self.path):
-            self.path.mkdir(exist_ok=True)
+            made = self._made()
             with opened_root(self.path) as root:
-                empty(root)
+                if not made:
+                    empty(root)
                 Filler(self._ground.objects, self._ground.bounds, self._written).fill(root, self._tree)
+
+    def _made(self) -> bool:
+        """Make the directory; false if it was there already."""
+        try:
+            self.path.mkdir()
+        except FileExistsError:
+            return False
+        return True
 
     def refill(self, base: str, tree: str) -> None:
         self._tree = tree

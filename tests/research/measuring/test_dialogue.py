@@ -11,9 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ratchet.kernel import NotFound, StateChanged
-from ratchet.workspaces import Repository
-from ratchet.workspaces.dialogue import Dialogue
+from ratchet.research.measuring.dialogue import Dialogue
 
 # Answers each line with two; some lines take long, end it, or are swallowed.
 PARROT = """
@@ -183,26 +181,3 @@ def test_a_fork_asks_a_process_of_its_own_and_leaves_its_parents_alone(parrot: D
     child = asyncio.run(scene())
     assert os.waitpid(child, 0) == (child, 0)
     assert asyncio.run(ask("after")) == told("after")
-
-
-def test_refs_are_made_side_by_side_and_one_that_cannot_be_says_why(
-    repository: Repository, base: str
-) -> None:
-    async def scene() -> None:
-        await asyncio.gather(
-            *(
-                repository.advance_soon(f"refs/trials/{number:03}", base, expected=None)
-                for number in range(20)
-            )
-        )
-        late = [
-            repository.advance_soon("refs/trials/003", base, expected=None),
-            repository.advance_soon("refs/trials/new", base, expected=None),
-            repository.advance_soon("refs/trials/none", "0" * 39 + "1", expected=None),
-        ]
-        taken, made, absent = await asyncio.gather(*late, return_exceptions=True)
-        assert (type(taken), made, type(absent)) == (StateChanged, None, NotFound)
-
-    asyncio.run(scene())
-    assert set(repository.refs("refs/trials/").values()) == {base}
-    assert len(repository.refs("refs/trials/")) == 21

@@ -1,0 +1,219 @@
+"""Transactions that tasks share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from ratchet.kernel import LedgerUnavailable, Misuse
+from ratchet.ledger import Filter, Ledger, Transaction
+from ratchet.ledger.disk import File
+from ratchet.ledger.events import latest
+from ratchet.ledger.prepared import Prepared
+from ratchet.ledger.tables import projects
+from ratchet.runtime import Together
+
+
+def happened(ledger: Ledger) -> list[str]:
+    with ledger.read() as tx:
+        return sorted(each.type for each in latest(tx.connection, where=Filter(type="test.*")))
+
+
+def saying(word: str, seen: list[Transaction] | None = None) -> Callable[[Transaction], str]:
+    def say(tx: Transaction) -> str:
+        tx.event(f"test.{word}")
+        if seen is not None:
+            seen.append(tx)
+        return word
+
+    return say
+
+
+def test_what_is_wanted_at_one_moment_is_written_in_one_transaction(ledger: Ledger) -> None:
+    seen: list[Transaction] = []
+
+    async def scene() -> list[str]:
+        together = Together(ledger)
+        return await asyncio.gather(*(together.write(saying(word, seen)) for word in "abc"))
+
+    assert asyncio.run(scene()) == ["a", "b", "c"]
+    assert len({id(tx) for tx in seen}) == 1
+    assert happened(ledger) == ["test.a", "test.b", "test.c"]
+
+
+def test_what_is_wanted_later_is_written_later(ledger: Ledger) -> None:
+    seen: list[Transaction] = []
+
+    async def scene() -> list[str]:
+        together = Together(ledger)
+        await together.write(saying("a", seen))
+        before = happened(ledger)
+        await together.write(saying("b", seen))
+        return before
+
+    assert asyncio.run(scene()) == ["test.a"]
+    assert len({id(tx) for tx in seen}) == 2
+    assert happened(ledger) == ["test.a", "test.b"]
+
+
+def test_one_that_fails_is_told_so_and_the_others_are_written_once(ledger: Ledger) -> None:
+    def fail(tx: Transaction) -> None:
+        tx.event("test.never")
+        raise Misuse("not like this")
+
+    async def scene() -> list[object]:
+        together = Together(ledger)
+        return await asyncio.gather(
+            together.write(saying("a")),
+            together.write(fail),
+            together.write(saying("b")),
+            return_exceptions=True,
+        )
+
+    first, failed, last = asyncio.run(scene())
+    assert (first, last) == ("a", "b")
+    assert isinstance(failed, Misuse)
+    assert happened(ledger) == ["test.a", "test.b"]
+
+
+def test_one_that_the_database_refuses_takes_nobody_with_it(ledger: Ledger) -> None:
+    add = Prepared(sa.insert(projects))
+
+    def twice(tx: Transaction) -> None:
+        # Told, not asked: a server says only at the end what is wrong with it.
+        add.tell_each(tx.connection, [{"name": "one", "created_at": 1}] * 2)
+
+    async def scene() -> list[object]:
+        together = Together(ledger)
+        return await asyncio.gather(
+            together.write(saying("a")), together.write(twice), return_exceptions=True
+        )
+
+    written, refused = asyncio.run(scene())
+    assert (written, type(refused)) == ("a", exc.IntegrityError)
+    assert happened(ledger) == ["test.a"]
+
+
+def test_one_that_is_cancelled_before_its_turn_is_not_written(ledger: Ledger) -> None:
+    async def scene() -> None:
+        together = Together(ledger)
+        kept, dropped = (asyncio.create_task(together.write(saying(word))) for word in "ab")
+        await asyncio.sleep(0)
+        dropped.cancel()
+        await asyncio.wait({kept, dropped})
+
+    asyncio.run(scene())
+    assert happened(ledger) == ["test.a"]
+
+
+def test_where_all_are_cancelled_there_is_no_transaction(ledger: Ledger) -> None:
+    class Counting:
+        begun = 0
+
+        def write(self, *, certain: bool = True) -> AbstractContextManager[Transaction]:
+            self.begun += 1
+            return ledger.write(certain=certain)
+
+    async def scene(book: Counting) -> None:
+        dropped = asyncio.create_task(Together(book).write(saying("a")))
+        await asyncio.sleep(0)
+        dropped.cancel()
+        await asyncio.wait({dropped})
+        await asyncio.sleep(0.01)
+
+    book = Counting()
+    asyncio.run(scene(book))
+    assert book.begun == 0
+
+
+def test_a_transaction_is_certain_if_anything_in_it_has_to_be(ledger: Ledger) -> None:
+    asked = "SHOW synchronous_commit" if ledger.path is None else "PRAGMA synchronous"
+
+    def state(tx: Transaction) -> object:
+        return tx.connection.exec_driver_sql(asked).scalar()
+
+    async def scene() -> list[object]:
+        together = Together(ledger)
+        mixed = await asyncio.gather(*(together.write(state, certain=each) for each in (False, True)))
+        return [*mixed, await together.write(state, certain=False)]
+
+    waiting, later = ("on", "off") if ledger.path is None else (2, 1)
+    assert asyncio.run(scene()) == [waiting, waiting, later]
+
+
+def test_an_error_that_cannot_be_told_leaves_nobody_waiting(ledger: Ledger) -> None:
+    def end(_tx: Transaction) -> None:
+        raise StopIteration  # which no future takes
+
+    async def scene() -> list[bool]:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        together = Together(ledger)
+        waiting = [asyncio.create_task(together.write(work)) for work in (saying("a"), end, saying("b"))]
+        done, _ = await asyncio.wait(waiting, timeout=20)
+        return [task in done for task in waiting]
+
+    assert asyncio.run(scene()) == [True, True, True]
+
+
+def test_files_that_cannot_be_written_are_told_to_all_and_not_tried_again(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    count = 0
+
+    def refuse(directory: Path) -> None:
+        raise OSError(28, "No space left on device", str(directory))
+
+    def spoil(tx: Transaction) -> None:
+        nonlocal count
+        count += 1
+        place = str(tmp_path / "absent")
+        tx.unsettled.add(File(f"{place}/name", f"{place}/temporary", b"x", 0o600, refuse))
+
+    async def scene() -> list[object]:
+        together = Together(ledger)
+        return await asyncio.gather(
+            together.write(saying("a")), together.write(spoil), return_exceptions=True
+        )
+
+    assert [type(each) for each in asyncio.run(scene())] == [LedgerUnavailable] * 2
+    assert count == 1
+    assert happened(ledger) == []
+
+
+def test_a_commit_of_which_nobody_knows_is_told_to_all_and_not_tried_again(ledger: Ledger) -> None:
+    class Unsure:
+        """Commits, and does not hear of it."""
+
+        @contextmanager
+        def write(self, *, certain: bool = True) -> Iterator[Transaction]:
+            with ledger.write(certain=certain) as tx:
+                yield tx
+            raise LedgerUnavailable("the answer was lost")
+
+    async def scene() -> list[object]:
+        together = Together(Unsure())
+        return await asyncio.gather(*(together.write(saying(word)) for word in "ab"), return_exceptions=True)
+
+    assert [type(each) for each in asyncio.run(scene())] == [LedgerUnavailable] * 2
+    assert happened(ledger) == ["test.a", "test.b"]
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_it_goes_on_after_a_failure(ledger: Ledger, after: int) -> None:
+    def fail(_tx: Transaction) -> None:
+        raise Misuse("no")
+
+    async def scene() -> str:
+        together = Together(ledger)
+        for _ in range(after + 1):
+            with pytest.raises(Misuse):
+                await together.write(fail)
+        return await together.write(saying("a"))
+
+    assert asyncio.run(scene()) == "a"
