@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+
+from tests.http_server import listening
 
 _MOMENTS = 180
 
@@ -31,17 +32,9 @@ def unheeded_moments(work: Callable[[], Coroutine[Any, Any, Any]]) -> list[int]:
     return asyncio.run(unheeded())
 
 
-@contextmanager
-def refusing_server() -> Iterator[str]:
+def refusing_server() -> AbstractContextManager[str]:
     """The address of a server that knows nothing."""
-    with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
+    return listening(HTTPServer(("127.0.0.1", 0), _Refusing))
 
 
 class _Refusing(BaseHTTPRequestHandler):

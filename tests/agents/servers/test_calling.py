@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -18,20 +16,9 @@ from ratchet.agents.servers import NoAnswer, call_tool, list_tools
 from ratchet.engines.mcp_client import MOST_BYTES, MOST_TOOLS
 from tests.agents.servers import tiny
 from tests.cancelling import refusing_server, unheeded_moments
+from tests.http_server import listening
 
 _SECONDS = 20.0
-
-
-@contextmanager
-def _listening(server: HTTPServer) -> Iterator[str]:
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/mcp"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> HTTPServer:
@@ -80,7 +67,7 @@ def _compressed(handler: BaseHTTPRequestHandler) -> None:
 def test_an_answer_that_would_fill_the_memory_is_not_taken(
     answer: Callable[[BaseHTTPRequestHandler], None], told: str
 ) -> None:
-    with _listening(_answering(answer)) as url, pytest.raises(NoAnswer, match=told):
+    with listening(_answering(answer)) as url, pytest.raises(NoAnswer, match=told):
         asyncio.run(list_tools(url, _SECONDS))
 
 
@@ -93,7 +80,7 @@ def test_a_pattern_of_the_server_is_not_matched_in_this_process() -> None:
         "properties": {"text": {"type": "string", "pattern": "^(a+)+$"}},
     }
 
-    with _listening(tiny.server(evil, port=0)) as url:
+    with listening(tiny.server(evil, port=0)) as url:
         said = asyncio.run(call_tool(url, "evil", {}, _SECONDS))
 
     assert said.structured == {"text": "a" * 64 + "!"}
@@ -107,7 +94,7 @@ def test_no_more_tools_are_listed_than_anybody_could_use() -> None:
     def named(number: int) -> Any:
         return type(tool)(tool.__code__, {}, f"tool{number}")
 
-    with _listening(tiny.server(*map(named, range(MOST_TOOLS + 5)), port=0)) as url:
+    with listening(tiny.server(*map(named, range(MOST_TOOLS + 5)), port=0)) as url:
         assert len(asyncio.run(list_tools(url, _SECONDS))) == MOST_TOOLS
 
 
@@ -119,7 +106,7 @@ def test_asking_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
 def test_what_the_gateway_answers_by_itself_is_told_with_its_hint() -> None:
     refusal = Refusal(503, "version 4f2a91 of greeter is quarantined", hint="call another version")
     refusing = _answering(lambda each: _write(each, refusal.encoded(close=True)))
-    with _listening(refusing) as url, pytest.raises(NoAnswer) as raised:
+    with listening(refusing) as url, pytest.raises(NoAnswer) as raised:
         asyncio.run(list_tools(url, _SECONDS))
 
     assert (str(raised.value), raised.value.hint) == (refusal.message, refusal.hint)
@@ -134,7 +121,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with _listening(tiny.server(hello, port=0)) as url:
+    with listening(tiny.server(hello, port=0)) as url:
         said = asyncio.run(call_tool(url, "hello", {}, _SECONDS))
 
     assert (said.text, said.structured) == ('"hello"', {"result": "hello"})
