@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -176,6 +177,20 @@ def test_what_was_not_waited_for_is_on_disk_a_moment_later_or_when_the_ledger_is
         tx.event("written")
     ledger.close()
     assert waits == [log] * (before + 1)
+
+
+def test_what_was_not_waited_for_is_on_disk_at_once_where_no_thread_can_be_had(
+    make_ledger: MakeLedger, waits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ledger = make_ledger("sqlite")
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(2):
+        with ledger.write(certain=False) as tx:
+            tx.event("written")
+    assert waits == [f"{ledger.path}-wal"] * 2
 
 
 @pytest.mark.parametrize("feature", ["has_journal", "^has_journal"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,6 +250,22 @@ def test_a_disk_that_fails_once_leaves_the_records_to_whoever_recovers_them(
     (home / "files" / "a" / "a000").unlink()
     journal_of(home).recover()
     assert read(home) == expected
+    assert places(home) == []
+
+
+def test_where_no_thread_can_be_had_segments_are_used_again_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    journal, content = busy(home), os.urandom(100_000)
+    expected = {f"a{number:03}": content for number in range(3 * SEGMENT_BYTES // len(content))}
+    for name in expected:
+        settle(journal, home, {name: content})
+    assert read(home) == expected
+    journal.close()
     assert places(home) == []
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from enum import Enum
 from pathlib import Path
 
+import numpy
 import pytest
 
 from ratchet.kernel import Misuse
@@ -140,6 +142,20 @@ def test_each_of_many_nodes_has_the_time_of_its_own() -> None:
     done = asyncio.run(all_at_once())
     assert [each.stopped for each in done] == ["wall", None, "wall", None, None] * 2
     assert all(each.ok or each.wall_ms < 20_000 for each in done)
+
+
+class Named(str, Enum):  # noqa: UP042 - one whose words are not its value
+    RUN = "run"
+    VARIABLE = "VARIABLE"
+    VALUE = "value"
+
+
+def test_what_a_node_is_told_may_be_of_any_type_that_stands_for_a_word_or_a_number() -> None:
+    source = "import os\ndef run(_):\n    return os.environ['VARIABLE']"
+    policy = Policy(environment={Named.VARIABLE: Named.VALUE})
+    bounds = Bounds(cpu_seconds=numpy.float64(20), memory_bytes=numpy.int64(2**30))  # type: ignore[arg-type]
+    done = asyncio.run(run(Node(source, Named.RUN), policy=policy, bounds=bounds))
+    assert (done.value, done.problem) == ("value", None)
 
 
 LOADED = """
