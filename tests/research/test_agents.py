@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet.config import Loaded
-from ratchet.engines import Engine
+from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.kernel import Outcome, RunStatus, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.lessons import list_lessons
@@ -117,6 +117,46 @@ def test_an_agent_without_tools_hands_in_what_it_leaves(loaded: Loaded, ledger: 
     with ledger.read() as tx:
         trial = get_trial(tx, run_id, 1)
     assert (trial.status, trial.hypothesis) == (TrialStatus.KEEP, "lower x** should be higher")
+
+
+class Persistent:
+    """An engine that hands in three trials in one session, and notes the objects of the repository after each."""
+
+    name = "persistent"
+    capabilities = Capabilities(edits_files=True, own_tools=True)
+
+    def __init__(self, research: Path) -> None:
+        self._research = research
+        self.seen: list[dict[Path, int]] = []
+
+    async def propose(self, request: Request) -> Session:
+        assert request.workspace is not None
+        [submit] = [tool for tool in request.tools if tool.name == "submit_trial"]
+        recipe = request.workspace / "recipe.py"
+        for number in range(3):
+            recipe.write_text(recipe.read_text() + f"Z{number} = {number}\n")
+            await submit.run({"hypothesis": f"one more line, the {number}th", "expected_delta": "0"})
+            # A file that is written again is another one.
+            objects = self._research.glob("*/repo.git/objects/??/*")
+            self.seen.append({path: path.stat().st_ino for path in objects})
+        return Session(self.name, text="that was all")
+
+    async def check(self) -> Readiness:
+        return Readiness(True, "always")
+
+
+def test_a_session_of_several_trials_writes_each_commit_once(
+    loaded: Loaded, ledger: Ledger, hill: Path
+) -> None:
+    with (hill / "task.toml").open("a") as file:
+        file.write("[sessions]\ntrials = 3\n")
+    engine = Persistent(loaded.home / "research")
+    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=3))
+    first, _, last = engine.seen
+    assert len(last) == len(first) + 6  # a commit, a tree and a file each
+    assert first.items() <= last.items()
+    with ledger.read() as tx:
+        assert len(latest_trials(tx, run_id)) == 4
 
 
 def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(

@@ -106,14 +106,23 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     assert all(rest >= least for rest, least in zip(rests, (50, 100, 200, 200), strict=False))
 
 
-def test_tokens_are_a_hard_stop(carried: Carried, ledger: Ledger, hill: Path) -> None:
-    engine = Walker(Usage(input_tokens=400, output_tokens=100))
-    _, run_id = carried(engine, Wanted(task=str(hill), tokens=1200))
+@pytest.mark.parametrize(
+    ("usage", "limit", "told"),
+    [
+        (Usage(input_tokens=400, output_tokens=100), {"tokens": 1200}, "tokens budget"),
+        (Usage(cost_microusd=500_000), {"cost_usd": 1.2}, "cost_usd budget"),
+    ],
+    ids=["tokens", "money"],
+)
+def test_tokens_and_money_are_hard_stops(
+    carried: Carried, ledger: Ledger, hill: Path, usage: Usage, limit: dict[str, Any], told: str
+) -> None:
+    _, run_id = carried(Walker(usage), Wanted(task=str(hill), **limit))
     eventually(lambda: status_of(ledger, run_id).final, 60)
     with ledger.read() as tx:
         run = get_run(tx, run_id)
         assert run.status is RunStatus.COMPLETED, run.reason
-        assert "tokens budget" in run.result["stopped"]
+        assert told in run.result["stopped"]
         # After the third nothing is left.
         assert get_standing(tx, run_id).trials == 3
 

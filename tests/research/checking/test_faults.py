@@ -12,6 +12,7 @@ from ratchet.kernel import TrialStatus
 from ratchet.research.checking import Finding, Grade, Part, check_harness
 from ratchet.research.checking.faults.evaluators import FAULTS, Fault, try_evaluator
 from ratchet.research.checking.faults.scene import open_scene
+from ratchet.research.checking.faults.supervisor import try_killed_supervisor
 from tests.research.checking.trying import failures
 
 
@@ -29,6 +30,14 @@ def test_every_fault_of_an_evaluator_and_of_the_machine_is_told_as_what_it_is() 
         "the supervisor is killed, and resumed",
     ]
     assert all(each.expected and each.seen for each in found if each.grade is Grade.OK)
+
+
+@pytest.mark.slow
+def test_a_supervisor_is_killed_and_resumed_on_either_database(url: str, tmp_path: Path, hill: Path) -> None:
+    found = try_killed_supervisor(hill, tmp_path, url)
+    assert (found.grade, found.expected) == (Grade.OK, "24 trials, none in flight, no process left"), (
+        found.detail
+    )
 
 
 def tried(tmp_path: Path, fault: Fault) -> Finding:

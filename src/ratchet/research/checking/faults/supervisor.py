@@ -28,11 +28,12 @@ _WHAT = "the supervisor is killed, and resumed"
 _EXPECTED = f"{_TRIALS} trials, none in flight, no process left"
 
 
-def try_killed_supervisor(folder: Path, place: Path) -> Finding:
-    """`folder` is the task's; `place` is where the run has its home."""
+def try_killed_supervisor(folder: Path, place: Path, url: str | None = None) -> Finding:
+    """`folder` is the task's; `place` is where the run has its home, and its ledger unless that is at `url`."""
     watch = Stopwatch()
     home = place / "killed"
-    with Ledger.open(f"sqlite:///{home / 'ledger.db'}", home / "artifacts") as ledger:
+    with Ledger.open(url or f"sqlite:///{home / 'ledger.db'}", home / "artifacts") as ledger:
+        home.mkdir(parents=True, exist_ok=True)
         problems, seen = _killed_and_resumed(ledger, home, folder)
     return Finding(
         part=Part.MACHINE,
@@ -48,7 +49,7 @@ def try_killed_supervisor(folder: Path, place: Path) -> Finding:
 
 def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[str], str]:
     words = ("run", str(folder), "--name", NAME, "--engine", "search", "--trials", str(_TRIALS), "--json")
-    with _started(home, *words) as process:
+    with _started(ledger.url, home, *words) as process:
         _until(lambda: process.poll() is not None or _trials(ledger) >= _KILLED_AFTER, _RUN_SECONDS)
         family = processes.below(process.pid)
         process.kill()
@@ -56,7 +57,7 @@ def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[
     at_death = _trials(ledger)
     if not _until(lambda: not set(family) & set(processes.below(1)), _WAIT_SECONDS):
         return ["processes of the killed run live on"], f"killed at trial {at_death}"
-    with _started(home, "resume", NAME, "--json") as process:
+    with _started(ledger.url, home, "resume", NAME, "--json") as process:
         try:
             said, complained = process.communicate(timeout=_RUN_SECONDS)
         except subprocess.TimeoutExpired:
@@ -90,8 +91,9 @@ def _trials(ledger: Ledger) -> int:
         return 0
 
 
-def _started(home: Path, *words: str) -> subprocess.Popen[str]:
+def _started(url: str, home: Path, *words: str) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RATCHET_")}
+    environment["RATCHET_DATABASE_URL"] = url
     return subprocess.Popen(
         [sys.executable, "-m", "ratchet.cli", "--home", str(home), "research", *words],
         cwd=home,
