@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -266,6 +267,23 @@ def test_where_no_thread_can_be_had_segments_are_used_again_all_the_same(
         settle(journal, home, {name: content})
     assert read(home) == expected
     journal.close()
+    assert places(home) == []
+
+
+def test_a_journal_for_which_there_is_no_room_leaves_nothing_behind(home: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            journal = busy(home)
+            before = len(list(Path("/proc/self/fd").iterdir()))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (SEGMENT_BYTES // 2, SEGMENT_BYTES // 2))
+            settle(journal, home, {"a1": b"one"})
+            code = 0 if len(list(Path("/proc/self/fd").iterdir())) == before else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert read(home) == {"a1": b"one"}
     assert places(home) == []
 
 
