@@ -1,4 +1,4 @@
-# setup demo serve test lint bench: each makes what it needs first, inside .venv. Needs python3, pip, venv, git and make.
+# setup demo serve test soak lint bench: each makes what it needs first, inside .venv. Needs python3, pip, venv, git and make.
 PYTHON ?= python3
 # Each test worker starts a PostgreSQL of its own. Tests mostly wait for processes: one more than two cores keeps them busy.
 TEST_WORKERS ?= 3
@@ -11,14 +11,16 @@ UV ?= $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(OWN_UV))
 
 # A machine that trusts its own certificate authority trusts it for uv too.
 export UV_SYSTEM_CERTS := 1
+# Tests start thousands of processes; where byte code may not be written, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test lint format docs pictures bench lock clean
+.PHONY: help setup demo serve test soak lint format docs pictures bench lock clean
 
 help:
-	@echo "make setup | demo | serve | test | lint | format | docs | pictures | bench | lock | clean"
+	@echo "make setup | demo | serve | test | soak | lint | format | docs | pictures | bench | lock | clean"
 
 setup: $(VENV)/.dev
 
@@ -28,16 +30,16 @@ demo: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	@$(BIN)/ratchet serve
 
-# The gate: `.ci/run` calls this and nothing else decides.
-test: lint
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+# The gate: set-up, lint, types, layers, tests. `.ci/run` calls this and nothing else decides.
+test:
+	@MAKE="$(MAKE)" TEST_WORKERS=$(TEST_WORKERS) PYTEST_ARGS='$(PYTEST_ARGS)' $(PYTHON) .ci/gate.py
 
-# No cache for the layer contract: a cached graph misses imports of a package that is new.
+# Every test there is, or those of one area: make soak AREA=agents. Ends with the slowest and a table of all areas.
+soak: $(VENV)/.dev
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --durations=25 --areas $(if $(AREA),--area $(AREA)) $(SOAK_ARGS)
+
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
+	@$(PYTHON) .ci/gate.py lint
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix-only .
@@ -63,7 +65,7 @@ lock: $(BIN)/python
 	@! grep -n '://' requirements*.lock
 
 clean:
-	rm -rf $(VENV) .venv-peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf $(VENV) .venv-peers .pytest_cache .pytest_collected .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -93,7 +95,7 @@ echo "Setting up $(VENV) from $(1)"; \
 { $(call ensure-uv); } && $(UV) pip install -q --python $(BIN)/python --compile-bytecode --no-deps -r $(1) -e . || { \
 	echo "uv could not do it; installing the same versions with pip, which takes longer"; \
 	$(PYTHON) -m pip --python $(BIN)/python install -q --no-deps -r $(1) -e .; \
-}
+} && $(BIN)/python -m compileall -q src
 endef
 
 define compile-lock

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.postgres import PostgresServer
 
+pytest_plugins = ["tests.tiers"]
+
 # A machine that is busy with other tests makes no example wrong.
 settings.register_profile("ratchet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ratchet")

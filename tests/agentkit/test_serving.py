@@ -28,7 +28,7 @@ from ratchet.agentkit import Runner, log, state
 
 runner = Runner("trial", instructions="For tests.")
 log.info("loading")
-meeting = threading.Barrier(3, timeout=30)
+meeting = threading.Barrier(3, timeout=120)
 
 
 @dataclass
@@ -128,6 +128,7 @@ def _called(port: int, mode: str, *calls: tuple[str, dict[str, Any]]) -> list[tu
     return asyncio.run(call())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_tools_answer_with_what_their_functions_return(served: tuple[Path, int], mode: str) -> None:
     directory, port = served
@@ -264,6 +265,7 @@ def _end_when(begun: Path, process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGTERM)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_told_to_end_it_finishes_the_call_in_flight(tmp_path: Path, mode: str) -> None:
     directory, port, begun = _written(tmp_path), free_port(), tmp_path / "begun"
@@ -282,7 +284,7 @@ def test_told_to_end_it_finishes_the_call_in_flight(tmp_path: Path, mode: str) -
     assert "trial ended" in (directory / "logs" / "runner.log").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_told_to_end_it_gives_up_a_call_that_does_not(tmp_path: Path) -> None:
     directory, port, begun = _written(tmp_path), free_port(), tmp_path / "begun"
 

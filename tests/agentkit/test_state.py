@@ -140,6 +140,7 @@ def test_locked_gives_the_state_and_keeps_writers_out(store: StateStore) -> None
     assert store.read() == {"count": 1}
 
 
+@pytest.mark.soak
 def test_threads_lose_no_edit(store: StateStore) -> None:
     def add() -> None:
         for _ in range(25):

@@ -44,6 +44,7 @@ def test_every_earlier_state_can_be_read(store: StateStore) -> None:
             store.at(number)
 
 
+@pytest.mark.soak
 def test_a_small_change_of_a_large_state_costs_the_history_little(store: StateStore) -> None:
     with store.edit() as state:
         state["notes"] = ["x" * 100] * 1000

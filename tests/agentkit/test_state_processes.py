@@ -69,7 +69,7 @@ def _started(program: str, *arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_eight_processes_lose_no_edit_and_a_reader_always_finds_a_whole_state(tmp_path: Path) -> None:
     (tmp_path / "state_schema.json").write_text('{"properties": {"count": {"type": "integer"}}}')
     store = StateStore(tmp_path)
@@ -89,7 +89,7 @@ def test_eight_processes_lose_no_edit_and_a_reader_always_finds_a_whole_state(tm
     assert [store.at(number)["count"] for number in range(1, 4002, 250)] == list(range(0, 4001, 250))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_writer_killed_at_any_moment_leaves_a_whole_state_and_no_gap(tmp_path: Path) -> None:
     (tmp_path / "state_schema.json").write_text("{}")
     store = StateStore(tmp_path)

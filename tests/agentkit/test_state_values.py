@@ -42,6 +42,7 @@ def free(store: StateStore) -> StateStore:
     return store
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("value", "path", "said"),
     [

@@ -21,8 +21,8 @@ from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage
 from ratchet.runtime import JobContext
 from tests.agents.specimens import files, write_agent
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import pass_by
+from tests.waiting import eventually
 
 PLACES = (
     "session",
@@ -75,7 +75,7 @@ class Author:
     async def _meet(self, words: list[str]) -> None:
         """`meet MINE OTHER`: wait in the session until the other one has come to its own."""
         (self.home / words[1]).touch()
-        await asyncio.to_thread(eventually, (self.home / words[2]).exists, 30)
+        await asyncio.to_thread(eventually, (self.home / words[2]).exists)
 
 
 def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:

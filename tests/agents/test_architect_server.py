@@ -31,10 +31,11 @@ from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
 from tests.agents.made_up import make_agent, make_version
 from tests.agents.specimens import write_agent
-from tests.engines.contract import KEY, eventually
+from tests.engines.contract import KEY
 from tests.modelserver.fixtures import model_server  # noqa: F401 - a fixture
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
+from tests.waiting import eventually_async
 
 API = "the-token-of-the-api"
 EVERYTHING = {
@@ -221,6 +222,7 @@ def test_feedback_of_a_tuner_is_about_the_version_of_its_token(
     listening(runtime, loaded, act)
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_an_agent_can_do_nothing_but_speak_for_itself(
     runtime: Runtime, loaded: Loaded, ledger: Ledger
@@ -399,7 +401,7 @@ def test_a_call_that_waits_ends_with_the_architect(runtime: Runtime, loaded: Loa
             here = Here(port, tokens)
             given = {"name": "late", "description": "refuse", "wait_seconds": 600}
             waiting.append(asyncio.create_task(here.use(API, "create_agent", **given)))
-            await eventually(lambda: len(runs(ledger)) == 1)
+            await eventually_async(lambda: len(runs(ledger)) == 1)
         [ended] = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(ended, BaseException) or ended.is_error
 
@@ -434,6 +436,7 @@ def asking(
         runtime.close()
 
 
+@pytest.mark.soak
 @only_sqlite
 @both_eras
 def test_an_agent_asks_a_model_without_a_key_of_its_own(asking: tuple[Runtime, Loaded], era: Era) -> None:
@@ -465,6 +468,7 @@ def wonder() -> str:
 """
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_the_servers_of_an_agent_reach_the_architect_from_their_sandbox(
     asking: tuple[Runtime, Loaded],

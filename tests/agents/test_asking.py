@@ -24,9 +24,10 @@ from ratchet.ledger.usage import set_budget, total
 from ratchet.modelserver import ModelServer, Script, Turn, answer, fail, hang, say
 from ratchet.runtime import Runtime, open_ledger, open_runtime
 from tests.agents.made_up import make_agent
-from tests.engines.contract import KEY, SCHEMA, eventually
+from tests.engines.contract import KEY, SCHEMA
 from tests.modelserver.fixtures import model_server  # noqa: F401 - a fixture
 from tests.runtime.worker_process import load
+from tests.waiting import eventually_async
 
 only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 _numbers = itertools.count(1)
@@ -175,7 +176,7 @@ def test_a_question_that_is_given_up_is_written_down_with_what_it_used(asking: A
 
     async def give_up() -> None:
         task = asyncio.create_task(asking.asks("How good?", schema=SCHEMA))
-        await eventually(lambda: len(script.requests) == 2)
+        await eventually_async(lambda: len(script.requests) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

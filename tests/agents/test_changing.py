@@ -21,8 +21,8 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Runtime, Worker
 from tests.agents.settled import settle
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import places_passed
+from tests.waiting import eventually
 
 NAME = "greeter"
 
@@ -32,7 +32,7 @@ def done(ledger: Ledger, run_id: int) -> Run:
         with ledger.read() as tx:
             return get_run(tx, run_id)
 
-    eventually(lambda: look().status.final, seconds=90)
+    eventually(lambda: look().status.final)
     return look()
 
 
@@ -115,6 +115,7 @@ def test_an_agent_is_made_praised_and_improved(runtime: Runtime, worker: Worker,
     assert "agent.promoted" in events(ledger)
 
 
+@pytest.mark.soak
 def test_what_does_not_pass_changes_nothing_and_is_kept_to_be_looked_at(
     runtime: Runtime, worker: Worker
 ) -> None:
@@ -145,6 +146,7 @@ def test_what_does_not_pass_changes_nothing_and_is_kept_to_be_looked_at(
     assert git(place(runtime).version(first), "status", "--porcelain") == ""
 
 
+@pytest.mark.soak
 def test_an_engine_that_refuses_is_not_asked_again(runtime: Runtime, worker: Worker) -> None:
     settle(runtime)
     refused = told(runtime, "refuse")
@@ -153,6 +155,7 @@ def test_an_engine_that_refuses_is_not_asked_again(runtime: Runtime, worker: Wor
     assert places_passed(runtime.home).count("after the session") == 1
 
 
+@pytest.mark.soak
 def test_the_next_try_is_told_why_the_last_one_failed(runtime: Runtime, worker: Worker) -> None:
     made(runtime)
     mended = told(runtime, "break the tests once")
@@ -173,6 +176,7 @@ def test_the_next_try_is_told_why_the_last_one_failed(runtime: Runtime, worker: 
     assert "Earlier tries" not in (runtime.home / "prompt").read_text()
 
 
+@pytest.mark.soak
 def test_a_change_that_is_refused_for_its_state_is_on_no_branch_and_takes_no_tag(
     runtime: Runtime, worker: Worker
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_change_that_is_refused_for_its_state_is_on_no_branch_and_takes_no_tag
     )
 
 
+@pytest.mark.soak
 def test_an_older_version_is_changed_into_a_variant(runtime: Runtime, worker: Worker) -> None:
     first = made(runtime).result["commit"]
     second = told(runtime, "say ahoy").result["commit"]
@@ -216,6 +221,7 @@ def test_an_older_version_is_changed_into_a_variant(runtime: Runtime, worker: Wo
     assert current(runtime) == second
 
 
+@pytest.mark.soak
 def test_a_state_that_older_versions_wrote_is_brought_into_the_new_form(
     runtime: Runtime, worker: Worker
 ) -> None:
@@ -228,6 +234,7 @@ def test_a_state_that_older_versions_wrote_is_brought_into_the_new_form(
     assert new == {"greetings": 3, "lessons": []}
 
 
+@pytest.mark.soak
 def test_two_feedbacks_on_one_version_come_one_after_the_other(runtime: Runtime, worker: Worker) -> None:
     first = made(runtime).result["commit"]
     runs = [
@@ -252,6 +259,7 @@ def test_two_agents_are_changed_at_the_same_time(runtime: Runtime, worker: Worke
     assert [end.status for end in ends] == [RunStatus.COMPLETED] * 2, [end.reason for end in ends]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("broken", ["exits", "failing_tests"])
 def test_an_agent_that_cannot_be_made_leaves_its_name_free(
     broken: str, runtime: Runtime, worker: Worker, ledger: Ledger
@@ -281,6 +289,7 @@ def test_words_that_cannot_be_meant_are_refused_before_anything_is_recorded(runt
         create_agent(runtime, Wanted(name=NAME, description="x", engine="nobody"), actor="test")
 
 
+@pytest.mark.soak
 def test_a_megabyte_is_read_in_parts(runtime: Runtime, worker: Worker) -> None:
     for ask, short in ((made, "create hello"), (told, "thank you")):
         text = f"{short}\n" + "x" * 1_000_000
@@ -291,6 +300,7 @@ def test_a_megabyte_is_read_in_parts(runtime: Runtime, worker: Worker) -> None:
         assert (runtime.home / "message.txt").read_text() == text
 
 
+@pytest.mark.soak
 def test_a_version_that_was_taken_back_meanwhile_is_not_promoted_over(
     runtime: Runtime, worker: Worker
 ) -> None:

@@ -42,6 +42,7 @@ def test_the_sides_are_equal_but_for_the_order_of_what_was_appended(base: Any, o
     assert _either_way(base, one, other) == _either_way(base, other, one)
 
 
+@pytest.mark.soak
 @given(OBJECTS, OBJECTS, OBJECTS)
 def test_nothing_that_was_given_is_changed_or_shared(base: Any, mine: Any, theirs: Any) -> None:
     before = copy.deepcopy((base, mine, theirs))
@@ -50,6 +51,7 @@ def test_nothing_that_was_given_is_changed_or_shared(base: Any, mine: Any, their
     assert _parts(merged).isdisjoint(_parts(base) | _parts(mine) | _parts(theirs))
 
 
+@pytest.mark.soak
 @given(OBJECTS, OBJECTS, OBJECTS)
 def test_preferring_differs_only_where_there_are_clashes(base: Any, mine: Any, theirs: Any) -> None:
     merged, clashes = merge_preferring(base, mine, theirs)

@@ -57,6 +57,7 @@ def test_the_migration_of_the_version_before_is_not_done_again(tmp_path: Path, s
     assert migrated(new, {"n": 1}, settings, parent=old) == {"n": 11}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("source", "told"),
     [

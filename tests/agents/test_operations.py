@@ -30,7 +30,7 @@ from ratchet.ledger.agents import (
 from ratchet.ledger.events import since
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 A, B, C = (letter * 40 for letter in "abc")
 ADA: dict[str, Any] = {"actor": "ada", "request_id": "r-1"}
@@ -241,6 +241,7 @@ def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: Place) -> None
     assert list((greeter.root.parent / ".deleted").iterdir()) == []
 
 
+@pytest.mark.soak
 def test_nothing_is_deleted_while_an_architect_works(runtime: Runtime, greeter: Place) -> None:
     with greeter.held(), pytest.raises(Conflict, match="another Architect"):
         operations.delete(runtime, "greeter", **ADA)

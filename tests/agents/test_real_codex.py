@@ -26,10 +26,10 @@ from ratchet.runtime import Kinds, Runtime, Worker, open_ledger, open_runtime
 from tests.agents.specimens import files
 from tests.engines.contract import KEY
 from tests.modelserver.fixtures import model_server  # noqa: F401 - a fixture
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 # A model that Codex offers its tool for patches.
 _MODEL = "gpt-5.5"
@@ -80,7 +80,7 @@ class Life:
             with self.runtime.ledger.read() as tx:
                 return get_run(tx, run_id)
 
-        eventually(lambda: look().status.final, seconds=180)
+        eventually(lambda: look().status.final)
         assert look().status is RunStatus.COMPLETED, look().reason
         return look()
 
@@ -120,6 +120,7 @@ def life(
     lived.close()
 
 
+@pytest.mark.soak
 def test_codex_makes_an_agent_teaches_it_and_rewrites_it(life: Life) -> None:
     script = life.play(
         writes(files(greeting="hello")), answer({"summary": "A greeter that says hello.", "refused": None})
@@ -159,6 +160,7 @@ def test_codex_makes_an_agent_teaches_it_and_rewrites_it(life: Life) -> None:
     assert all(each.usage.tokens and each.transcript for each in sessions)
 
 
+@pytest.mark.soak
 def test_what_codex_breaks_is_told_to_it_and_it_mends_it(life: Life) -> None:
     good, bad = files(greeting="hello"), files(greeting="hello", broken="failing_tests")
     summary = answer({"summary": "A greeter.", "refused": None})

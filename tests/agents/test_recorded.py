@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ratchet.agentkit import StateStore
 from ratchet.agents.changing import change_agent
 from ratchet.config import load_settings
@@ -56,6 +58,7 @@ def greet(runtime: Runtime) -> None:
         state["greeted"] += 1
 
 
+@pytest.mark.soak
 def test_a_recorded_agent_is_made_called_taught_changed_refused_and_taken_back(tmp_path: Path) -> None:
     cassette = tmp_path / "life.jsonl"
     record(tmp_path / "recorded", cassette)

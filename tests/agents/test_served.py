@@ -21,9 +21,9 @@ from ratchet.ledger.runs import get_run
 from ratchet.runtime import Runtime
 from tests.agents.settled import settle, tree
 from tests.agents.test_killed import processes
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import die_at
 from tests.runtime.fleet import REPOSITORY
+from tests.waiting import eventually
 
 NAME = "greeter"
 
@@ -50,6 +50,7 @@ def greeting(home: Path) -> str:
     return called.text
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", ["in the session", "checking", "placed"])
 def test_a_server_killed_while_it_rewrites_an_agent_serves_it_again_and_finishes(
     place: str, runtime: Runtime, ledger: Ledger, url: str
@@ -65,9 +66,9 @@ def test_a_server_killed_while_it_rewrites_an_agent_serves_it_again_and_finishes
 
     with serving(home, url):
         assert greeting(home) in ("hello, Ada", "ahoy, Ada")
-        eventually(lambda: status(ledger, run_id).final, seconds=90)
+        eventually(lambda: status(ledger, run_id).final)
         assert status(ledger, run_id) is RunStatus.COMPLETED
-        eventually(lambda: greeting(home) == "ahoy, Ada", seconds=60)
+        eventually(lambda: greeting(home) == "ahoy, Ada")
     with ledger.read() as tx:
         second = get_run(tx, run_id).result["commit"]
     assert tree(place_of(home, NAME).root) == {"repo.git", first, second}

@@ -53,7 +53,7 @@ class Program:
             assert run(["--home", str(self.home), "init"]) == 0
         return self.home / "ledger.db"
 
-    def __call__(self, *arguments: str, seconds: float = 60) -> Ended:
+    def __call__(self, *arguments: str, seconds: float = 240) -> Ended:
         done = subprocess.run(
             [*MODULE, *arguments],
             cwd=self.directory,

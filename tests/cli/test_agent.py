@@ -175,6 +175,7 @@ def test_a_log_is_shown_and_told_as_json(ratchet: Ratchet, home: Path, greeter: 
     assert "has logged nothing" in nothing.err
 
 
+@pytest.mark.soak
 def test_a_log_is_followed_until_the_reader_has_enough(
     program: Program,
     home: Path,

@@ -46,7 +46,7 @@ async def _host(runtime: Runtime, loaded: Loaded, up: Callable[[], None], stop: 
         await asyncio.to_thread(stop.wait)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_agent_is_asked_and_called_at_its_address(
     ratchet: Ratchet, runtime: Runtime, loaded: Loaded, hosted: str

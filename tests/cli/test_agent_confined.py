@@ -38,6 +38,7 @@ print(json.dumps({{"summary": "a greeter", "refused": None}}))
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_engine_cannot_leave_the_directory_of_the_agent(ratchet: Ratchet, home: Path) -> None:
     assert ratchet("init").code == 0

@@ -49,7 +49,7 @@ def writer(home: Path, ratchet: Ratchet) -> None:
         settings.write(f'\n[engines.command.writer]\nargv = ["{program}"]\n')
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, writer: None) -> None:
     broken = ratchet("agent", "create", "greeter", "BROKEN", "--engine", "writer")

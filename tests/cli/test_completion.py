@@ -24,8 +24,8 @@ from ratchet.ledger.runs import create_run
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from tests.cli.program import SOURCE, Program
-from tests.cli.test_start import HEAVY, with_site
 
+HEAVY = ("alembic", "dbos", "fastapi", "pydantic", "rich", "sqlalchemy", "structlog", "subprocess")
 # What bash does when the key is pressed: it fills these variables and calls the function.
 COMPLETE = """
 complete_line() {
@@ -110,6 +110,7 @@ def test_an_unknown_shell_is_misuse(plain_program: Program) -> None:
     assert "'bash', 'zsh', 'fish'" in done.err
 
 
+@pytest.mark.soak
 def test_bash_completes_commands_options_values_and_files(bash: Bash) -> None:
     commands, inner, options, choices, engines, tasks, files = bash(
         "ratchet pro",
@@ -128,6 +129,7 @@ def test_bash_completes_commands_options_values_and_files(bash: Bash) -> None:
     assert files == ["-o", "default"]
 
 
+@pytest.mark.soak
 def test_bash_completes_names_of_the_ledger(program: Program, filled: Ledger, home: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "ratchet.toml").write_text('[engines.command.mine]\nargv = ["mine"]\n')
@@ -162,6 +164,7 @@ def test_every_query_fits_the_ledger(ledger: Ledger, database_url: str) -> None:
         assert rows(place, query) == [], word
 
 
+@pytest.mark.soak
 def test_without_a_ledger_or_with_one_that_cannot_be_read_there_are_no_names_and_no_complaints(
     bash: Bash, plain_program: Program
 ) -> None:
@@ -232,5 +235,5 @@ def test_completing_imports_no_command_and_nothing_heavy() -> None:
         "answer(root, program='ratchet', variable='_RATCHET_COMPLETE'); "
         f"print([name for name in sys.modules if name in {HEAVY!r} or name.startswith('ratchet.cli.commands.')])"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", with_site(script)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr

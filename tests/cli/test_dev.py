@@ -35,7 +35,7 @@ def test_it_serves_a_script_logs_requests_and_ends_by_ctrl_c(
     logged = _read(process)
     assert (logged["script"], logged["request"]["said"], logged["ending"]) == ("two", "hello", "answered")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "Stopped.\n")
 
 
@@ -49,7 +49,7 @@ def test_a_person_is_told_how_to_point_agents_at_it(
     assert f'base_url = "{url}/v1"' in told
     assert f"export ANTHROPIC_BASE_URL={url}\n" in told
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=120) == 0
 
 
 @pytest.mark.parametrize(("requests", "code"), [(2, 0), (1, None)])
@@ -63,7 +63,7 @@ def test_once_ends_when_the_script_is_used_up(
     if code is None:
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode == (1 if code is None else code)
 
 
@@ -95,5 +95,5 @@ def _ask(served: Any) -> Any:
     request = urllib.request.Request(
         f"{served['openai_url']}/responses", data=json.dumps({"model": "m", "input": "hello"}).encode()
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)

@@ -61,6 +61,7 @@ def test_doctor_sees_living_and_dead_processes(ratchet: Ratchet, ledger: Ledger)
     assert "ratchet worker" in found["mend"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("damage", [b"no database at all", None])
 def test_doctor_fails_on_a_damaged_file(plain_program: Program, damage: bytes | None) -> None:
     plain_program.make_home()
@@ -77,6 +78,7 @@ def test_doctor_fails_on_a_damaged_file(plain_program: Program, damage: bytes | 
     assert "restore" in failed[0]["mend"]
 
 
+@pytest.mark.soak
 def test_doctor_fails_on_a_newer_schema_and_leaves_it(plain_program: Program) -> None:
     plain_program.make_home()
     database = sqlite3.connect(plain_program.home / "ledger.db")
@@ -88,6 +90,7 @@ def test_doctor_fails_on_a_newer_schema_and_leaves_it(plain_program: Program) ->
     assert check(done, "ledger schema")["mend"] == "upgrade Ratchet"
 
 
+@pytest.mark.soak
 def test_doctor_fails_on_a_database_that_does_not_answer(plain_program: Program) -> None:
     done = plain_program("doctor", "--json", "--database-url", "postgresql://me:hush@127.0.0.1:1/none")
     assert done.code == 1

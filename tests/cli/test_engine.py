@@ -28,6 +28,7 @@ def program(tmp_path: Path) -> Program:
     return made
 
 
+@pytest.mark.soak
 def test_every_engine_is_listed_with_what_it_can_do(program: Program) -> None:
     listed = program("engine", "list", "--json").json
     assert [each["name"] for each in listed] == NAMES
@@ -36,6 +37,7 @@ def test_every_engine_is_listed_with_what_it_can_do(program: Program) -> None:
     assert "codex (default)" in program("engine", "list").out
 
 
+@pytest.mark.soak
 def test_an_engine_of_ones_own_is_listed_and_replaces_a_ready_one(program: Program) -> None:
     program.env["RATCHET_ENGINES__COMMAND__MINE__ARGV"] = "/bin/cat"
     program.env["RATCHET_ENGINES__COMMAND__AIDER__ARGV"] = "/bin/cat"
@@ -51,6 +53,7 @@ def open_theirs(surroundings, option):
 """
 
 
+@pytest.mark.soak
 def test_an_engine_that_somebody_else_installed_is_used_like_any_other(tmp_path: Path) -> None:
     theirs = install_plugin(tmp_path / "plugins", THEIRS, "ratchet.engines:theirs=open_theirs")
     program = Program(tmp_path, plugins=theirs)
@@ -60,6 +63,7 @@ def test_an_engine_that_somebody_else_installed_is_used_like_any_other(tmp_path:
     assert "odd" in (tmp_path / "one.jsonl").read_text()
 
 
+@pytest.mark.soak
 def test_an_engine_of_somebody_else_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     theirs = install_plugin(tmp_path / "plugins", "1 / 0", "ratchet.engines:theirs=open_theirs")
     program = Program(tmp_path, plugins=theirs)
@@ -71,6 +75,7 @@ def test_an_engine_of_somebody_else_that_cannot_be_loaded_is_named(tmp_path: Pat
     assert "the engine 'theirs' of ratchet_test_kinds:open_theirs cannot be loaded" in done.err
 
 
+@pytest.mark.soak
 def test_what_is_missing_is_told_and_is_exit_code_3(program: Program) -> None:
     done = program("engine", "check", "opencode", "--json")
     assert done.code == 3
@@ -79,12 +84,14 @@ def test_what_is_missing_is_told_and_is_exit_code_3(program: Program) -> None:
     assert program("engine", "check", "search").code == 0
 
 
+@pytest.mark.soak
 def test_one_engine_that_is_ready_is_enough_when_none_is_named(program: Program) -> None:
     done = program("engine", "check", "--json")
     assert done.code == 0
     assert [each["name"] for each in done.json if each["ready"]] == ["search"]
 
 
+@pytest.mark.soak
 def test_an_engine_that_does_not_exist_is_misuse_that_names_the_others(program: Program) -> None:
     done = program("engine", "check", "codecs")
     assert done.code == 2
@@ -92,6 +99,7 @@ def test_an_engine_that_does_not_exist_is_misuse_that_names_the_others(program: 
     assert "codex" in done.err
 
 
+@pytest.mark.soak
 def test_a_session_is_recorded_and_its_cassette_can_be_played(
     program: Program, model_server: ModelServer, tmp_path: Path
 ) -> None:
@@ -110,6 +118,7 @@ def test_a_session_is_recorded_and_its_cassette_can_be_played(
     assert (again.code, again.json["text"]) == (0, "written")
 
 
+@pytest.mark.soak
 def test_a_cassette_that_exists_is_not_overwritten(program: Program, tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text("mine")
     done = program("engine", "record", "search", "x", "--cassette", "one.jsonl")
@@ -117,6 +126,7 @@ def test_a_cassette_that_exists_is_not_overwritten(program: Program, tmp_path: P
     assert (tmp_path / "one.jsonl").read_text() == "mine"
 
 
+@pytest.mark.soak
 def test_a_session_that_fails_is_told_with_its_hint(program: Program, tmp_path: Path) -> None:
     done = program("engine", "record", "opencode", "x", "--cassette", "one.jsonl", "--json")
     assert done.code == 3

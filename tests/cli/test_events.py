@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+import pytest
+
 from ratchet.ledger import Ledger
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
@@ -97,6 +99,7 @@ def test_a_long_row_is_neither_wrapped_nor_cut_when_piped(ratchet: Ratchet, ledg
     assert row.endswith("x" * 5000)
 
 
+@pytest.mark.soak
 def test_following_shows_an_event_of_another_process_within_a_second(
     program: Program, ledger: Ledger, ending: Keep
 ) -> None:
@@ -115,17 +118,19 @@ def test_following_shows_an_event_of_another_process_within_a_second(
     assert min(delays) < 1
 
 
+@pytest.mark.soak
 def test_following_ends_cleanly_on_ctrl_c(program: Program, ledger: Ledger, ending: Keep) -> None:
     append(ledger, "test.before", message="hello")
     process = ending(program.start("events", "--follow", "--since", "0"))
     assert process.stdout is not None
     assert "hello" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert (out, err) == ("", "Following; Ctrl-C ends it.\n")
 
 
+@pytest.mark.soak
 def test_following_may_begin_with_nothing_old(program: Program, ledger: Ledger, ending: Keep) -> None:
     append(ledger, "test.before")
     process = ending(program.start("events", "-f", "-n", "0", "--type", "test.*"))

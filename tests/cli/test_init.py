@@ -35,12 +35,14 @@ def test_init_tells_a_program_what_it_made(ratchet: Ratchet, home: Path) -> None
     assert done.err == ""
 
 
+@pytest.mark.soak
 def test_init_without_anything_configured_makes_a_home_here(plain_program: Program) -> None:
     done = plain_program("init")
     assert done.code == 0, done.err
     assert (plain_program.home / "ledger.db").exists()
 
 
+@pytest.mark.soak
 def test_init_below_a_home_uses_that_one(plain_program: Program) -> None:
     plain_program("init")
     below = plain_program.directory / "deep" / "below"

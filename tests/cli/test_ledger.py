@@ -41,6 +41,7 @@ def test_a_backup_is_written_and_restored_over_what_came_later(
     assert "test.later" not in types
 
 
+@pytest.mark.soak
 def test_a_backup_is_restored_where_there_is_no_ledger_yet(
     ratchet: Ratchet, filled: Ledger, tmp_path: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_restore_refuses_while_somebody_works(ratchet: Ratchet, filled: Ledger, 
     assert "busy-bee" in done.err
 
 
+@pytest.mark.soak
 def test_restore_of_a_file_that_is_not_there_is_misuse_and_makes_no_ledger(
     plain_program: Program,
 ) -> None:
@@ -82,6 +84,7 @@ def test_restore_of_something_else_is_told(ratchet: Ratchet, ledger: Ledger, tmp
     assert "unexpected" not in done.err
 
 
+@pytest.mark.soak
 def test_restore_over_a_damaged_file_says_to_move_it_away(plain_program: Program) -> None:
     plain_program.make_home()
     plain_program("ledger", "backup", "copy.tar.gz")

@@ -20,6 +20,7 @@ def remember(ratchet: Ratchet, text: str, *options: str) -> str:
     return str(done.json["id"])
 
 
+@pytest.mark.soak
 def test_a_lesson_is_stored_and_found_by_its_meaning(ratchet: Ratchet) -> None:
     id = remember(ratchet, "send an e-mail to many people", "--tag", "mail", "--scope", "project:1")
     remember(ratchet, "draw a chart of the profits", "--kind", "tool", "--data", '{"cost": 2}')
@@ -43,6 +44,7 @@ def test_words_are_found_exactly(ratchet: Ratchet) -> None:
     assert "call load_rows twice" in found.out
 
 
+@pytest.mark.soak
 def test_entries_are_listed_newest_first_and_chosen(ratchet: Ratchet) -> None:
     ids = [
         remember(ratchet, f"entry {number}", "--tag", "even" if number % 2 == 0 else "odd")
@@ -122,6 +124,7 @@ def test_a_server_that_is_not_there_is_a_failure_that_says_what_to_do(ratchet: R
     assert (done.code, "memory.qdrant.url" in done.err, "hush" in done.err) == (1, True, False)
 
 
+@pytest.mark.soak
 def test_a_text_is_read_from_the_standard_input(plain_program: Program) -> None:
     done = plain_program("memory", "store", "-")
     assert (done.code, "nothing to remember" in done.err) == (2, True)

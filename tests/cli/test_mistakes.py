@@ -64,6 +64,7 @@ def test_an_unknown_command_like_no_other_lists_what_there_is(plain_program: Pro
     assert "there are: backup, restore, check, vacuum" in done.err
 
 
+@pytest.mark.soak
 def test_an_unknown_option_suggests_the_nearest(plain_program: Program) -> None:
     done = plain_program("queue", "jobs", "--statsu", "failed")
     assert done.code == 2
@@ -77,6 +78,7 @@ def test_no_command_shows_the_help_and_is_misuse(plain_program: Program) -> None
     assert "Commands:" in done.err
 
 
+@pytest.mark.soak
 def test_errors_are_json_when_json_was_asked_for(plain_program: Program) -> None:
     for arguments in (
         ["queue", "list", "--json"],
@@ -91,6 +93,7 @@ def test_errors_are_json_when_json_was_asked_for(plain_program: Program) -> None
         assert done.out == ""
 
 
+@pytest.mark.soak
 def test_a_corrupt_database_is_told_without_a_traceback(plain_program: Program) -> None:
     plain_program.make_home()
     (plain_program.home / "ledger.db").write_bytes(b"this is no database" * 1000)
@@ -101,6 +104,7 @@ def test_a_corrupt_database_is_told_without_a_traceback(plain_program: Program) 
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 def test_a_newer_schema_is_told_without_a_traceback(plain_program: Program) -> None:
     plain_program.make_home()
     database = sqlite3.connect(plain_program.home / "ledger.db")
@@ -114,6 +118,7 @@ def test_a_newer_schema_is_told_without_a_traceback(plain_program: Program) -> N
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 def test_a_read_only_home_is_told_without_a_traceback(plain_program: Program) -> None:
     plain_program.make_home()
     plain_program.home.chmod(0o500)
@@ -126,6 +131,7 @@ def test_a_read_only_home_is_told_without_a_traceback(plain_program: Program) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.soak
 def test_init_in_a_read_only_directory_is_told_without_a_traceback(plain_program: Program) -> None:
     plain_program.directory.chmod(0o500)
     done = _as_ordinary_user(plain_program, "init")
@@ -135,6 +141,7 @@ def test_init_in_a_read_only_directory_is_told_without_a_traceback(plain_program
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.soak
 def test_a_database_that_cannot_be_reached_is_told_without_its_password(plain_program: Program) -> None:
     done = plain_program("runs", "list", "--database-url", "postgresql://me:hush@127.0.0.1:1/none")
     assert done.code == 1
@@ -143,6 +150,7 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password(plain_pr
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 def test_an_unexpected_error_is_short_and_v_shows_where_it_came_from(tmp_path: Path) -> None:
     broken = install_plugin(
         tmp_path / "plugins", "def add_kinds(kinds):\n    raise ZeroDivisionError('odd')\n"
@@ -159,6 +167,7 @@ def test_an_unexpected_error_is_short_and_v_shows_where_it_came_from(tmp_path: P
     assert "Traceback" in program(*arguments, "-v").err
 
 
+@pytest.mark.soak
 def test_a_broken_plugin_does_not_keep_a_run_from_being_cancelled(tmp_path: Path) -> None:
     broken = install_plugin(tmp_path / "plugins", "import nothing_of_that_name\n")
     program = Program(tmp_path, plugins=broken)
@@ -167,6 +176,7 @@ def test_a_broken_plugin_does_not_keep_a_run_from_being_cancelled(tmp_path: Path
     assert done.err.startswith("error: run 1 does not exist\n")
 
 
+@pytest.mark.soak
 def test_ctrl_c_ends_a_command_with_130(plain_program: Program, ending: Keep) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -176,7 +186,7 @@ def test_ctrl_c_ends_a_command_with_130(plain_program: Program, ending: Keep) ->
         with silent.accept()[0] as waiting:
             waiting.recv(1)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert (out, err) == ("", "error: interrupted\n")
 

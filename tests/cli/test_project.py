@@ -24,6 +24,7 @@ def shop(tmp_path: Path, home: Path) -> Shop:
     return make_shop(tmp_path, home)
 
 
+@pytest.mark.soak
 def test_a_project_is_registered_by_its_address_cloned_and_shown(
     ratchet: Ratchet, shop: Shop, home: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_project_is_registered_by_its_address_cloned_and_shown(
     assert ratchet("project", "onboard", "remote", "--json").json["onboarding"]["status"] == "completed"
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_the_repository_here_is_worked_on_where_it_is_and_keeps_its_base(
     ratchet: Ratchet, shop: Shop, monkeypatch: pytest.MonkeyPatch
@@ -70,6 +72,7 @@ def test_the_repository_here_is_worked_on_where_it_is_and_keeps_its_base(
     assert "Nobody works on this ledger now" in again.err
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_what_cannot_be_registered_is_refused(ratchet: Ratchet, shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
@@ -91,6 +94,7 @@ def test_what_cannot_be_registered_is_refused(ratchet: Ratchet, shop: Shop, tmp_
     assert (unknown.code, unknown.err.splitlines()[0]) == (1, "error: project 'nobody' does not exist")
 
 
+@pytest.mark.soak
 def test_questions_block_an_onboarding_until_they_are_answered(
     ratchet: Ratchet, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +184,7 @@ def test_an_archived_project_takes_no_protocols_until_it_is_back(ratchet: Ratche
     assert ratchet("protocol", "new", "A change.", "--project", "shop", "--name", "0001-a").code == 0
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_codemachine_workspace_becomes_a_protocol_or_nothing(
     ratchet: Ratchet, shop: Shop, tmp_path: Path

@@ -20,10 +20,10 @@ from ratchet.runtime import Runtime
 from tests.cli.conftest import Ratchet
 from tests.cli.program import MODULE, Program
 from tests.cli.protocol_world import Shop, make_shop, wish
-from tests.cli.waiting import until
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.forges.stand_in import Asked, Said
 from tests.protocols.world import git
+from tests.waiting import eventually
 
 Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -38,6 +38,7 @@ def shop(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return made
 
 
+@pytest.mark.soak
 def test_one_command_in_a_repository_does_everything(ratchet: Ratchet, shop: Shop) -> None:
     told = wish("Get ready.\nwrite setup.txt ready", "Write b.\nwrite b.txt bad\nmend b.txt good")
     done = ratchet("protocol", "new", told, "--run")
@@ -92,6 +93,7 @@ def test_one_command_in_a_repository_does_everything(ratchet: Ratchet, shop: Sho
     )
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_one_that_is_blocked_names_the_next_commands_and_goes_on_after_an_approval(
     ratchet: Ratchet, shop: Shop
@@ -112,6 +114,7 @@ def test_one_that_is_blocked_names_the_next_commands_and_goes_on_after_an_approv
     assert (shop.git("show", f"{NAME}:a.txt"), shop.git("show", f"{NAME}:b.txt")) == ("bad", "two")
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_steps_are_started_by_hand_when_that_is_wanted(ratchet: Ratchet, shop: Shop) -> None:
     told = wish("Get ready.\nwrite a.txt one", "Write b.\nwrite b.txt two", "Write c.\nwrite c.txt three")
@@ -131,6 +134,7 @@ def test_steps_are_started_by_hand_when_that_is_wanted(ratchet: Ratchet, shop: S
     assert (none.code, none.err.splitlines()[0]) == (1, "error: step to run in protocol 2 does not exist")
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_ctrl_c_pauses_it_and_it_can_be_resumed(
     program: Program, ledger: Ledger, tmp_path: Path, ending: Keep
@@ -159,7 +163,7 @@ def test_ctrl_c_pauses_it_and_it_can_be_resumed(
                 for each in list_protocol_steps(tx, one.run_id)
             )
 
-    until(tried)
+    eventually(tried)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -195,6 +199,7 @@ def github() -> Iterator[GitHub]:
         yield started
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_ci_is_asked_for_at_the_forge_and_a_protocol_that_waits_is_not_done(
     ratchet: Ratchet,
@@ -230,6 +235,7 @@ def test_ci_is_asked_for_at_the_forge_and_a_protocol_that_waits_is_not_done(
     assert done.json["pull_request"]["draft"] is False
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_forge_that_cannot_be_asked_is_told_and_nothing_waits_for_ever(
     ratchet: Ratchet, shop: Shop, home: Path
@@ -267,6 +273,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_made(
     assert ratchet("project", "list", "--json").json == []
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_an_engine_that_is_not_installed_is_exit_3(ratchet: Ratchet, shop: Shop, home: Path) -> None:
     absent = '[engines.command.absent]\nargv = ["no-such-agent"]\nedits_files = false\n'

@@ -11,8 +11,8 @@ from ratchet.cli.completing.shapes import FILE
 from ratchet.cli.program import root
 from ratchet.cli.reference.files import PAGES, write_pages
 from ratchet.cli.reference.walking import every_command
-from ratchet.config.schema import dotted, leaves
-from ratchet.config.sources import variable
+from ratchet.config.schema import leaves
+from ratchet.config.sources import dotted, variable
 from tests.cli.program import SOURCE
 
 REFERENCE = SOURCE.parent / "docs" / "reference"
@@ -27,6 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kept", [*(REFERENCE / name for name in PAGES), FILE], ids=lambda path: path.name)
 def test_what_is_made_of_the_code_is_up_to_date(made: Path, kept: Path) -> None:
     text = (made / kept.name).read_text()

@@ -18,9 +18,9 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import in_flight, latest_trials
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Ended, Program
-from tests.cli.waiting import until
 from tests.research.hill import RECIPE, write_hill
 from tests.research.views.made_up import make_run, try_out
+from tests.waiting import eventually
 
 Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 # So slow that a run can be caught half-way.
@@ -54,7 +54,7 @@ def begin(program: Program, ledger: Ledger, hill: Path, ending: Keep, *options: 
     process = ending(
         program.start("research", "run", str(hill), "--engine", "search", "--trials", "60", *options)
     )
-    until(lambda: _has_begun(ledger))
+    eventually(lambda: _has_begun(ledger))
     return process
 
 
@@ -102,6 +102,7 @@ def living(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
     return left
 
 
+@pytest.mark.soak
 def test_a_run_in_the_foreground_ends_with_where_it_stands(ratchet: Ratchet, hill: Path) -> None:
     done = climb(ratchet, hill, "--json")
     assert done.code == 0, done.err
@@ -115,6 +116,7 @@ def test_a_run_in_the_foreground_ends_with_where_it_stands(ratchet: Ratchet, hil
     assert ratchet("research", "status", str(told["run"]), "--json").json == told
 
 
+@pytest.mark.soak
 def test_a_person_is_told_of_keeps_and_of_the_end(ratchet: Ratchet, hill: Path) -> None:
     done = climb(ratchet, hill, "--name", "up", "--seed", "3")
     assert done.code == 0, done.err
@@ -158,6 +160,7 @@ def test_every_option_reaches_the_run(ratchet: Ratchet, ledger: Ledger, hill: Pa
     assert {name: run.spec[name] for name in wanted} == wanted
 
 
+@pytest.mark.soak
 def test_a_run_that_was_left_to_a_worker_can_be_carried_here(
     ratchet: Ratchet, ledger: Ledger, hill: Path
 ) -> None:
@@ -168,6 +171,7 @@ def test_a_run_that_was_left_to_a_worker_can_be_carried_here(
     check_whole(ledger, 6)
 
 
+@pytest.mark.soak
 def test_a_run_killed_half_way_is_resumed_to_exactly_the_trials_asked_for(
     program: Program, ledger: Ledger, slow_hill: Path, ending: Keep
 ) -> None:
@@ -175,7 +179,7 @@ def test_a_run_killed_half_way_is_resumed_to_exactly_the_trials_asked_for(
     below = descendants(process.pid)
     process.kill()
     process.communicate()
-    until(lambda: not living(below))
+    eventually(lambda: not living(below))
     assert 5 <= tried(ledger) < 60
     with ledger.read() as tx:
         assert get_run(tx, 1).status is RunStatus.RUNNING
@@ -185,6 +189,7 @@ def test_a_run_killed_half_way_is_resumed_to_exactly_the_trials_asked_for(
     check_whole(ledger, 60)
 
 
+@pytest.mark.soak
 def test_ctrl_c_pauses_the_run_and_leaves_nothing_running(
     program: Program, ratchet: Ratchet, ledger: Ledger, slow_hill: Path, ending: Keep
 ) -> None:
@@ -203,6 +208,7 @@ def test_ctrl_c_pauses_the_run_and_leaves_nothing_running(
     check_whole(ledger, 60)
 
 
+@pytest.mark.soak
 def test_a_run_elsewhere_is_watched_until_it_stands_still(
     program: Program, ratchet: Ratchet, ledger: Ledger, slow_hill: Path, ending: Keep
 ) -> None:
@@ -214,6 +220,7 @@ def test_a_run_elsewhere_is_watched_until_it_stands_still(
     assert Ended(0, out, err).json["status"] == "paused"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "cancelled")])
 def test_a_run_elsewhere_is_paused_and_stopped(
     program: Program,
@@ -274,6 +281,7 @@ def test_what_can_never_work_is_refused_before_anything_is_recorded(
     assert ratchet("research", "list", "--json").json == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_run_that_fails_says_why_and_exits_1(ratchet: Ratchet, tmp_path: Path) -> None:
     broken = write_hill(
@@ -293,6 +301,7 @@ def test_runs_are_listed_newest_first(ratchet: Ratchet, ledger: Ledger) -> None:
     assert len(ratchet("research", "list").out.splitlines()) == 4
 
 
+@pytest.mark.soak
 def test_every_view_of_a_run_is_shown_and_printed(
     ratchet: Ratchet, ledger: Ledger, hill: Path, home: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_directory_with_something_in_it_is_replaced_only_by_force(
     assert files_of(copy)["tree.tsv"] != b"theirs"
 
 
+@pytest.mark.soak
 def test_a_run_of_our_own_is_exported_with_the_columns_of_its_task(
     ratchet: Ratchet, ledger: Ledger, tmp_path: Path, home: Path
 ) -> None:

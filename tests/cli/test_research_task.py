@@ -80,7 +80,7 @@ def test_installed_tasks_are_listed(ratchet: Ratchet) -> None:
     assert "circle_packing" in ratchet("research", "tasks").out
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_whole_suite_passes_on_a_new_task(plain_program: Program, tmp_path: Path) -> None:
     assert plain_program("research", "new", "mine").code == 0
     done = plain_program("research", "check", "./mine", "--attack", "--json", seconds=280)

@@ -30,6 +30,7 @@ def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ra
     assert server.returncode == 0, err
 
 
+@pytest.mark.soak
 def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: Keep) -> None:
     program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
@@ -47,6 +48,7 @@ def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: 
     assert (server.returncode, out) == (0, "")
 
 
+@pytest.mark.soak
 def test_serve_refuses_the_whole_world_without_a_token(plain_program: Program) -> None:
     done = plain_program("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.code == 2
@@ -54,10 +56,12 @@ def test_serve_refuses_the_whole_world_without_a_token(plain_program: Program) -
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 def test_a_port_that_cannot_be_is_misuse(plain_program: Program) -> None:
     assert plain_program("serve", "--port", "70000").code == 2
 
 
+@pytest.mark.soak
 def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep, tmp_path: Path) -> None:
     program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--json"))

@@ -68,6 +68,7 @@ def test_a_step_is_approved_in_the_place_of_its_judges_once(
     assert ratchet("step", "run", "0001-paint/01", "--detach").code == 1
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_what_an_attempt_left_can_be_read_and_judged_again(
     ratchet: Ratchet, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch

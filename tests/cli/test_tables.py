@@ -7,6 +7,8 @@ import pty
 import re
 import subprocess
 
+import pytest
+
 from ratchet.ledger import Ledger
 from tests.cli.program import MODULE, Program
 
@@ -33,6 +35,7 @@ def on_terminal(program: Program, columns: int, *arguments: str) -> str:
     return sent.decode()
 
 
+@pytest.mark.soak
 def test_on_a_narrow_terminal_only_the_last_column_is_cut(program: Program, ledger: Ledger) -> None:
     with ledger.write(actor="test") as tx:
         tx.event("test.long", message="begins " + "x" * 500)
@@ -45,6 +48,7 @@ def test_on_a_narrow_terminal_only_the_last_column_is_cut(program: Program, ledg
     assert len(row) <= 60
 
 
+@pytest.mark.soak
 def test_no_color_is_heeded(program: Program, ledger: Ledger) -> None:
     program.env["NO_COLOR"] = "1"
     assert "\x1b[3" not in on_terminal(program, 100, "queue", "list")

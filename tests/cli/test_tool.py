@@ -58,6 +58,7 @@ def test_shipped_tools_answer(ratchet: Ratchet, call: tuple[str, ...], answer: d
     assert " ms of CPU, " in done.err
 
 
+@pytest.mark.soak
 def test_a_tool_is_called_measured_and_on_record(ratchet: Ratchet, double: Path, tmp_path: Path) -> None:
     given = tmp_path / "given.json"
     given.write_text('{"n": 4}')
@@ -75,6 +76,7 @@ def test_a_tool_is_called_measured_and_on_record(ratchet: Ratchet, double: Path,
     assert "50%" in fields
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_what_is_not_there_is_told_with_what_to_do(ratchet: Ratchet, double: Path, tmp_path: Path) -> None:
     unknown = ratchet("tool", "run", "doubel")
@@ -96,6 +98,7 @@ def test_what_is_not_there_is_told_with_what_to_do(ratchet: Ratchet, double: Pat
     assert ratchet("tool", "run", "double", "--inputs", str(tmp_path / "absent.json")).code == 2
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_examples_are_tests(ratchet: Ratchet, double: Path) -> None:
     good = ratchet("tool", "test", "double")
@@ -111,7 +114,7 @@ def test_examples_are_tests(ratchet: Ratchet, double: Path) -> None:
     assert (none.code, "has no examples" in none.out) == (1, True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @ONE_DATABASE
 def test_every_shipped_tool_that_needs_no_model_passes_its_examples(ratchet: Ratchet) -> None:
     assert ratchet("init").code == 0
@@ -119,6 +122,7 @@ def test_every_shipped_tool_that_needs_no_model_passes_its_examples(ratchet: Rat
     assert (tested.code, len(tested.json) > 5) == (0, True)
 
 
+@pytest.mark.soak
 def test_versions_are_listed_pinned_and_taken_back(ratchet: Ratchet, double: Path) -> None:
     double.write_text(
         DOUBLE.replace("n * 2", "n + n").replace("type: python\n", "type: python\nchange_type: minor\n")
@@ -144,6 +148,7 @@ def test_versions_are_listed_pinned_and_taken_back(ratchet: Ratchet, double: Pat
     assert (nowhere.code, "no earlier version" in nowhere.err) == (1, True)
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_search_explains_itself_and_takes_what_people_say_into_account(
     ratchet: Ratchet, double: Path
@@ -176,6 +181,7 @@ def test_tools_are_listed_by_type_and_tag_and_broken_ones_are_told(
     assert (told.code, "warning: " in told.err, "broken.yaml" in told.err) == (0, True, True)
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_tools_are_listed_the_best_first(ratchet: Ratchet, tmp_path: Path) -> None:
     assert ratchet("init").code == 0
@@ -191,6 +197,7 @@ def test_tools_are_listed_the_best_first(ratchet: Ratchet, tmp_path: Path) -> No
     assert list(scores.items()) == [("b", 1.0), ("c", 0.67), ("a", 0.33)]
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_tool_that_a_workflow_brought_is_put_among_the_others(ratchet: Ratchet, tmp_path: Path) -> None:
     spec = workflow(
@@ -207,6 +214,7 @@ def test_a_tool_that_a_workflow_brought_is_put_among_the_others(ratchet: Ratchet
     assert ratchet("tool", "add").code == 2
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_tool_that_a_workflow_brings_is_looked_at_called_and_pinned_by_both_names(
     ratchet: Ratchet, tmp_path: Path
@@ -244,6 +252,7 @@ def test_a_tool_that_a_workflow_brings_is_looked_at_called_and_pinned_by_both_na
     assert ratchet("tool", "feedback", "counting/split", "split", "--good").code == 2
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_tool_that_is_a_workflow_is_called_and_tested_like_any_other(
     ratchet: Ratchet, double: Path, tmp_path: Path
@@ -274,6 +283,7 @@ def test_a_tool_that_is_a_workflow_is_called_and_tested_like_any_other(
     assert ratchet("tool", "run", "flow", "--input", "n=four").code == 1
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_tool_beside_a_workflow_is_named_by_its_file(ratchet: Ratchet, tmp_path: Path) -> None:
     assert ratchet("init").code == 0
@@ -299,6 +309,7 @@ def test_a_tool_beside_a_workflow_is_named_by_its_file(ratchet: Ratchet, tmp_pat
         assert (told.code, "is no file of a folder `tools`" in told.err) == (2, True)
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_tool_of_the_home_may_be_named_by_its_file_as_well(ratchet: Ratchet, tmp_path: Path) -> None:
     assert ratchet("init").code == 0

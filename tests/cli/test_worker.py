@@ -7,10 +7,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ratchet.runtime import JobStatus, Runtime, get_job, list_processes
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
-from tests.cli.waiting import until
+from tests.waiting import eventually
 
 Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
@@ -32,9 +34,9 @@ def test_sigterm_lets_a_running_job_finish_and_ends_with_0(
 ) -> None:
     worker = ending(program.start("worker"))
     job = enqueue_slow(runtime, tmp_path, 2)
-    until((tmp_path / "began").exists)
+    eventually((tmp_path / "began").exists)
     worker.send_signal(signal.SIGTERM)
-    out, err = worker.communicate(timeout=30)
+    out, err = worker.communicate(timeout=120)
     assert worker.returncode == 0, err
     assert out == "", "logs go to stderr"
     assert "drains" in err
@@ -42,34 +44,37 @@ def test_sigterm_lets_a_running_job_finish_and_ends_with_0(
     assert status(runtime, job) is JobStatus.FINISHED
 
 
+@pytest.mark.soak
 def test_ctrl_c_of_an_idle_worker_ends_it_with_0(program: Program, runtime: Runtime, ending: Keep) -> None:
     worker = ending(program.start("worker", "--log-format", "json"))
     assert worker.stderr is not None
     assert "takes jobs" in worker.stderr.readline()
     worker.send_signal(signal.SIGINT)
-    _, err = worker.communicate(timeout=30)
+    _, err = worker.communicate(timeout=120)
     assert worker.returncode == 0, err
     with runtime.ledger.read() as tx:
         assert list_processes(tx) == []
 
 
+@pytest.mark.soak
 def test_a_second_signal_ends_it_at_once_and_the_next_worker_takes_over(
     program: Program, runtime: Runtime, tmp_path: Path, ending: Keep
 ) -> None:
     worker = ending(program.start("worker"))
     job = enqueue_slow(runtime, tmp_path, 8)
-    until((tmp_path / "began").exists)
+    eventually((tmp_path / "began").exists)
     worker.send_signal(signal.SIGTERM)
-    until(lambda: _draining(runtime))
+    eventually(lambda: _draining(runtime))
     worker.send_signal(signal.SIGTERM)
-    _, err = worker.communicate(timeout=30)
+    _, err = worker.communicate(timeout=120)
     assert worker.returncode == 128 + signal.SIGTERM
     assert "told twice" in err
     assert not (tmp_path / "ended").exists()
     ending(program.start("worker"))
-    until(lambda: status(runtime, job) is JobStatus.FINISHED)
+    eventually(lambda: status(runtime, job) is JobStatus.FINISHED)
 
 
+@pytest.mark.soak
 def test_slots_are_those_of_the_command_line(
     program: Program, ratchet: Ratchet, runtime: Runtime, ending: Keep
 ) -> None:
@@ -85,6 +90,7 @@ def test_slots_are_those_of_the_command_line(
     assert "0/3" in ratchet("processes").out
 
 
+@pytest.mark.soak
 def test_a_worker_makes_the_ledger_it_works_on(program: Program, ratchet: Ratchet, ending: Keep) -> None:
     worker = ending(program.start("worker"))
     assert worker.stderr is not None
@@ -92,16 +98,18 @@ def test_a_worker_makes_the_ledger_it_works_on(program: Program, ratchet: Ratche
     assert ratchet("processes", "--json").json[0]["pid"] == worker.pid
 
 
+@pytest.mark.soak
 def test_cancel_reaches_a_running_job(
     program: Program, ratchet: Ratchet, runtime: Runtime, tmp_path: Path, ending: Keep
 ) -> None:
     ending(program.start("worker"))
     job = enqueue_slow(runtime, tmp_path, 60)
-    until((tmp_path / "began").exists)
+    eventually((tmp_path / "began").exists)
     assert "is told to stop on" in ratchet("queue", "cancel", str(job)).out
-    until(lambda: status(runtime, job) is JobStatus.CANCELLED, seconds=10)
+    eventually(lambda: status(runtime, job) is JobStatus.CANCELLED)
 
 
+@pytest.mark.soak
 def test_a_failed_job_shows_its_error(
     program: Program, ratchet: Ratchet, runtime: Runtime, ending: Keep
 ) -> None:
@@ -109,11 +117,12 @@ def test_a_failed_job_shows_its_error(
     with runtime.ledger.write() as tx:
         job = runtime.enqueue(tx, "test.fails", max_attempts=1)
     assert job is not None
-    until(lambda: status(runtime, job) is JobStatus.FAILED)
+    eventually(lambda: status(runtime, job) is JobStatus.FAILED)
     assert "ValueError: out of luck" in ratchet("queue", "jobs", "--status", "failed").out
     assert "ratchet_test_kinds.py" in ratchet("queue", "show", str(job)).out
 
 
+@pytest.mark.soak
 def test_slots_must_be_a_number_above_0(program: Program) -> None:
     for text in ("0", "many"):
         done = program("worker", "--slots", text)

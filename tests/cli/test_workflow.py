@@ -135,6 +135,7 @@ def test_a_person_is_shown_what_each_step_calls_and_waits_for(ratchet: Ratchet, 
     ]
 
 
+@pytest.mark.soak
 def test_a_workflow_is_saved_shown_listed_and_deleted(ratchet: Ratchet, tmp_path: Path) -> None:
     assert ratchet("init").code == 0
     assert "workflow new" in ratchet("workflow", "list").err

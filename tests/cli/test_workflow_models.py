@@ -39,6 +39,7 @@ def play(ratchet: Ratchet, home: Path, model_server: ModelServer) -> Play:
     return settle
 
 
+@pytest.mark.soak
 def test_a_sentence_becomes_a_workflow_that_runs_and_is_used_again(
     ratchet: Ratchet, play: Play, tmp_path: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_sentence_becomes_a_workflow_that_runs_and_is_used_again(
     assert (told["workflow"], told["reused"]["exact"]) == ("word_report", True)
 
 
+@pytest.mark.soak
 def test_a_plan_that_cannot_be_mended_is_told_with_everything_that_is_wrong(
     ratchet: Ratchet, play: Play
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_plan_that_cannot_be_mended_is_told_with_everything_that_is_wrong(
     assert (as_json["action"], as_json["status"]) == ("plan", "failed")
 
 
+@pytest.mark.soak
 def test_what_a_model_says_is_followed_word_by_word(ratchet: Ratchet, play: Play, tmp_path: Path) -> None:
     play(say("The tide comes in."), say("The tide goes out."))
     asking = {
@@ -92,6 +95,7 @@ def test_what_a_model_says_is_followed_word_by_word(ratchet: Ratchet, play: Play
     assert last["steps"]["write"]["metrics"]["tokens"] > 0
 
 
+@pytest.mark.soak
 def test_a_model_without_a_key_is_a_missing_dependency(
     ratchet: Ratchet, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +110,7 @@ def test_a_model_without_a_key_is_a_missing_dependency(
     assert ratchet("workflow", "new", SENTENCE).code == 3
 
 
+@pytest.mark.soak
 def test_a_tool_stays_as_it_is_when_nothing_better_was_written(ratchet: Ratchet, play: Play) -> None:
     source = "# the same, said again\ndef run(text):\n    return len(text.split())\n"
     play(*[say(json.dumps({"source": source, "summary": "a remark", "change_type": "patch"}))] * 3)

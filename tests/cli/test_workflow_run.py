@@ -15,14 +15,15 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs, list_steps
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
-from tests.cli.waiting import until
 from tests.cli.workflow_files import COUNT, SPLIT, counting, step, workflow, write
+from tests.waiting import eventually
 
 Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TEXT = "text=the quick brown foxes jump"
 
 
+@pytest.mark.soak
 def test_a_run_ends_with_its_outputs_and_its_steps_and_the_next_one_knows_them(
     ratchet: Ratchet, tmp_path: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_missing_and_wrong_inputs_are_all_named_and_nothing_is_started(
         assert list_runs(tx) == []
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_inputs_come_from_a_file_and_from_the_line_which_is_stronger(
     ratchet: Ratchet, tmp_path: Path
@@ -87,6 +89,7 @@ def test_inputs_come_from_a_file_and_from_the_line_which_is_stronger(
     assert ratchet(*call).code == 2
 
 
+@pytest.mark.soak
 def test_a_step_that_fails_is_named_and_all_else_is_done(ratchet: Ratchet, tmp_path: Path) -> None:
     spec = counting()
     spec["tools"]["count"]["source_code"] = "def run(words):\n    raise ValueError('cannot count')\n"
@@ -109,6 +112,7 @@ def test_a_step_that_fails_is_named_and_all_else_is_done(ratchet: Ratchet, tmp_p
     assert "error: step count: " in ratchet("workflow", "show", "1").err
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_program_that_is_not_there_is_exit_3_with_how_to_install_it(
     ratchet: Ratchet, tmp_path: Path
@@ -136,6 +140,7 @@ def test_a_workflow_that_cannot_run_is_refused_with_every_reason(ratchet: Ratche
     assert "validate" in done.err
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_everything_that_happens_is_followed_as_lines_and_as_json(ratchet: Ratchet, tmp_path: Path) -> None:
     loud = "import sys\n\ndef run(text):\n    print('splitting', file=sys.stderr)\n    return text.split()\n"
@@ -177,6 +182,7 @@ def test_a_detached_run_waits_for_a_worker(ratchet: Ratchet, tmp_path: Path, led
     assert ratchet(*call, "--follow").code == 2
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_run_waits_for_a_person_and_goes_on_with_the_answer(ratchet: Ratchet, tmp_path: Path) -> None:
     spec = workflow(
@@ -200,7 +206,7 @@ def test_a_run_waits_for_a_person_and_goes_on_with_the_answer(ratchet: Ratchet, 
     assert "Go on with a b?" in asked["question"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @ONE_DATABASE
 def test_an_interrupted_run_is_cancelled_and_what_it_did_is_kept(
     program: Program, tmp_path: Path, ending: Keep, ledger: Ledger
@@ -216,7 +222,7 @@ def test_an_interrupted_run_is_cancelled_and_what_it_did_is_kept(
     )
     file = write(tmp_path, spec)
     process = ending(program.start("workflow", "run", file, "--input", TEXT))
-    until(lambda: "running" in _statuses(ledger), 60)
+    eventually(lambda: "running" in _statuses(ledger))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

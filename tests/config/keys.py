@@ -217,6 +217,8 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
 
 # A person chooses the last word of the others, so that no spelling of it is wrong.
 FIXED = [key for key in KEYS if not key.startswith("llm.roles.")]
+# A mistake is found the same way in every key of a table.
+ONE_OF_EACH_TABLE = list({key.rpartition(".")[0]: key for key in FIXED}.values())
 
 # One of everything that a person names.
 NAMED = """

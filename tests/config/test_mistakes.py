@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import ConfigError
 from tests.config.conftest import Place
-from tests.config.keys import FIXED, KEYS, toml, variable
+from tests.config.keys import KEYS, ONE_OF_EACH_TABLE, toml, variable
 
 
 def misspelled(key: str) -> str:
@@ -16,7 +16,7 @@ def misspelled(key: str) -> str:
     return key[:-2] + key[-1]
 
 
-@pytest.mark.parametrize("key", FIXED)
+@pytest.mark.parametrize("key", ONE_OF_EACH_TABLE)
 def test_an_unknown_key_in_the_file_names_its_line_and_the_nearest_key(place: Place, key: str) -> None:
     text = toml(misspelled(key), KEYS[key][0])
     with pytest.raises(ConfigError) as caught:
@@ -25,7 +25,7 @@ def test_an_unknown_key_in_the_file_names_its_line_and_the_nearest_key(place: Pl
     assert str(caught.value) == f"{misspelled(key)} ({place_of_it}) is unknown; the nearest is {key}"
 
 
-@pytest.mark.parametrize("key", FIXED)
+@pytest.mark.parametrize("key", ONE_OF_EACH_TABLE)
 def test_an_unknown_variable_names_the_nearest_variable(place: Place, key: str) -> None:
     wrong = variable(misspelled(key))
     with pytest.raises(ConfigError) as caught:
@@ -33,7 +33,7 @@ def test_an_unknown_variable_names_the_nearest_variable(place: Place, key: str) 
     assert str(caught.value) == f"{wrong} is unknown; the nearest is {variable(key)}"
 
 
-@pytest.mark.parametrize("key", FIXED)
+@pytest.mark.parametrize("key", ONE_OF_EACH_TABLE)
 def test_an_unknown_flag_names_the_nearest_key(place: Place, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         place.load(flags={misspelled(key): 1})

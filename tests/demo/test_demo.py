@@ -16,7 +16,7 @@ from ratchet.ledger.runs import list_runs
 from ratchet.runtime import open_ledger
 from tests.demo.machine import SECONDS, Machine, read_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture

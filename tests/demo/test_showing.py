@@ -39,6 +39,7 @@ def unexpected(_stage: Stage) -> Shown:
     raise KeyError("primes")
 
 
+@pytest.mark.soak
 def test_whatever_breaks_one_act_the_others_are_shown(loaded: Loaded) -> None:
     out = io.StringIO()
     acts = {"durability": unexpected, "research": broken, "workflows": fine}

@@ -15,13 +15,19 @@ FLEET = DOCS / "howto" / "one-machine-to-many.md"
 PLAYED = [page for page in pages() if page != FLEET and is_played(page.read_text())]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PLAYED, ids=name)
+# The README is played in the gate, the tutorials and the rest in the soak.
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name(page), marks=() if page.name == "README.md" else pytest.mark.soak)
+        for page in PLAYED
+    ],
+)
 def test_what_the_page_tells_works(page: Path, tmp_path: Path) -> None:
     play(page.read_text(), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_going_from_one_machine_to_many_works_as_it_is_told(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:

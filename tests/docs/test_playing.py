@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.markdown import Block
 from tests.docs.playing import file_name, is_shown, play
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 
 def page(*parts: str) -> str:
@@ -70,7 +70,7 @@ def test_what_is_shown_and_was_not_printed_fails_the_page(tmp_path: Path) -> Non
 
 def test_what_a_page_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
     [said] = play(page(commands("sleep 600 >/dev/null 2>&1 &\necho $!")), tmp_path)
-    eventually(lambda: has_ended(Path(f"/proc/{said.strip()}/stat")), 30)
+    eventually(lambda: has_ended(Path(f"/proc/{said.strip()}/stat")))
 
 
 def test_a_stand_in_takes_the_place_of_what_the_page_has(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_an_engine_that_fails_or_cannot_start_is_a_warning_with_the_reason(
     assert "no config" in checks["aider"].detail
 
 
+@pytest.mark.soak
 def test_an_engine_that_hangs_is_killed_with_its_children_and_holds_up_nobody(
     loaded: Loaded, programs: Programs
 ) -> None:

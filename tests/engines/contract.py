@@ -35,6 +35,7 @@ from ratchet.engines import (
 )
 from ratchet.kernel import Limits, Misuse, Usage
 from tests.engines.conftest import Place
+from tests.waiting import eventually_async
 
 KEY = "key-3f9a61c27be84d05"
 """The key of every subject's engine. It may reach the endpoint and nothing else."""
@@ -61,7 +62,7 @@ class Subject(ABC):
     """An engine under test, opened with `KEY` as its key and with `BYSTANDER` in the environment around it."""
 
     deadline_seconds = 60.0
-    patience_seconds = 20.0
+    patience_seconds = 120.0
     """How long an end may take that has been asked for, on a busy machine."""
 
     @abstractmethod
@@ -94,13 +95,6 @@ def fails(engine: Engine, request: Request) -> SessionFailed:
 
 def lines(session: Session) -> list[dict[str, Any]]:
     return [json.loads(line) for line in session.transcript.splitlines()]
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 class EngineContract:
@@ -155,7 +149,7 @@ class EngineContract:
         async def run() -> bool:
             task = asyncio.create_task(subject.falls_silent().propose(request_(listen=heard.append)))
             try:
-                await eventually(lambda: bool(heard) or task.done())
+                await eventually_async(lambda: bool(heard) or task.done())
                 return task.done()
             finally:
                 task.cancel()
@@ -324,7 +318,7 @@ class EditingContract(EngineContract):
 
         async def run() -> None:
             task = asyncio.create_task(engine.propose(request_()))
-            await eventually(lambda: beat.exists() and beat.stat().st_size > 3)
+            await eventually_async(lambda: beat.exists() and beat.stat().st_size > 3)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -27,6 +27,7 @@ def asked(workspace: Path) -> Request:
     return Request("Do it.", workspace=workspace, deadline_seconds=60)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("status", "failure", "word"),
     [
@@ -55,6 +56,7 @@ def test_an_endpoint_that_repeats_the_key_does_not_spread_it(subject: ClaudeSubj
     assert KEY not in f"{failed} {failed.session}"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("turn", [cut(after=0), cut(after=3), Turn(raw="<html>Welcome</html>")])
 def test_a_stream_that_breaks_or_is_nonsense_is_a_crash(
     subject: ClaudeSubject, asked: Request, turn: Turn
@@ -75,12 +77,14 @@ def test_an_answer_that_never_ends_is_a_crash(subject: ClaudeSubject, asked: Req
     assert "output token maximum" in str(failed)
 
 
+@pytest.mark.soak
 def test_a_session_in_which_nothing_was_said_or_done_is_bad_output(
     subject: ClaudeSubject, asked: Request
 ) -> None:
     assert fails(subject.plays([Turn()] * 4), asked).failure is Failure.BAD_OUTPUT
 
 
+@pytest.mark.soak
 def test_waiting_for_longer_than_the_deadline_is_not_begun(subject: ClaudeSubject, asked: Request) -> None:
     began = time.monotonic()
     failed = fails(
@@ -88,7 +92,7 @@ def test_waiting_for_longer_than_the_deadline_is_not_begun(subject: ClaudeSubjec
     )
     assert (failed.failure, failed.worked) == (Failure.RATE_LIMITED, False)
     assert failed.retry_after == pytest.approx(50, abs=20)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 39
 
 
 def test_an_endpoint_that_wants_to_be_left_alone_for_an_hour_is_not_waited_for(
@@ -98,6 +102,7 @@ def test_an_endpoint_that_wants_to_be_left_alone_for_an_hour_is_not_waited_for(
     assert (failed.failure, failed.worked) == (Failure.RATE_LIMITED, False)
 
 
+@pytest.mark.soak
 def test_requests_are_repeated_as_often_as_the_settings_say(subject: ClaudeSubject, asked: Request) -> None:
     failed = fails(subject.plays([fail(500)] * 4, retries=1), asked)
     assert subject.script.left == 2
@@ -106,11 +111,13 @@ def test_requests_are_repeated_as_often_as_the_settings_say(subject: ClaudeSubje
     ]
 
 
+@pytest.mark.soak
 def test_a_request_that_works_the_second_time_is_no_failure(subject: ClaudeSubject, asked: Request) -> None:
     engine = subject.plays([fail(429, retry_after=0.1), say("At last.")], retries=1)
     assert propose(engine, asked).text == "At last."
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("events", [0, 2])
 def test_an_endpoint_that_falls_silent_ends_the_session_before_its_deadline(
     subject: ClaudeSubject, asked: Request, events: int
@@ -119,14 +126,16 @@ def test_an_endpoint_that_falls_silent_ends_the_session_before_its_deadline(
     failed = fails(subject.plays([hang(after=events)], idle_seconds=1), asked)
     assert failed.failure is Failure.CRASHED
     assert "idle_seconds" in str(failed.hint)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 39
 
 
+@pytest.mark.soak
 def test_a_command_that_says_nothing_is_not_a_silent_endpoint(subject: ClaudeSubject, asked: Request) -> None:
     engine = subject.plays([call("Bash", command="sleep 6"), say("done")], idle_seconds=4)
     assert propose(engine, asked).text == "done"
 
 
+@pytest.mark.soak
 def test_a_session_that_runs_out_of_time_still_tells_what_it_cost(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -143,6 +152,7 @@ def test_too_many_turns_use_up_the_budget(subject: ClaudeSubject, asked: Request
     assert "max_turns" in str(failed.hint)
 
 
+@pytest.mark.soak
 def test_money_that_is_used_up_ends_the_session(subject: ClaudeSubject, workspace: Path) -> None:
     engine = subject.plays([call("Bash", command="true")] * 9)
     limits = Limits(cost_usd=0.001)
@@ -152,6 +162,7 @@ def test_money_that_is_used_up_ends_the_session(subject: ClaudeSubject, workspac
     assert subject.script.left > 5
 
 
+@pytest.mark.soak
 def test_tokens_that_are_used_up_end_the_session_while_it_runs(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -205,6 +216,7 @@ def test_a_program_that_will_not_do_is_missing(
     assert failed.hint
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "body",
     ["echo out of luck >&2; exit 3", "echo out of luck; exit 0", 'echo \'{"type": "nonsense\'', "kill -9 $$"],

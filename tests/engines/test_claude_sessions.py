@@ -18,7 +18,8 @@ from ratchet.engines import Request
 from ratchet.modelserver import ModelServer, Tokens, Turn, call, hang, say
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.conftest import Place
-from tests.engines.contract import KEY, eventually, propose
+from tests.engines.contract import KEY, propose
+from tests.waiting import eventually_async
 
 
 @pytest.fixture
@@ -26,6 +27,7 @@ def subject(place: Place, model_server: ModelServer) -> ClaudeSubject:
     return ClaudeSubject(place, model_server)
 
 
+@pytest.mark.soak
 def test_nothing_of_the_process_around_reaches_a_session(
     subject: ClaudeSubject, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +41,7 @@ def test_nothing_of_the_process_around_reaches_a_session(
     assert KEY.encode() not in seen
 
 
+@pytest.mark.soak
 def test_the_key_is_in_no_file_that_a_session_can_read(subject: ClaudeSubject, workspace: Path) -> None:
     command = 'grep -rl --exclude=needle "$(cat needle)" "$(dirname "$HOME")" /tmp /dev/shm > found.txt; true'
     (workspace / "needle").write_text(KEY[:-3])
@@ -46,6 +49,7 @@ def test_the_key_is_in_no_file_that_a_session_can_read(subject: ClaudeSubject, w
     assert (workspace / "found.txt").read_text() == ""
 
 
+@pytest.mark.soak
 def test_settings_and_instructions_in_the_workspace_are_not_obeyed(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -60,6 +64,7 @@ def test_settings_and_instructions_in_the_workspace_are_not_obeyed(
     assert "walrus" not in json.dumps(subject.script.requests[0].body)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("prompt", ["/compact", "Read @/etc/hostname please", "-v", "#x", "!touch made"])
 def test_the_prompt_reaches_the_model_as_it_is(subject: ClaudeSubject, workspace: Path, prompt: str) -> None:
     assert propose(subject.plays([say("x")]), Request(prompt, workspace=workspace)).text == "x"
@@ -68,6 +73,7 @@ def test_the_prompt_reaches_the_model_as_it_is(subject: ClaudeSubject, workspace
     assert Path("/etc/hostname").read_text().strip() not in asked.newest
 
 
+@pytest.mark.soak
 def test_a_prompt_of_any_size_fits(subject: ClaudeSubject, workspace: Path) -> None:
     long = "word " * 60_000
     request = Request(long + "end", workspace=workspace, system="Obey. " + long)
@@ -76,17 +82,20 @@ def test_a_prompt_of_any_size_fits(subject: ClaudeSubject, workspace: Path) -> N
     assert "Obey. word" in json.dumps(subject.script.requests[0].body["system"])
 
 
+@pytest.mark.soak
 def test_a_message_of_many_megabytes_is_taken_in(subject: ClaudeSubject, workspace: Path) -> None:
     text = "x" * 3_000_000
     assert propose(subject.plays([say(text)]), Request("Do it.", workspace=workspace)).text == text
 
 
+@pytest.mark.soak
 def test_only_the_model_is_spoken_to(subject: ClaudeSubject, workspace: Path) -> None:
     propose(subject.plays([call("Bash", command="true"), say("x")]), Request("Do it.", workspace=workspace))
     assert {asked.path.partition("?")[0] for asked in subject.script.requests} == {"/s/claude/v1/messages"}
     assert subject.script.problems == []
 
 
+@pytest.mark.soak
 def test_nothing_is_left_but_the_conversation(subject: ClaudeSubject, place: Place, workspace: Path) -> None:
     session = propose(subject.plays([say("x")]), Request("Do it.", workspace=workspace))
     left = [path.name for path in (place.home / "sessions").rglob("*") if path.is_file()]
@@ -94,12 +103,14 @@ def test_nothing_is_left_but_the_conversation(subject: ClaudeSubject, place: Pla
     assert {path.name for path in workspace.iterdir()} == {".git", "README.md"}
 
 
+@pytest.mark.soak
 def test_a_session_needs_no_workspace(subject: ClaudeSubject) -> None:
     engine = subject.plays([call("Bash", command="echo x > here && cat here"), say("done")])
     propose(engine, Request("Do it."))
     assert subject.script.requests[1].results == ("x",)
 
 
+@pytest.mark.soak
 def test_a_session_cannot_commit_by_itself(subject: ClaudeSubject, workspace: Path) -> None:
     head = (workspace / ".git" / "HEAD").read_bytes()
     command = "git -c user.name=a -c user.email=a@b commit --allow-empty -qm mine; echo ref: x > .git/HEAD"
@@ -108,6 +119,7 @@ def test_a_session_cannot_commit_by_itself(subject: ClaudeSubject, workspace: Pa
     assert (log, (workspace / ".git" / "HEAD").read_bytes()) == ("Begin\n", head)
 
 
+@pytest.mark.soak
 def test_a_session_is_taken_up_by_another_process_in_another_workspace(
     subject: ClaudeSubject, workspace: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +131,7 @@ def test_a_session_is_taken_up_by_another_process_in_another_workspace(
     assert ("Say walrus." in said, "Walrus." in said, second.text) == (True, True, "Again.")
 
 
+@pytest.mark.soak
 def test_a_session_can_be_taken_up_twice_and_neither_knows_of_the_other(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -130,6 +143,7 @@ def test_a_session_can_be_taken_up_twice_and_neither_knows_of_the_other(
     assert left.resume != first.resume
 
 
+@pytest.mark.soak
 def test_the_bill_of_a_session_that_goes_on_is_its_own(subject: ClaudeSubject, workspace: Path) -> None:
     turns = [Turn(text="x", usage=Tokens(input=1000, cached=400, output=50))]
     first = propose(subject.plays(turns), Request("First.", workspace=workspace))
@@ -139,6 +153,7 @@ def test_the_bill_of_a_session_that_goes_on_is_its_own(subject: ClaudeSubject, w
     assert second.usage.cost_microusd == first.usage.cost_microusd > 0
 
 
+@pytest.mark.soak
 def test_a_session_that_goes_on_obeys_its_own_system_prompt(subject: ClaudeSubject, workspace: Path) -> None:
     first = propose(subject.plays([say("x")]), Request("First.", workspace=workspace, system="Be brief."))
     request = Request("Second.", workspace=workspace, system="Be long.", resume=first.resume)
@@ -147,6 +162,7 @@ def test_a_session_that_goes_on_obeys_its_own_system_prompt(subject: ClaudeSubje
     assert ("Be long." in system, "Be brief." in system) == (True, False)
 
 
+@pytest.mark.soak
 def test_answers_of_any_shape_can_be_asked_for(subject: ClaudeSubject, workspace: Path) -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -158,6 +174,7 @@ def test_answers_of_any_shape_can_be_asked_for(subject: ClaudeSubject, workspace
     assert propose(engine, Request("Do it.", workspace=workspace, output_schema=schema)).output == [1, 2.5]
 
 
+@pytest.mark.soak
 def test_sessions_run_at_once_in_the_loops_of_many_threads(subject: ClaudeSubject, workspace: Path) -> None:
     engine = subject.plays([Turn(text=name, within=f"I am {name}.") for name in ("one", "two", "three")])
     said: dict[str, str] = {}
@@ -173,6 +190,7 @@ def test_sessions_run_at_once_in_the_loops_of_many_threads(subject: ClaudeSubjec
     assert said == {"one": "one", "two": "two", "three": "three"}
 
 
+@pytest.mark.soak
 def test_a_second_cancellation_does_not_leave_processes_behind(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -180,7 +198,7 @@ def test_a_second_cancellation_does_not_leave_processes_behind(
 
     async def run() -> None:
         task = asyncio.create_task(engine.propose(Request("Do it.", workspace=workspace)))
-        await eventually((workspace / "beat").exists)
+        await eventually_async((workspace / "beat").exists)
         for _ in range(3):
             task.cancel()
             await asyncio.sleep(0)
@@ -224,6 +242,7 @@ asyncio.run(engine.propose(Request("Do it.", workspace=workspace)))
 """
 
 
+@pytest.mark.soak
 def test_kill_9_of_ratchet_ends_the_session_and_the_next_one_clears_up(
     subject: ClaudeSubject, place: Place, workspace: Path
 ) -> None:

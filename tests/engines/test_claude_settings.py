@@ -24,6 +24,7 @@ def subject(place: Place, model_server: ModelServer) -> ClaudeSubject:
     return ClaudeSubject(place, model_server)
 
 
+@pytest.mark.soak
 def test_the_model_is_that_of_the_request_then_of_the_name_then_of_the_settings(
     subject: ClaudeSubject, place: Place, workspace: Path
 ) -> None:
@@ -37,23 +38,27 @@ def test_the_model_is_that_of_the_request_then_of_the_name_then_of_the_settings(
     assert [asked.body["model"] for asked in subject.script.requests] == told
 
 
+@pytest.mark.soak
 def test_the_effort_reaches_the_endpoint(subject: ClaudeSubject, workspace: Path) -> None:
     propose(subject.plays([say("x")], effort="low"), Request("Do it.", workspace=workspace))
     assert subject.script.requests[0].body["output_config"]["effort"] == "low"
 
 
+@pytest.mark.soak
 def test_the_key_is_taken_from_the_variable_that_is_named(subject: ClaudeSubject, workspace: Path) -> None:
     engine = subject.plays([say("x")], key_variable="MY_KEY", around={"MY_KEY": "$(id) 'mine' `x` \\n"})
     propose(engine, Request("Do it.", workspace=workspace))
     assert subject.script.requests[0].headers["x-api-key"] == "$(id) 'mine' `x` \\n"
 
 
+@pytest.mark.soak
 def test_an_oauth_token_is_sent_as_one(subject: ClaudeSubject, workspace: Path) -> None:
     propose(subject.plays([say("x")], key_kind="oauth_token"), Request("Do it.", workspace=workspace))
     headers = subject.script.requests[0].headers
     assert (headers.get("authorization"), headers.get("x-api-key")) == (f"Bearer {KEY}", None)
 
 
+@pytest.mark.soak
 def test_further_variables_are_passed_on_when_they_are_named(subject: ClaudeSubject, workspace: Path) -> None:
     subject.runs("env > seen.txt")
     engine = subject.open(environment=["WANTED"], around={"WANTED": "yes", "UNWANTED": "no"})
@@ -77,6 +82,7 @@ def bundled() -> Path:
     return Path(spec.submodule_search_locations[0], "_bundled", "claude")
 
 
+@pytest.mark.soak
 def test_a_program_that_lies_beside_keys_can_be_used(
     subject: ClaudeSubject, workspace: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +113,7 @@ def test_a_check_costs_nothing_and_says_what_is_missing(subject: ClaudeSubject) 
     assert (unready.ready, "NOT_SET" in str(unready.mend)) == (False, True)
 
 
+@pytest.mark.soak
 def test_a_session_is_forgotten_after_its_days(subject: ClaudeSubject, place: Place, workspace: Path) -> None:
     engine = subject.plays([say("x")] * 2, resume_days=3)
     first = propose(engine, Request("Do it.", workspace=workspace))

@@ -81,6 +81,7 @@ def noting(notes: list[Mapping[str, Any]]) -> Tool:
     return Tool("note", "Note a score.", schema, note)
 
 
+@pytest.mark.soak
 def test_a_tool_of_this_process_is_listed_called_and_answered(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_tool_of_this_process_is_listed_called_and_answered(
     assert subject.script.requests[1].results == ("noted 1.5",)
 
 
+@pytest.mark.soak
 def test_what_a_tool_raises_and_what_does_not_fit_it_is_told_to_the_model(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -107,6 +109,7 @@ def test_what_a_tool_raises_and_what_does_not_fit_it_is_told_to_the_model(
     )
 
 
+@pytest.mark.soak
 def test_a_guard_can_forbid_any_tool_and_the_session_says_so(subject: ClaudeSubject, workspace: Path) -> None:
     async def guard(tool: str, given: Mapping[str, Any]) -> str | None:
         return "not that one" if "secret" in str(given.get("file_path")) else None
@@ -125,6 +128,7 @@ def test_a_guard_can_forbid_any_tool_and_the_session_says_so(subject: ClaudeSubj
     assert any(each.kind is EventKind.NOTE and "not that one" in each.text for each in heard)
 
 
+@pytest.mark.soak
 def test_a_guard_that_fails_forbids(subject: ClaudeSubject, workspace: Path) -> None:
     async def guard(tool: str, given: Mapping[str, Any]) -> str | None:
         raise ZeroDivisionError
@@ -134,6 +138,7 @@ def test_a_guard_that_fails_forbids(subject: ClaudeSubject, workspace: Path) -> 
     assert not (workspace / "made.txt").exists()
 
 
+@pytest.mark.soak
 def test_a_write_outside_the_workspace_is_denied_and_reported(
     subject: ClaudeSubject, workspace: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +151,7 @@ def test_a_write_outside_the_workspace_is_denied_and_reported(
     assert any(each.kind is EventKind.NOTE and "Write was denied" in each.text for each in heard)
 
 
+@pytest.mark.soak
 def test_what_is_done_is_told_while_it_is_done(subject: ClaudeSubject, workspace: Path) -> None:
     heard: list[SessionEvent] = []
     new, old = workspace / "new.txt", workspace / "README.md"
@@ -169,6 +175,7 @@ def test_what_is_done_is_told_while_it_is_done(subject: ClaudeSubject, workspace
     assert old.read_text() == "The project.\n"
 
 
+@pytest.mark.soak
 def test_a_session_gets_the_tools_of_its_servers(
     subject: ClaudeSubject, workspace: Path, listening: str, server_file: Path
 ) -> None:
@@ -228,6 +235,7 @@ def test_a_tool_that_never_answers_does_not_hold_up_a_cancellation(
     asyncio.run(run())
 
 
+@pytest.mark.soak
 def test_only_the_tools_of_the_settings_are_offered(subject: ClaudeSubject, workspace: Path) -> None:
     propose(subject.plays([say("x")], tools=["Read", "Bash"]), Request("Do it.", workspace=workspace))
     assert set(subject.script.requests[0].tools) == {"Read", "Bash"}

@@ -20,6 +20,7 @@ def codex(place: Place, model_server: ModelServer) -> CodexSubject:
     return CodexSubject(place, model_server)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("turn", "failure", "hint"),
     [
@@ -64,6 +65,7 @@ def test_what_a_failed_turn_used_is_counted(codex: CodexSubject, workspace: Path
     assert failed.session.resume
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("after", [0, 1])
 def test_an_endpoint_that_falls_silent_is_given_up(codex: CodexSubject, workspace: Path, after: int) -> None:
     engine = codex.open(hang(after=after), toml="retries = 0\nidle_seconds = 1")

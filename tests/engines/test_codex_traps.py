@@ -19,7 +19,8 @@ from ratchet.engines import EventKind, Failure, McpServer, Request, SessionEvent
 from ratchet.modelserver import ModelServer, Tokens, call, call_freely, call_mcp, say
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
-from tests.engines.contract import KEY, eventually, fails, propose
+from tests.engines.contract import KEY, fails, propose
+from tests.waiting import eventually_async
 
 BWRAP = codex_cli_bin.bundled_package_dir() / "codex-resources" / "bwrap"
 
@@ -215,6 +216,7 @@ server.run("stdio")
 """
 
 
+@pytest.mark.soak
 def test_tools_of_a_slow_server_are_there_and_need_no_approval(
     codex: CodexSubject, workspace: Path, tmp_path: Path
 ) -> None:
@@ -263,7 +265,7 @@ def test_no_command_outlives_a_killed_ratchet(
     toml = f'[engines.codex]\nmodel = "m"\nbase_url = "{model_server.openai_url("orphans")}"'
     beat = workspace / "beat"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(place.home), toml, str(workspace)]) as child:
-        asyncio.run(eventually(beat.exists))
+        asyncio.run(eventually_async(beat.exists))
         child.kill()
     time.sleep(1)
     size = beat.stat().st_size

@@ -124,7 +124,7 @@ def test_no_wait_goes_beyond_the_deadline() -> None:
     with pytest.raises(SessionFailed) as caught:
         run(engine, Request("x", deadline_seconds=30))
     assert caught.value.failure is Failure.RATE_LIMITED
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 29
 
 
 def test_a_later_try_has_only_what_is_left_of_time_and_budget() -> None:

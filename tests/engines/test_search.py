@@ -74,6 +74,7 @@ def fresh(tmp_path: Path, name: str) -> Path:
     return directory
 
 
+@pytest.mark.soak
 def test_equal_requests_give_equal_proposals_in_any_process(engine: Engine, tmp_path: Path) -> None:
     first = ask(engine, fresh(tmp_path, "one"), seed=3, trial=5)
     directory = fresh(tmp_path, "two")
@@ -100,6 +101,7 @@ def test_seeds_and_trials_give_different_proposals(engine: Engine, tmp_path: Pat
     assert len(seen) == 15
 
 
+@pytest.mark.soak
 def test_a_session_that_is_done_again_goes_on_exactly(engine: Engine, tmp_path: Path) -> None:
     """As after a kill: the same request comes again, in a fresh workspace, and the chain goes on as if nothing was."""
     told: list[Mapping[str, Any]] = []
@@ -191,6 +193,7 @@ def test_trials_that_all_fail_teach_nothing_and_break_nothing(engine: Engine, tm
     assert session.data["proposal"]["generation"] > 3
 
 
+@pytest.mark.soak
 def test_the_state_does_not_grow(engine: Engine, tmp_path: Path) -> None:
     program(tmp_path)
     resume, told, sizes = None, [], []
@@ -247,7 +250,7 @@ def random_loss(seed: int, budget: int) -> float:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_it_finds_far_better_values_than_chance_with_the_same_budget(engine: Engine, tmp_path: Path) -> None:
     budget = 300
     found = [search_loss(engine, tmp_path / str(seed), seed, budget) for seed in range(3)]
@@ -256,6 +259,7 @@ def test_it_finds_far_better_values_than_chance_with_the_same_budget(engine: Eng
     assert max(found) < statistics.median(by_chance)
 
 
+@pytest.mark.soak
 def test_the_goal_decides_where_it_goes(engine: Engine, tmp_path: Path) -> None:
     ends = {}
     for goal in ("max", "min"):

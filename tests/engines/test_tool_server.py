@@ -287,6 +287,7 @@ def test_no_proxy_is_asked_for_what_is_on_this_machine(tmp_path: Path) -> None:
     assert past_the_proxy({"HTTPS_PROXY": "http://proxy:3128"}) == {}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["codex", "claude", "llm"])
 def test_a_real_agent_uses_them(place: Place, workspace: Path, model_server: ModelServer, kind: str) -> None:
     turns = [call_mcp("ratchet", "add", a=2, b=3), call_mcp("ratchet", "add", a="x", b=3), say("done")]

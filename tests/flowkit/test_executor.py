@@ -397,6 +397,7 @@ def test_cancelling_reaches_every_call() -> None:
     assert ended == [1]
 
 
+@pytest.mark.soak
 def test_a_chain_of_ten_thousand_steps_runs() -> None:
     steps = [step("s0", input_mapping={"x": 0})]
     steps += [step(f"s{n}", "next", input_mapping={"x": f"steps.s{n - 1}.output"}) for n in range(1, 10_000)]

@@ -31,6 +31,7 @@ def reachable(graph: Graph) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.soak
 @given(graphs)
 def test_waves_exist_exactly_when_no_step_waits_for_itself(graph: Graph) -> None:
     circular = any(name in behind for name, behind in reachable(graph).items())
@@ -61,6 +62,7 @@ def test_a_cycle_is_found_exactly_when_there_is_one_and_each_step_of_it_waits_fo
         assert all(after in graph[before] for before, after in itertools.pairwise(found))
 
 
+@pytest.mark.soak
 @given(graphs)
 def test_every_knot_of_circles_is_named(graph: Graph) -> None:
     behind = reachable(graph)

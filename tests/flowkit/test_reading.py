@@ -24,6 +24,7 @@ FORMS: list[Callable[[], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.soak
 @given(specs)
 def test_a_workflow_that_is_written_is_read_as_the_same_workflow(spec: WorkflowSpec) -> None:
     assert read_text(write_text(spec)) == spec

@@ -32,6 +32,7 @@ def test_the_forms_that_are_around_fit_the_schema(form: Callable[[], dict[str, A
     WORKFLOW.validate(write_spec(read_spec(form())))
 
 
+@pytest.mark.soak
 @settings(max_examples=50)
 @given(valid_specs())
 def test_every_valid_workflow_that_is_written_fits_the_schema(spec: WorkflowSpec) -> None:

@@ -225,6 +225,7 @@ def test_everything_is_collected() -> None:
     assert len(found) == 5
 
 
+@pytest.mark.soak
 def test_a_flood_of_problems_is_cut() -> None:
     found = problems(*({"step_id": f"s{number}", "depends_on": ["g" * 9000]} for number in range(20_000)))
 
@@ -300,6 +301,7 @@ def test_a_valid_workflow_is_let_through_and_a_bad_one_is_not() -> None:
         require_valid(replace(spec, steps=(), outputs=()))
 
 
+@pytest.mark.soak
 def test_ten_thousand_steps_in_a_chain_are_checked_without_recursion() -> None:
     steps = [
         {"step_id": f"s{number}", "input_mapping": {"x": f"steps.s{number - 1}.output"} if number else {}}

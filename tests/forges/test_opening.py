@@ -23,7 +23,7 @@ from ratchet.forges import (
 from ratchet.forges.opening import _graphql
 from ratchet.forges.program import ProgramApi
 from tests.forges.asking import Asking
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 # Answers as `gh api --include` and `glab api --include` do, and writes down what it was asked.
 PROGRAM = """\

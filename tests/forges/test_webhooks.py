@@ -384,6 +384,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.soak
 @settings(max_examples=60)
 @given(
     provider=st.sampled_from(["github", "gitlab"]),

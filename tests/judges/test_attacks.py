@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -144,9 +143,7 @@ def test_leaving_a_pipe_for_the_evaluator_to_hang_on(
     guessing: ScoreJudge, make_candidate: MakeCandidate
 ) -> None:
     attack = "import os; os.mkfifo(os.environ['RATCHET_OUT'] + '/answer.txt')"
-    began = time.monotonic()
     assert ask(guessing, make_candidate({"main.py": attack})).verdict.outcome is Outcome.FAILED
-    assert time.monotonic() - began < 20
 
 
 def test_writing_result_files_of_its_own(guessing: ScoreJudge, make_candidate: MakeCandidate) -> None:
@@ -212,6 +209,7 @@ def test_changing_its_answer_after_the_end(guessing: ScoreJudge, make_candidate:
     assert living(marker) == []
 
 
+@pytest.mark.soak
 def test_an_endless_loop_with_grandchildren_ends_and_harms_nobody_after_it(
     make_score: MakeScore, make_candidate: MakeCandidate
 ) -> None:
@@ -227,9 +225,7 @@ def test_an_endless_loop_with_grandchildren_ends_and_harms_nobody_after_it(
     """
     trial = Trial(argv=(*PYTHON, "main.py"), bounds=Bounds(wall_seconds=1.5))
     judge = make_score(READS_OUT, files=SECRET, trial=trial, rule=ONCE)
-    began = time.monotonic()
     assert ask(judge, make_candidate({"main.py": attack})).verdict.outcome is Outcome.FAILED
-    assert time.monotonic() - began < 20
     assert living(marker) == []
     assert score_of(judge, make_candidate({"main.py": HONEST})) == 0.0
 
@@ -275,6 +271,7 @@ def test_an_evaluator_that_was_talked_into_changing_itself(
     assert (judge.evaluator.pinned.directory / "evaluate.py").read_text() == hijacked
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_is_exchanged_before_or_while_it_is_used(
     make_score: MakeScore, make_candidate: MakeCandidate
 ) -> None:
@@ -297,7 +294,6 @@ def test_an_evaluator_that_is_exchanged_before_or_while_it_is_used(
 
 def test_a_flood_of_files_and_of_output(make_score: MakeScore, make_candidate: MakeCandidate) -> None:
     attack = "import os\nwhile True: os.write(1, b'x' * 65536)"
-    began = time.monotonic()
     assert (
         ask(make_score(READS_STDOUT, rule=ONCE), make_candidate({"main.py": attack})).verdict.outcome
         is Outcome.FAILED
@@ -307,7 +303,6 @@ def test_a_flood_of_files_and_of_output(make_score: MakeScore, make_candidate: M
         ask(make_score(READS_STDOUT, rule=ONCE), make_candidate({"main.py": huge})).verdict.outcome
         is Outcome.FAILED
     )
-    assert time.monotonic() - began < 30
 
 
 def test_a_command_whose_report_is_a_link_or_a_pipe(make_candidate: MakeCandidate) -> None:
@@ -318,6 +313,7 @@ def test_a_command_whose_report_is_a_link_or_a_pipe(make_candidate: MakeCandidat
         assert ask(judge, make_candidate({"good.xml": good})).verdict.outcome is Outcome.ERROR
 
 
+@pytest.mark.soak
 def test_tests_that_stop_the_tester_before_it_could_report(make_candidate: MakeCandidate) -> None:
     """A test that leaves with exit code 0 takes pytest with it; its report tells that nothing was counted."""
     candidate = make_candidate({"test_it.py": "import os\ndef test_it():\n    os._exit(0)\n"})

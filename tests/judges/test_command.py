@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -176,7 +175,7 @@ def test_a_command_that_crashes_fails(make_candidate: MakeCandidate) -> None:
 
 
 def test_cancelling_ends_the_command(make_candidate: MakeCandidate, tmp_path: Path) -> None:
-    judge = runs("import time; time.sleep(60)")
+    judge = runs("import time; time.sleep(1000)")
 
     async def cancelled() -> None:
         task = asyncio.create_task(judge.judge(make_candidate()))
@@ -185,11 +184,10 @@ def test_cancelling_ends_the_command(make_candidate: MakeCandidate, tmp_path: Pa
         await asyncio.wait({task})
         assert task.cancelled()
 
-    began = time.monotonic()
     asyncio.run(cancelled())
-    assert time.monotonic() - began < 15
 
 
+@pytest.mark.soak
 def test_a_directory_too_deep_for_recursion_is_removed(make_candidate: MakeCandidate) -> None:
     deep = "import os\nfor _ in range(1500):\n os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"
     assert ask(runs(deep), make_candidate()).verdict.passed

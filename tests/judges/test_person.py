@@ -32,11 +32,11 @@ from ratchet.runtime import (
 from tests.judges.conftest import ask
 from tests.judges.test_combined import Fixed
 from tests.runtime.conftest import (  # noqa: F401
-    eventually,
     ledger,
     loaded,
     url,
 )
+from tests.waiting import eventually
 
 
 def candidate_of(*, diff: str = "+1\n", **known: Any) -> Candidate:

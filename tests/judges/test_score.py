@@ -48,6 +48,7 @@ def test_a_tie_fails(make_candidate: MakeCandidate, make_score: MakeScore) -> No
     assert ask(judge, make_candidate({"main.py": "print(42)"})).verdict.outcome is Outcome.FAILED
 
 
+@pytest.mark.soak
 def test_a_noisy_score_is_measured_until_it_is_clear(
     make_candidate: MakeCandidate, make_score: MakeScore
 ) -> None:
@@ -164,6 +165,7 @@ def test_an_answer_that_is_not_one_score_is_an_error(
     assert reason in verdict.reason
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("then", "reason"),
     [

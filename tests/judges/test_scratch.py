@@ -38,6 +38,7 @@ def age(directory: Path) -> None:
     os.utime(directory, (0, 0))
 
 
+@pytest.mark.soak
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_not(tmp_path: Path) -> None:
     with (
         held_by_another(tmp_path, "time.sleep(60)") as killed,
@@ -58,6 +59,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_no
     assert tmp_path.exists()
 
 
+@pytest.mark.soak
 def test_a_directory_that_was_just_made_is_left_alone(tmp_path: Path) -> None:
     fresh = tmp_path / "ratchet-judge-fresh"
     fresh.mkdir()

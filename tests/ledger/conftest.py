@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.counters import NUMBERED
-from ratchet.ledger.protocol_tables import metadata
+from ratchet.ledger.tables import metadata
 from tests.postgres import PostgresServer
 
 MakeLedger = Callable[[str], Ledger]

@@ -127,7 +127,7 @@ def test_a_store_that_cannot_be_written_says_so(make_ledger: MakeLedger) -> None
     assert named(ledger) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_writer_killed_at_any_moment_leaves_whole_files_and_rows_only_for_them(ledger: Ledger) -> None:
     chance = random.Random(4)
     for round_ in range(60):
@@ -147,7 +147,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_files_and_rows_only_for_them
     assert list((ledger.artifacts.root / "incoming").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_collecting_while_others_put_the_same_contents_loses_none(ledger: Ledger) -> None:
     contents = [f"content {number}".encode() for number in range(5)]
     with (

@@ -31,7 +31,6 @@ from ratchet.ledger.lessons import add_lesson
 from ratchet.ledger.project_secrets import put_ciphertext
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocol_steps import add_protocol_steps
-from ratchet.ledger.protocol_tables import ci_checks, clarifications, metadata, webhook_deliveries
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.research import open_research, record_specialist
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
@@ -39,10 +38,13 @@ from ratchet.ledger.sessions import add_session
 from ratchet.ledger.stages import finish_stage
 from ratchet.ledger.tables import (
     approvals,
+    ci_checks,
+    clarifications,
     components,
     events,
     job_tallies,
     jobs,
+    metadata,
     processes,
     queues,
     schedules,
@@ -52,6 +54,7 @@ from ratchet.ledger.tables import (
     tool_starts,
     tool_versions,
     tools,
+    webhook_deliveries,
     workflows,
 )
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
@@ -293,6 +296,7 @@ def contents(ledger: Ledger) -> dict[str, bytes]:
     return {sha256: file.read_bytes() for sha256, file in ledger.artifacts.stored()}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("source_kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("target_kind", ["sqlite", "postgresql"])
 def test_a_backup_brings_everything_to_either_database(
@@ -337,6 +341,7 @@ def test_numbers_go_on_above_the_highest_ever_given(make_ledger: MakeLedger, tmp
         assert event.id == last + 1
 
 
+@pytest.mark.soak
 def test_numbers_of_the_world_that_is_replaced_are_not_given_again(ledger: Ledger, tmp_path: Path) -> None:
     fill(ledger)
     backup(ledger, tmp_path / "b")
@@ -405,6 +410,7 @@ def test_a_ledger_that_others_work_on_is_never_replaced(ledger: Ledger, tmp_path
     restore(ledger, tmp_path / "b", force=True)
 
 
+@pytest.mark.soak
 def test_a_snapshot_taken_while_others_write_is_of_one_moment(
     ledger: Ledger, tmp_path: Path, make_ledger
 ) -> None:
@@ -515,7 +521,7 @@ def fill_a_lot(ledger: Ledger) -> None:
             ledger.artifacts.put(tx, os.urandom(200_000), name="noise")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_backup_killed_at_any_moment_leaves_the_older_one_and_can_be_taken_again(
     ledger: Ledger, tmp_path: Path, make_ledger: MakeLedger
 ) -> None:
@@ -541,7 +547,7 @@ def test_a_backup_killed_at_any_moment_leaves_the_older_one_and_can_be_taken_aga
     assert rows(fresh) == rows(ledger)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_restore_killed_at_any_moment_changes_all_or_nothing_and_can_be_repeated(
     ledger: Ledger, tmp_path: Path, make_ledger: MakeLedger
 ) -> None:

@@ -193,6 +193,7 @@ def test_what_was_not_waited_for_is_on_disk_at_once_where_no_thread_can_be_had(
     assert waits == [f"{ledger.path}-wal"] * 2
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("feature", ["has_journal", "^has_journal"])
 def test_a_power_cut_takes_no_file_away_that_a_row_tells_of(tmp_path: Path, feature: str) -> None:
     disk = tmp_path / "disk"

@@ -147,9 +147,6 @@ def test_ten_megabytes_of_data_go_to_an_artifact_and_read_back(ledger: Ledger) -
         tx.event("session.ended", run_id=run, data=data)
     with ledger.read() as tx:
         [event] = log.since(tx.connection, where=Filter(type="session.ended"))
-        started = time.perf_counter()
-        log.latest(tx.connection)
-        assert time.perf_counter() - started < 0.5
     content = ledger.artifacts.read(event.data["artifact"])
     assert event.data["bytes"] == len(content)
     assert content == b'{"transcript":"' + b"x" * 10_000_000 + b'"}'

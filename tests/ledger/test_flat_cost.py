@@ -281,7 +281,7 @@ def work_of(ledger: Ledger) -> dict[str, int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_view_does_the_same_work_on_ten_times_the_history(ledger: Ledger) -> None:
     begin(ledger)
     grow(ledger, 0, SMALL)

@@ -55,6 +55,7 @@ def test_a_day_that_is_not_the_sum_of_its_usage_is_found(ledger: Ledger) -> None
     assert "is not the sum of what was used that day" in finding.what
 
 
+@pytest.mark.soak
 def test_an_older_ledger_knows_its_days(database_url: str, tmp_path: Path) -> None:
     config = Config()
     config.set_main_option("script_location", "ratchet.ledger:migrations")

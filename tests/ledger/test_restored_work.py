@@ -16,7 +16,7 @@ from tests.runtime.kinds import make_kinds, marks
 from tests.runtime.worker_process import load
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("source_kind", "target_kind"), [("sqlite", "postgresql"), ("postgresql", "sqlite")])
 def test_jobs_of_every_state_are_done_once_after_a_restore(
     make_ledger: MakeLedger, tmp_path: Path, source_kind: str, target_kind: str

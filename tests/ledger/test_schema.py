@@ -14,9 +14,9 @@ from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew
 from ratchet.ledger import Ledger, migrations
 from ratchet.ledger import events as log
 from ratchet.ledger.database import make_engine
-from ratchet.ledger.protocol_tables import metadata
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.schema import REVISIONS, current_revision
+from ratchet.ledger.tables import metadata
 from tests.ledger.actors import acting, open_ledger
 
 

@@ -151,7 +151,7 @@ def followed(ledger: Ledger, after: int) -> Iterator[list[Event]]:
     assert not thread.is_alive(), "the follower never saw the last event"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(200)
 def test_many_threads_and_processes_leave_only_legal_stories(ledger: Ledger) -> None:
     started = time.monotonic()

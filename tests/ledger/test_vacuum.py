@@ -1,6 +1,5 @@
 import os
 import threading
-import time
 
 import pytest
 import sqlalchemy as sa
@@ -88,7 +87,5 @@ def test_a_writer_that_does_not_let_go_is_named(make_ledger: MakeLedger) -> None
     at_work(ledger, "host-2-def")
     with acting(hold_write, *place_of(ledger)) as (_, pipe):
         pipe.recv()
-        started = time.monotonic()
         with pytest.raises(LedgerUnavailable, match="cannot be compacted; at work: host-2-def"):
             vacuum(ledger, grace_seconds=60, patience_seconds=0.2)
-        assert time.monotonic() - started < 10

@@ -14,14 +14,15 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime, start_run
 from tests.loop.flow import PLACES, REF
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 
 # What was paid for and recorded before the death is not paid for again.
 SESSIONS_AGAIN = {"after the session"}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
 def test_a_loop_killed_at_any_stage_goes_on_and_repeats_nothing_finished(
     place: str, runtime: Runtime, ledger: Ledger, fleet: Fleet, repository: Path, tmp_path: Path

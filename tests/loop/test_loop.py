@@ -39,7 +39,7 @@ from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
 from ratchet.workspaces import Kind, Repository
 from tests.loop.flow import REF
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 Flow = Callable[[JobContext], Awaitable[Any]]
 

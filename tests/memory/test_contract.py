@@ -61,6 +61,7 @@ def test_rare_words_count_for_more(memory: Memory) -> None:
     assert texts(memory.words("build linker"))[0] == "the linker ran out of memory"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -161,6 +162,7 @@ def test_no_query_is_syntax(memory: Memory, query: str) -> None:
     assert len(memory.find(query)) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "text",
     [
@@ -227,6 +229,7 @@ def test_a_condition_that_does_not_exist_is_refused(memory: Memory) -> None:
         memory.delete(knd="tool")  # type: ignore[call-arg]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("id", ["7", "", "x\x00", "zzzzzzzz-0000-0000-0000-000000000000"])
 def test_an_id_that_no_entry_can_have_is_refused(memory: Memory, id: str) -> None:
     with pytest.raises(Misuse, match="not the id of an entry"):
@@ -252,6 +255,7 @@ def test_what_one_stores_another_finds_at_once(open_again: OpenMemory) -> None:
     assert texts(other.find("rust")) == ["gardening in spring"]
 
 
+@pytest.mark.soak
 def test_threads_share_a_memory(memory: Memory) -> None:
     failures: list[Exception] = []
 

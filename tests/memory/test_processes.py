@@ -27,6 +27,7 @@ from tests.memory.actors import (
 )
 
 
+@pytest.mark.soak
 def test_processes_that_make_the_file_at_once_share_it(path: Path) -> None:
     processes = [start(store_some, path, f"p{name}", 20) for name in range(4)]
     assert [process.communicate()[0] for process in processes] == ["open\n"] * 4
@@ -37,6 +38,7 @@ def test_processes_that_make_the_file_at_once_share_it(path: Path) -> None:
     assert damage(path) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_said_to_be_done_outlasts_a_kill(path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -52,6 +54,7 @@ def test_what_was_said_to_be_done_outlasts_a_kill(path: Path, seed: int) -> None
             assert {each.entry.text for each in memory.words(turn, limit=10_000)} == found
 
 
+@pytest.mark.soak
 def test_a_killed_reembedding_leaves_one_embedder_for_all(path: Path) -> None:
     with contextlib.closing(SqliteMemory(path, Letters("letters-1", 27))) as memory:
         for number in range(300):

@@ -102,6 +102,7 @@ def test_a_server_that_does_not_answer_in_time_is_told(tmp_path: Path) -> None:
             open_memory(settings(url, timeout_seconds=1), tmp_path, Letters())
 
 
+@pytest.mark.soak
 def test_another_embedder_is_refused_until_the_vectors_are_made_anew(qdrant_url: str, tmp_path: Path) -> None:
     other = Letters("other", 13)
     with contextlib.closing(open_memory(settings(qdrant_url), tmp_path, Letters())) as memory:

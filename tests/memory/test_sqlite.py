@@ -111,6 +111,7 @@ def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         SqliteMemory(tmp_path / "file" / "memory.db", Letters())
 
 
+@pytest.mark.soak
 def test_a_full_disk_loses_nothing_that_was_stored(disk: Path) -> None:
     found = on_disk(SMALL, disk, actors.fill_disk, size="5m")
     assert found["full"]["error"] == "MemoryUnavailable"
@@ -121,6 +122,7 @@ def test_a_full_disk_loses_nothing_that_was_stored(disk: Path) -> None:
     assert found["damage"] == []
 
 
+@pytest.mark.soak
 def test_a_read_only_directory_is_told(disk: Path) -> None:
     assert actors.try_storing(disk) == {"error": "none"}
     found = on_disk(READ_ONLY, disk, actors.try_storing)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_the_order_of_equals_does_not_depend_on_the_order_of_arrival() -> None:
     assert [each.number for each in one.nearest(row, 7)] == list(range(7))
 
 
+@pytest.mark.soak
 @given(_changes, st.sampled_from([None, "a", "b", "gone"]), st.sampled_from([None, "x", "gone"]))
 def test_only_those_of_a_kind_and_a_scope_are_near(
     changes: list[tuple[int, int | None]], kind: str | None, scope: str | None

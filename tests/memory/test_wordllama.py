@@ -27,6 +27,7 @@ def test_an_empty_text_is_all_zeros(embedder: WordLlama) -> None:
     assert embedder.embed([]).shape == (0, 256)
 
 
+@pytest.mark.soak
 def test_the_vectors_are_those_of_the_package_itself(embedder: WordLlama) -> None:
     # In a process of its own: the package sets up logging when it is imported.
     script = """
@@ -60,6 +61,7 @@ print("embedded")
 """
 
 
+@pytest.mark.soak
 def test_nothing_is_downloaded(tmp_path: object) -> None:
     command = [sys.executable, "-c", WITHOUT_NETWORK]
     unshare = shutil.which("unshare")

@@ -39,7 +39,7 @@ def ask(model_server: ModelServer) -> Iterator[openai.OpenAI]:
     import openai
 
     with openai.OpenAI(
-        base_url=model_server.openai_url(NAME), api_key="key", max_retries=0, timeout=10
+        base_url=model_server.openai_url(NAME), api_key="key", max_retries=0, timeout=120
     ) as client:
         yield client
 
@@ -50,6 +50,6 @@ def claude(model_server: ModelServer) -> Iterator[anthropic.Anthropic]:
     import anthropic
 
     with anthropic.Anthropic(
-        base_url=model_server.anthropic_url(NAME), api_key="key", max_retries=0, timeout=10
+        base_url=model_server.anthropic_url(NAME), api_key="key", max_retries=0, timeout=120
     ) as client:
         yield client

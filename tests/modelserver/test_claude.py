@@ -43,6 +43,7 @@ def run_claude(model_server: ModelServer, tmp_path: Path) -> Claude:
     return run
 
 
+@pytest.mark.soak
 def test_claude_writes_a_file_and_calls_a_tool_of_this_process(
     run_claude: Claude, play: Play, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_claude_writes_a_file_and_calls_a_tool_of_this_process(
     assert (script.problems, script.left) == ([], 0)
 
 
+@pytest.mark.soak
 def test_claude_gives_structured_output(run_claude: Claude, play: Play) -> None:
     schema = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
     play(call("StructuredOutput", score=0.5))
@@ -81,6 +83,7 @@ def test_claude_gives_structured_output(run_claude: Claude, play: Play) -> None:
     assert last.structured_output == {"score": 0.5}
 
 
+@pytest.mark.soak
 def test_claude_meets_a_rate_limit(run_claude: Claude, play: Play) -> None:
     from claude_agent_sdk import ClaudeSDKError
 

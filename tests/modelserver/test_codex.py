@@ -103,6 +103,7 @@ def test_codex_asks_for_structured_output(codex: Codex, play: Play, tmp_path: Pa
     assert script.requests[0].body["text"]["format"]["schema"]["required"] == ["score"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("turn", "message"),
     [

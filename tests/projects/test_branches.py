@@ -32,6 +32,7 @@ def protocol_on(runtime: Runtime, project: int, name: str) -> int:
         return run
 
 
+@pytest.mark.soak
 def test_branches_are_listed_and_deleted_and_both_are_told(
     runtime: Runtime, project: int, remote: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_branches_are_listed_and_deleted_and_both_are_told(
     )
 
 
+@pytest.mark.soak
 @sqlite_only
 @pytest.mark.parametrize(
     ("branch", "confirm", "error"),

@@ -12,7 +12,7 @@ from ratchet.projects.clarifying import answer, ask, list_clarifications, open_b
 from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, list_jobs, start_run
 from tests.projects.jobs import told
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture

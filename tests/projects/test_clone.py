@@ -21,7 +21,7 @@ from tests.projects.http_remote import http_remote
 from tests.projects.jobs import project_of
 from tests.projects.processes import command_lines, with_word
 from tests.projects.repositories import branches, commit_on, git, head, make_local, make_remote
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 pytestmark = sqlite_only
 
@@ -151,6 +151,7 @@ def test_a_push_brings_exactly_the_commit_and_again_changes_nothing(
         assert head(remote) == base
 
 
+@pytest.mark.soak
 def test_a_push_never_takes_the_work_of_others_away(runtime: Runtime, project: Project, remote: Path) -> None:
     with open_clone(runtime, project) as clone:
         base = clone.fetch("main")
@@ -165,6 +166,7 @@ def test_a_push_never_takes_the_work_of_others_away(runtime: Runtime, project: P
     assert head(remote, "0001-work") == theirs
 
 
+@pytest.mark.soak
 def test_a_remote_that_refuses_the_push_says_why(runtime: Runtime, project: Project, remote: Path) -> None:
     hook = remote / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
@@ -305,6 +307,7 @@ def test_closing_a_clone_ends_what_it_waits_for(runtime: Runtime, tmp_path: Path
         eventually(lambda: not with_word(server.url))
 
 
+@pytest.mark.soak
 def test_a_killed_process_leaves_no_git_behind_and_what_it_left_is_removed(
     runtime: Runtime, tmp_path: Path, remote: Path
 ) -> None:

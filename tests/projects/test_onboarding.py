@@ -27,7 +27,7 @@ from tests.projects.jobs import (
 )
 from tests.projects.processes import with_word
 from tests.projects.repositories import git, head, make_local, make_remote
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 KEYS = [
     *("ci_provider", "prefer_ssh", "git_identity", "branch_naming", "required_checks"),
@@ -96,9 +96,10 @@ def test_a_repository_is_cloned_looked_at_given_its_files_and_asked_about(
     assert list(questions(runtime, project)) == KEYS
 
 
+@pytest.mark.soak
 def test_a_worker_does_it_by_itself(runtime: Runtime, worker: Worker, remote: Path) -> None:
     project_id = register(runtime, git_url=str(remote))
-    eventually(lambda: setup_status(runtime, project_of(runtime, project_id)) is RunStatus.COMPLETED, 60)
+    eventually(lambda: setup_status(runtime, project_of(runtime, project_id)) is RunStatus.COMPLETED)
 
 
 def test_a_local_repository_is_used_where_it_is_and_keeps_the_work_of_people(
@@ -194,6 +195,7 @@ def test_a_hostile_origin_of_a_repository_is_not_used(runtime: Runtime, tmp_path
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.soak
 def test_required_answers_block_until_the_last_one_is_given(
     make_runtime: MakeRuntime, tmp_path: Path
 ) -> None:
@@ -234,6 +236,7 @@ def test_setting_up_again_keeps_what_people_have_settled(runtime: Runtime, tmp_p
     assert list(questions(runtime, project)) == KEYS
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("after_commit", [False, True], ids=["before-commit", "after-commit"])
 def test_killed_at_any_write_it_goes_on_and_does_nothing_twice(
     runtime: Runtime, remote: Path, after_commit: bool
@@ -263,6 +266,7 @@ def test_killed_at_any_write_it_goes_on_and_does_nothing_twice(
     assert died >= 10
 
 
+@pytest.mark.soak
 def test_a_cancelled_onboarding_ends_its_git_and_stays_cancelled(runtime: Runtime, worker: Worker) -> None:
     with http_remote(hang=True) as server:
         project = project_of(runtime, register(runtime, git_url=server.url))

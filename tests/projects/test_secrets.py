@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import add_project
-from ratchet.ledger.protocol_tables import project_secrets
+from ratchet.ledger.tables import project_secrets
 from ratchet.observe import logs
 from ratchet.projects.errors import SecretsUnreadable
 from ratchet.projects.secret_key import find_key

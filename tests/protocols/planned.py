@@ -17,7 +17,7 @@ from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.spec import read_protocol_spec, record_spec, step_rows
 from ratchet.runtime import Runtime
 from tests.protocols.world import World
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 NAME = "0001-change"
 SKIP: Mapping[str, Any] = {"policy": "skip"}
@@ -70,7 +70,7 @@ def lay_out(
 
 def finished(world: World, run_id: int) -> RunStatus:
     """Where the protocol stands when nothing happens any more by itself."""
-    eventually(lambda: world.stands(run_id), 120)
+    eventually(lambda: world.stands(run_id))
     return world.protocol(run_id).status
 
 
@@ -84,7 +84,7 @@ def told(world: World, run_id: int, *types: str) -> list[Event]:
 def change_settings(runtime: Runtime, section: str, **values: Any) -> None:
     """Other values in one table of the settings, from now on."""
     changed = getattr(runtime.settings, section).model_copy(update=values)
-    runtime.settings = runtime.settings.model_copy(update={section: changed})
+    runtime.settings = runtime.settings.replace(**{section: changed})
 
 
 def add_agent(runtime: Runtime, name: str, source: str, **more: Any) -> None:

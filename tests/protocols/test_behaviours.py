@@ -21,7 +21,7 @@ from ratchet.protocols.ci import take_delivery
 from ratchet.runtime import Worker
 from tests.protocols.planned import add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 DONE, FAILED, WAITS = StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.PENDING
 FULL = {"policy": "full"}
@@ -58,6 +58,7 @@ def standings(world: World, run_id: int) -> list[StepStatus]:
     return [each.status for each in world.steps(run_id)]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("reason", ["exec_failed", "qa_failed"])
 def test_a_loop_goes_back_and_everything_from_there_is_done_again_by_itself(
     world: World, worker: Worker, reason: str
@@ -78,6 +79,7 @@ def test_a_loop_goes_back_and_everything_from_there_is_done_again_by_itself(
     assert not told(world, run_id, "run.blocked", "step_retry_enqueued")
 
 
+@pytest.mark.soak
 def test_a_loop_at_its_limit_blocks_and_leaves_the_other_steps_as_they_are(
     world: World, worker: Worker
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_loop_at_its_limit_blocks_and_leaves_the_other_steps_as_they_are(
     assert "it always dies" in (world.protocol(run_id).reason or "")
 
 
+@pytest.mark.soak
 def test_a_loop_for_one_reason_is_passed_over_for_another(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     add_agent(world.runtime, "dying", DYING)
@@ -123,6 +126,7 @@ def test_a_loop_for_one_reason_is_passed_over_for_another(world: World, worker: 
     assert tries(world, run_id) == {"x": 2, "b": 3}
 
 
+@pytest.mark.soak
 def test_a_step_that_passes_calls_one_that_failed_and_that_one_is_done_at_once(
     world: World, worker: Worker
 ) -> None:
@@ -150,6 +154,7 @@ def test_a_step_that_passes_calls_one_that_failed_and_that_one_is_done_at_once(
     assert (decided.step_id, decided.data["target"]) == (a.step_id, "00-b")
 
 
+@pytest.mark.soak
 def test_a_step_that_calls_itself_comes_to_an_end(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0, trigger_depth=2)
     add_agent(world.runtime, "dying", DYING)
@@ -160,6 +165,7 @@ def test_a_step_that_calls_itself_comes_to_an_end(world: World, worker: Worker) 
     assert standings(world, run_id) == [FAILED]
 
 
+@pytest.mark.soak
 def test_a_step_that_is_being_worked_on_is_not_begun_anew_by_a_trigger(world: World, worker: Worker) -> None:
     with socket.socket() as gate:
         gate.bind(("127.0.0.1", 0))
@@ -170,7 +176,7 @@ def test_a_step_that_is_being_worked_on_is_not_begun_anew_by_a_trigger(world: Wo
                 "quick": step("write quick.txt 2", parallel_group="both", policies=[trigger("slow")]),
             },
         )
-        eventually(lambda: bool(told(world, run_id, "trigger_skipped")), 60)
+        eventually(lambda: bool(told(world, run_id, "trigger_skipped")))
         assert by_agent(world, run_id)["slow"].status is StepStatus.RUNNING
         gate.listen()
         assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason
@@ -180,13 +186,14 @@ def test_a_step_that_is_being_worked_on_is_not_begun_anew_by_a_trigger(world: Wo
     assert {each.data["target_status"] for each in told(world, run_id, "trigger_skipped")} == {"running"}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("policy", ["skip", "full"])
 def test_what_passed_ci_is_reviewed_once_more_where_that_is_wanted(
     world: World, worker: Worker, policy: str
 ) -> None:
     change_settings(world.runtime, "protocols", qa_on_ci=True, ci="required")
     run_id = lay_out(world, {"a": step("write a.txt one", qa={"policy": policy})})
-    eventually(lambda: world.stands(run_id) or by_agent(world, run_id)["a"].awaits_ci, 60)
+    eventually(lambda: world.stands(run_id) or by_agent(world, run_id)["a"].awaits_ci)
     commit = by_agent(world, run_id)["a"].commit
     with world.ledger.write(actor="test") as tx:
         passed = ForgeEvent(
@@ -209,6 +216,7 @@ def test_what_passed_ci_is_reviewed_once_more_where_that_is_wanted(
     assert tries(world, run_id) == {"a": 1}
 
 
+@pytest.mark.soak
 def test_a_review_that_had_to_wait_for_an_answer_is_done_once_and_counts(
     world: World, worker: Worker
 ) -> None:

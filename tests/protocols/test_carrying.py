@@ -29,14 +29,15 @@ from ratchet.protocols.actions import (
 from ratchet.runtime import Worker
 from tests.protocols.planned import change_settings
 from tests.protocols.world import World, git
-from tests.runtime.conftest import ended, eventually
+from tests.runtime.conftest import ended
+from tests.waiting import eventually
 
 ONE_DATABASE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DONE = StepStatus.COMPLETED
 
 
 def finished(world: World, run_id: int) -> RunStatus:
-    eventually(lambda: world.stands(run_id), 60)
+    eventually(lambda: world.stands(run_id))
     return world.protocol(run_id).status
 
 
@@ -84,6 +85,7 @@ def test_findings_go_back_to_the_author_until_the_reviewer_passes(world: World, 
     assert "qa_failed" in world.events(run_id)
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_the_repositorys_own_check_decides_before_the_reviewer(world: World, worker: Worker) -> None:
     world.plan("Write a.\nwrite a.txt broken")
@@ -94,13 +96,14 @@ def test_the_repositorys_own_check_decides_before_the_reviewer(world: World, wor
     assert "a.txt" not in world.git("ls-tree", "--name-only", "0001-change")
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_steps_started_by_hand_run_one_by_one_and_an_unknown_engine_blocks(
     world: World, worker: Worker
 ) -> None:
     world.plan("Write a.\nwrite a.txt one")
     run_id = world.start(automatic=False)
-    eventually(lambda: world.protocol(run_id).status is RunStatus.PLANNED, 60)
+    eventually(lambda: world.protocol(run_id).status is RunStatus.PLANNED)
     with world.ledger.write(actor="test") as tx:
         # As somebody does whose first start was not answered.
         again = start_protocol(tx, world.runtime, run_id)
@@ -121,15 +124,16 @@ def test_steps_started_by_hand_run_one_by_one_and_an_unknown_engine_blocks(
             ],
         )
         run_next_step(tx, world.runtime, run_id)
-    eventually(lambda: world.statuses(run_id)["00-setup"] is DONE, 60)
+    eventually(lambda: world.statuses(run_id)["00-setup"] is DONE)
     for _ in range(2):
         with world.ledger.write(actor="test") as tx:
             run_next_step(tx, world.runtime, run_id)
-        eventually(lambda: not any(each.status is StepStatus.RUNNING for each in world.steps(run_id)), 60)
+        eventually(lambda: not any(each.status is StepStatus.RUNNING for each in world.steps(run_id)))
     assert finished(world, run_id) is RunStatus.BLOCKED
     assert "there is no engine 'nobody'" in (world.protocol(run_id).reason or "")
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_an_agent_that_dies_is_tried_again_and_then_the_step_has_failed(world: World, worker: Worker) -> None:
     world.plan("explode")
@@ -140,17 +144,18 @@ def test_an_agent_that_dies_is_tried_again_and_then_the_step_has_failed(world: W
     assert "the agent broke" in (step.reason or "")
     with world.ledger.write(actor="test") as tx:
         retry_latest(tx, world.runtime, run_id)
-    eventually(lambda: world.protocol(run_id).status is RunStatus.BLOCKED, 60)
+    eventually(lambda: world.protocol(run_id).status is RunStatus.BLOCKED)
     assert world.steps(run_id)[1].retries == 1
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_steps_that_need_nothing_of_each_other_run_side_by_side_and_both_stay(
     world: World, worker: Worker
 ) -> None:
     world.plan("Write a.\nwrite a.txt one", "Write b.\nwrite b.txt two", "Write c.\nwrite c.txt three")
     run_id = world.start(automatic=False)
-    eventually(lambda: world.protocol(run_id).status is RunStatus.PLANNED, 60)
+    eventually(lambda: world.protocol(run_id).status is RunStatus.PLANNED)
     with world.ledger.write(actor="test") as tx:
         for step in world.steps(run_id):
             run_step(tx, world.runtime, step.step_id)
@@ -180,6 +185,7 @@ def test_of_twenty_who_ask_for_a_step_at_once_one_gets_it(world: World) -> None:
         assert sum(crowd.map(ask, range(20))) == 1
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_remote_that_refuses_the_push_blocks_and_resuming_pushes_once(world: World, worker: Worker) -> None:
     hook = world.remote / "hooks" / "pre-receive"
@@ -196,6 +202,7 @@ def test_a_remote_that_refuses_the_push_blocks_and_resuming_pushes_once(world: W
     assert world.git("show", "0001-change:a.txt") == "one"
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_person_can_approve_what_the_reviewer_refused(world: World, worker: Worker) -> None:
     world.plan("Write a.\nwrite a.txt bad")
@@ -209,6 +216,7 @@ def test_a_person_can_approve_what_the_reviewer_refused(world: World, worker: Wo
         approve_step(tx, world.runtime, world.steps(run_id)[1].step_id)
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_what_was_judged_can_be_judged_once_more_without_its_author(world: World, worker: Worker) -> None:
     world.plan("Write a.\nwrite a.txt bad")
@@ -228,13 +236,14 @@ def test_what_was_judged_can_be_judged_once_more_without_its_author(world: World
     assert len(authored) == before
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_pausing_stops_the_agent_and_resuming_goes_on(world: World, worker: Worker) -> None:
     with socket.socket() as gate:
         gate.bind(("127.0.0.1", 0))
         world.plan(f"Write a.\nwait {gate.getsockname()[1]}\nwrite a.txt one")
         run_id = world.start()
-        eventually(lambda: world.statuses(run_id).get("01-a") is StepStatus.RUNNING, 60)
+        eventually(lambda: world.statuses(run_id).get("01-a") is StepStatus.RUNNING)
         with world.ledger.write(actor="test") as tx:
             pause_protocol(tx, world.runtime, run_id)
         assert world.protocol(run_id).status is RunStatus.PAUSED
@@ -245,6 +254,7 @@ def test_pausing_stops_the_agent_and_resuming_goes_on(world: World, worker: Work
     assert world.events(run_id).count("resumed") == 1
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_what_was_cancelled_is_revived_by_nothing(world: World, worker: Worker) -> None:
     world.plan("explode")
@@ -260,11 +270,12 @@ def test_what_was_cancelled_is_revived_by_nothing(world: World, worker: Worker) 
     assert world.protocol(run_id).status is RunStatus.CANCELLED
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_worktree_that_somebody_changed_is_left_alone(world: World, worker: Worker) -> None:
     world.plan("Write a.\nwrite a.txt one")
     run_id = world.start(automatic=False)
-    eventually(lambda: world.protocol(run_id).worktree_path is not None, 60)
+    eventually(lambda: world.protocol(run_id).worktree_path is not None)
     worktree = Path(world.protocol(run_id).worktree_path or "")
     (worktree / "README.md").write_text("mine")
     with world.ledger.write(actor="test") as tx:
@@ -278,7 +289,7 @@ def test_a_worktree_that_somebody_changed_is_left_alone(world: World, worker: Wo
     change_settings(world.runtime, "protocols", worktrees=0)
     for name, stays in (("0002-change", True), ("0003-change", False)):
         planned = world.start(name, automatic=False)
-        eventually(lambda: world.protocol(planned).worktree_path is not None, 60)  # noqa: B023
+        eventually(lambda: world.protocol(planned).worktree_path is not None)  # noqa: B023
         assert worktree.exists() is stays
         assert (world.protocol(run_id).worktree_path is not None) is stays
         if stays:

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ratchet.config import load_settings
+from ratchet.config import BudgetLimits, load_settings
 from ratchet.config.command_settings import Command
-from ratchet.config.settings import BudgetLimits
 from ratchet.kernel import BudgetPolicy, RunStatus, StepStatus
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.projects import Project, get_project
@@ -28,7 +27,7 @@ from ratchet.runtime import Runtime, Worker, list_jobs
 from tests.protocols.codemachine.workspaces import write
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World, git
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 Row = TypeVar("Row", Project, Protocol, ProtocolStep)
 DONE, FAILED = StepStatus.COMPLETED, StepStatus.FAILED
@@ -89,6 +88,7 @@ def test_the_nearest_word_about_engine_and_model_counts(nearest: int, empty: obj
     assert chosen == Choice(next(iter(engines), None), next(iter(named), None))
 
 
+@pytest.mark.soak
 def test_what_a_step_says_is_left_where_its_spec_wants_it_and_every_event_tells_how(
     world: World, worker: Worker
 ) -> None:
@@ -133,6 +133,7 @@ def blobs(repository: Path, branch: str) -> dict[str, str]:
     return {path: entry.split()[2] for entry, path in lines}
 
 
+@pytest.mark.soak
 def test_an_imported_step_is_told_the_specification_and_its_answer_is_kept_beside_its_prompt(
     world: World, worker: Worker, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_prompt_that_is_not_there_fails_the_step_and_says_what_to_do(world: Wo
         assert list_attempts(tx, first.step_id) == []
 
 
+@pytest.mark.soak
 def test_the_reviewer_of_the_spec_is_asked_with_its_prompt_and_model(world: World, worker: Worker) -> None:
     add_with_model(world.runtime, "inspector", INSPECTOR, edits_files=False)
     prompt = "Be the inspector.\n"
@@ -199,6 +201,7 @@ def test_the_reviewer_of_the_spec_is_asked_with_its_prompt_and_model(world: Worl
     assert [(each["outcome"], each["reviewer"]) for each in reports] == [("passed", "inspector")]
 
 
+@pytest.mark.soak
 def test_light_and_skipped_reviews_are_done_with_when_their_step_is(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     light = {"policy": "light"}
@@ -223,6 +226,7 @@ def test_light_and_skipped_reviews_are_done_with_when_their_step_is(world: World
     assert len(sessions) == 2
 
 
+@pytest.mark.soak
 def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=0)
     run_id = lay_out(world, {"a": step("write a.txt bad", qa={"policy": "full"})})
@@ -244,12 +248,13 @@ def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World,
     (world.home / "aside").rename(clone)
     with world.ledger.write(actor="test") as tx:
         resume_protocol(tx, world.runtime, run_id)
-    eventually(lambda: bool(told(world, run_id, "qa_judged")) and world.stands(run_id), 60)
+    eventually(lambda: bool(told(world, run_id, "qa_judged")) and world.stands(run_id))
     assert [each.status for each in world.steps(run_id)] == [FAILED]
     with world.ledger.read() as tx:
         assert len(list_attempts(tx, failed.step_id)) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("policy", [BudgetPolicy.STRICT, BudgetPolicy.WARN])
 def test_a_prompt_beyond_the_budget_is_refused_or_told(
     world: World, worker: Worker, policy: BudgetPolicy
@@ -269,6 +274,7 @@ def test_a_prompt_beyond_the_budget_is_refused_or_told(
     assert "raise budgets.attempt.tokens" in (world.protocol(run_id).reason or "")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("most", [900, 1100])
 def test_the_budget_of_a_protocol_counts_what_all_of_its_steps_used(
     world: World, worker: Worker, most: int

@@ -22,7 +22,7 @@ from ratchet.runtime import Worker, list_jobs
 from tests.projects.processes import with_word
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World, git
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 DONE, FAILED, WAITS = StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.PENDING
@@ -72,7 +72,7 @@ def idle(world: World, run_id: int) -> None:
         with world.ledger.read() as tx:
             return all(job.status.final for job in list_jobs(tx, run_id=run_id))
 
-    eventually(nobody, 60)
+    eventually(nobody)
 
 
 def at_work(world: World, run_id: int, number: int) -> None:
@@ -84,9 +84,10 @@ def at_work(world: World, run_id: int, number: int) -> None:
             attempts = {each.id for each in list_attempts(tx, step_id)}
         return any(each.attempt_id in attempts for each in told(world, run_id, "session.started"))
 
-    eventually(begun, 60)
+    eventually(begun)
 
 
+@pytest.mark.soak
 def test_a_clone_that_vanished_between_steps_is_made_anew_with_its_branch(
     world: World, worker: Worker
 ) -> None:
@@ -103,12 +104,13 @@ def test_a_clone_that_vanished_between_steps_is_made_anew_with_its_branch(
     assert world.git("show", f"{NAME}:b.txt") == "2"
 
 
+@pytest.mark.soak
 def test_a_clone_that_vanishes_under_an_agent_costs_an_attempt_and_nothing_else(
     world: World, worker: Worker
 ) -> None:
     with closed_gate() as gate:
         run_id = lay_out(world, {"a": step("write a.txt 1"), "b": waiting(gate, "write b.txt 2")})
-        eventually(lambda: standings(world, run_id)[0] is DONE, 60)
+        eventually(lambda: standings(world, run_id)[0] is DONE)
         at_work(world, run_id, 1)
         shutil.rmtree(clone_of(world))
         gate.listen()
@@ -118,6 +120,7 @@ def test_a_clone_that_vanishes_under_an_agent_costs_an_attempt_and_nothing_else(
         assert len(list_attempts(tx, world.steps(run_id)[1].step_id)) == 2
 
 
+@pytest.mark.soak
 def test_a_branch_that_is_nowhere_any_more_blocks_until_somebody_restores_it(
     world: World, worker: Worker
 ) -> None:
@@ -133,13 +136,14 @@ def test_a_branch_that_is_nowhere_any_more_blocks_until_somebody_restores_it(
     assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason
 
 
+@pytest.mark.soak
 def test_a_locked_worktree_is_left_alone_and_the_work_goes_on(world: World, worker: Worker) -> None:
     run_id = lay_out(world, {"a": step("write a.txt 1"), "b": step("write b.txt 2")}, automatic=False)
     with world.ledger.write(actor="test") as tx:
         run_next_step(tx, world.runtime, run_id)
-    eventually(lambda: world.protocol(run_id).worktree_path is not None, 60)
+    eventually(lambda: world.protocol(run_id).worktree_path is not None)
     shown = Path(world.protocol(run_id).worktree_path or "")
-    eventually(lambda: (shown / "a.txt").exists(), 60)
+    eventually(lambda: (shown / "a.txt").exists())
     lock = Path(git(shown, "rev-parse", "--absolute-git-dir")) / "index.lock"
     lock.touch()
     with world.ledger.write(actor="test") as tx:
@@ -151,6 +155,7 @@ def test_a_locked_worktree_is_left_alone_and_the_work_goes_on(world: World, work
     assert lock.exists()
 
 
+@pytest.mark.soak
 def test_what_a_locked_branch_did_not_take_is_judged_again_and_not_made_again(
     world: World, worker: Worker
 ) -> None:
@@ -185,6 +190,7 @@ def test_a_branch_of_somebody_else_is_not_touched(world: World, worker: Worker) 
     assert world.steps(run_id) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("source", "more", "said"),
     [
@@ -209,6 +215,7 @@ def test_an_engine_that_dies_or_is_not_there_is_a_reason_and_never_a_success(
     assert told(world, run_id, "step_execution_failed")
 
 
+@pytest.mark.soak
 def test_a_reviewer_that_dies_passes_nothing(world: World, worker: Worker) -> None:
     change_settings(world.runtime, "protocols", fixes=1)
     add_agent(world.runtime, "odd", "import sys; print('VERDICT: PASS'); sys.exit(3)", edits_files=False)
@@ -222,6 +229,7 @@ def test_a_reviewer_that_dies_passes_nothing(world: World, worker: Worker) -> No
         assert len(list_attempts(tx, world.steps(run_id)[0].step_id)) == 1
 
 
+@pytest.mark.soak
 def test_two_protocols_at_once_and_a_base_that_moves_do_not_disturb_each_other(
     world: World, worker: Worker
 ) -> None:
@@ -248,14 +256,15 @@ def test_two_protocols_at_once_and_a_base_that_moves_do_not_disturb_each_other(
     assert world.git("log", "-1", "--format=%s", "main") == "move on"
 
 
+@pytest.mark.soak
 def test_cancelling_ends_every_process_of_the_agent(world: World, worker: Worker) -> None:
     mark = f"stubborn-{uuid.uuid4()}"
     add_agent(world.runtime, "stubborn", STUBBORN.replace("MARK", mark))
     run_id = lay_out(world, {"a": step("Work.", engine_id="stubborn"), "b": step("write b.txt 1")})
-    eventually(lambda: bool(with_word(f"{mark}-child")), 60)
+    eventually(lambda: bool(with_word(f"{mark}-child")))
     with world.ledger.write(actor="test") as tx:
         cancel_protocol(tx, world.runtime, run_id)
-    eventually(lambda: not with_word(mark), 60)
+    eventually(lambda: not with_word(mark))
     assert world.protocol(run_id).status is RunStatus.CANCELLED
     assert set(standings(world, run_id)) == {StepStatus.CANCELLED}
     with world.ledger.read() as tx:
@@ -263,6 +272,7 @@ def test_cancelling_ends_every_process_of_the_agent(world: World, worker: Worker
     assert attempt.ended_at is not None
 
 
+@pytest.mark.soak
 def test_what_cannot_be_carried_for_now_is_blocked_and_goes_on_when_it_is_mended(
     world: World, worker: Worker
 ) -> None:

@@ -23,9 +23,9 @@ from tests.forges.github_stand_in import GitHubStandIn
 from tests.forges.stand_in import Asked, Said
 from tests.protocols.gate import Gate, write_git
 from tests.protocols.world import AUTHOR, REVIEWER, World, encode_plan, git, write_agents
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 PENDING, RUNNING, NEEDS_QA, DONE = (
     StepStatus.PENDING,
@@ -145,7 +145,7 @@ class Scene:
         """Have a worker that dies there, and has written down exactly what came before."""
         self.gate.die_at(death.place, death.nth)
         self._work()
-        eventually(lambda: self.gate.has_killed or self.world.stands(run_id), 120)
+        eventually(lambda: self.gate.has_killed or self.world.stands(run_id))
         assert self.gate.has_killed, (self.gate.passed, self.world.protocol(run_id).reason)
         stands = self.world.statuses(run_id)
         assert stands == {"00-setup": death.setup, "01-a": death.change}, self.world.events(run_id)
@@ -154,7 +154,7 @@ class Scene:
         """Have a worker that lives; everything was done, and nothing twice."""
         self._work()
         world = self.world
-        eventually(lambda: world.stands(run_id), 120)
+        eventually(lambda: world.stands(run_id))
         assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
         with world.ledger.read() as tx:
             roles = sorted(each.role for each in list_sessions(tx, run_id=run_id))

@@ -27,11 +27,11 @@ from tests.protocols.planning.plans import plan, step
 from tests.protocols.test_through_ci import CHECKS, awaited, client, github, report
 from tests.protocols.test_through_ci import world as onboarded_world
 from tests.protocols.world import World
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 __all__ = ["client", "github", "model_server", "onboarded_world"]
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 _CODEX, _CLAUDE, _PLAIN = "protocol-codex", "protocol-claude", "protocol-reviewer"
 _FINDING = "a.txt says bad, and the step asks for good"
@@ -96,6 +96,7 @@ def content(client: TestClient, link: str) -> str:
     return found.text
 
 
+@pytest.mark.soak
 def test_codex_plans_and_carries_out_a_change_that_goes_all_the_way(
     github: GitHubStandIn,
     client: TestClient,
@@ -128,10 +129,10 @@ def test_codex_plans_and_carries_out_a_change_that_goes_all_the_way(
     first = awaited(world, run_id, 1)
     assert world.git("show", f"{first}:a.txt") == "good"
     report(client, github, first, lint="failure", test="success")
-    eventually(lambda: world.stands(run_id) or world.steps(run_id)[1].commit != first, 120)
+    eventually(lambda: world.stands(run_id) or world.steps(run_id)[1].commit != first)
     mended = awaited(world, run_id, 1)
     report(client, github, mended, lint="success", test="success")
-    eventually(lambda: world.stands(run_id), 120)
+    eventually(lambda: world.stands(run_id))
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
 
     assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == mended
@@ -173,13 +174,14 @@ def test_codex_plans_and_carries_out_a_change_that_goes_all_the_way(
     assert not any(KEY.encode() in path.read_bytes() for path in kept)
 
 
+@pytest.mark.soak
 def test_claude_carries_out_what_codex_reviews_in_its_files(
     world: World,
     worker: Worker,
     model_server: ModelServer,
 ) -> None:
     protocols = world.runtime.settings.protocols.model_copy(update={"engine": "claude", "reviewer": "codex"})
-    world.runtime.settings = world.runtime.settings.model_copy(update={"protocols": protocols})
+    world.runtime.settings = world.runtime.settings.replace(protocols=protocols)
     claude = model_server.script(
         _CLAUDE,
         [
@@ -198,7 +200,7 @@ def test_claude_carries_out_what_codex_reviews_in_its_files(
     with world.ledger.write(actor="test") as tx:
         run_id = create_protocol(tx, world.runtime, world.project_id, "0001-change", description="Say good.")
         start_protocol(tx, world.runtime, run_id)
-    eventually(lambda: world.stands(run_id), 120)
+    eventually(lambda: world.stands(run_id))
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert (claude.left, claude.problems, codex.left, codex.problems) == (0, [], 0, [])
     assert "good" in codex.requests[-1].results[-1]

@@ -19,9 +19,9 @@ from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.recorder import announce, cassette
 from tests.protocols.test_through_ci import TOKEN, awaited, onboard, report
 from tests.protocols.world import World, encode_plan, write_agents
-from tests.runtime.conftest import eventually
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 AGENTS = ("planner", "author", "reviewer")
 PLAN = encode_plan(
@@ -55,12 +55,12 @@ class Stage:
         report(self.client, self.github, awaited(self.world, run_id, 0), lint="success", test="success")
         first = awaited(self.world, run_id, 1)
         report(self.client, self.github, first, lint="failure", test="success")
-        eventually(lambda: self.world.stands(run_id) or self.world.steps(run_id)[1].commit != first, 120)
+        eventually(lambda: self.world.stands(run_id) or self.world.steps(run_id)[1].commit != first)
         report(self.client, self.github, awaited(self.world, run_id, 1), lint="success", test="success")
         self.await_standing(run_id)
 
     def await_standing(self, run_id: int) -> None:
-        eventually(lambda: self.world.stands(run_id), 120)
+        eventually(lambda: self.world.stands(run_id))
 
 
 @contextmanager
@@ -103,6 +103,7 @@ def cassettes(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -
         yield {agent: cassette(root / "live", agent) for agent in AGENTS}
 
 
+@pytest.mark.soak
 def test_a_recorded_protocol_goes_all_the_way_again_and_is_marked_everywhere(
     cassettes: dict[str, Path], tmp_path: Path, sqlite_template: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_recorded_protocol_goes_all_the_way_again_and_is_marked_everywhere(
                 assert all(session["simulated"] for session in attempt["sessions"])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_recording_completes_nothing_in_a_run_that_is_no_simulation(
     agent: str, cassettes: dict[str, Path], tmp_path: Path, sqlite_template: Path
@@ -160,6 +162,7 @@ def test_a_recording_completes_nothing_in_a_run_that_is_no_simulation(
         assert "(change)" not in world.git("log", "--format=%s", "--branches")
 
 
+@pytest.mark.soak
 def test_what_people_approve_completes_no_run_that_rests_on_a_recording(
     cassettes: dict[str, Path], tmp_path: Path, sqlite_template: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.git_server import git_server
 from tests.protocols.planned import NAME, change_settings, finished, told
 from tests.protocols.world import World, encode_plan, make_remote
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 OPERATOR = "the-token-of-the-operator"
@@ -54,6 +54,7 @@ def client(runtime: Runtime, loaded: Loaded, worker: Worker) -> TestClient:
     return TestClient(app, headers=shown)
 
 
+@pytest.mark.soak
 def test_no_secret_of_a_project_is_in_anything_that_a_protocol_leaves(
     runtime: Runtime, client: TestClient, log: io.StringIO, tmp_path: Path
 ) -> None:
@@ -93,7 +94,7 @@ def _register(runtime: Runtime, client: TestClient, address: str) -> int:
     assert made.status_code == 200, made.text
     project_id: int = made.json()["id"]
     onboarding = f"/projects/{project_id}/onboarding"
-    eventually(lambda: client.get(onboarding).json()["status"] == "completed", 120)
+    eventually(lambda: client.get(onboarding).json()["status"] == "completed")
     with runtime.ledger.write(actor="test") as tx:
         facts = {"checks": [], "required_checks": ["test"]}
         change_project(tx, project_id, remote="github.com/acme/demo", facts=facts)
@@ -121,7 +122,7 @@ def _pass_ci(world: World, client: TestClient, github: GitHubStandIn, run_id: in
     def waiting() -> list[str]:
         return [each.commit or "" for each in world.steps(run_id) if each.awaits_ci]
 
-    eventually(lambda: world.stands(run_id) or bool(waiting()), 120)
+    eventually(lambda: world.stands(run_id) or bool(waiting()))
     assert not world.stands(run_id), world.protocol(run_id).reason
     [commit] = waiting()
     said = github.check_run(NAME, commit, "success", name="test")

@@ -20,6 +20,7 @@ _WORKERS = 2
 _FLAGS = {"runtime__max_recoveries": 10_000, "runtime__slots": 4}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("url", "kills"), [("sqlite", 60), ("postgresql", 40)], indirect=["url"])
 @pytest.mark.timeout(900)
 def test_no_step_is_lost_and_nothing_is_pushed_twice_however_workers_die(

@@ -23,7 +23,7 @@ from ratchet.server.app import create_app
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.forges.gitlab_stand_in import GitLabStandIn
 from tests.protocols.world import World, encode_plan, make_remote
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 TOKEN, SECRET = "a-token-for-tests", "the secret of the webhooks"
 CHECKS = ["lint", "test"]
@@ -45,7 +45,7 @@ def gitlab(runtime: Runtime) -> Iterator[GitLabStandIn]:
 
 def reach(runtime: Runtime, **addresses: str) -> None:
     protocols = runtime.settings.protocols.model_copy(update=addresses)
-    runtime.settings = runtime.settings.model_copy(update={"protocols": protocols})
+    runtime.settings = runtime.settings.replace(protocols=protocols)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def onboard(
     answer = client.post("/projects", json={"name": "demo", "git_url": str(remote), "ci_provider": provider})
     assert answer.status_code == 200, answer.text
     project_id = answer.json()["id"]
-    eventually(lambda: onboarded(client, project_id)["status"] == "completed", 120)
+    eventually(lambda: onboarded(client, project_id)["status"] == "completed")
     with runtime.ledger.write(actor="test") as tx:
         put_secrets(tx, runtime, project_id, {"webhook_secret": SECRET, "forge_token": GitHubStandIn.token})
         facts = get_project(tx, project_id).facts
@@ -97,7 +97,7 @@ def awaited(world: World, run_id: int, step: int) -> str:
         steps = world.steps(run_id)
         return len(steps) > step and steps[step].awaits_ci
 
-    eventually(lambda: world.stands(run_id) or waits(), 120)
+    eventually(lambda: world.stands(run_id) or waits())
     assert not world.stands(run_id), world.protocol(run_id).reason
     commit = world.steps(run_id)[step].commit
     assert commit is not None
@@ -138,12 +138,12 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     commit = awaited(world, run_id, 1)
     assert world.git("show", f"{commit}:a.txt") == "good"
     report(client, github, commit, lint="failure", test="success")
-    eventually(lambda: world.steps(run_id)[1].commit != commit and world.steps(run_id)[1].awaits_ci, 120)
+    eventually(lambda: world.steps(run_id)[1].commit != commit and world.steps(run_id)[1].awaits_ci)
     mended = awaited(world, run_id, 1)
     assert mended != commit
     report(client, github, mended, lint="success", test="success")
 
-    eventually(lambda: world.stands(run_id), 120)
+    eventually(lambda: world.stands(run_id))
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert pull["draft"] is False, (world.events(run_id), world.protocol(run_id).pull_request)
     assert pull["title"] == "0001 - change"
@@ -169,7 +169,7 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     # Whoever asks for the pull request gets it up to date.
     pull["title"], pull["body"], pull["state"] = "Mine", "", "closed"
     assert client.post(f"/protocols/{run_id}/actions/open_pr").status_code == 200
-    eventually(lambda: "pull_request_updated" in world.events(run_id), 120)
+    eventually(lambda: "pull_request_updated" in world.events(run_id))
     assert "1. 00-setup\n2. 01-a\n" in pull["body"]
     assert pull["title"] == "Mine", "people may call it as they like"
     kept = world.protocol(run_id).pull_request
@@ -177,6 +177,7 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     assert (kept["title"], kept["state"]) == ("Mine", "closed")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_change_goes_through_gitlab_until_it_is_merged(
     gitlab: GitLabStandIn, client: TestClient, tmp_path: Path, runtime: Runtime
@@ -204,7 +205,7 @@ def test_a_change_goes_through_gitlab_until_it_is_merged(
     [opened] = gitlab.merge_requests.values()
     assert (opened["source_branch"], opened["title"]) == ("0001-change", "Draft: WIP: 0001 - change")
     pipeline(commit, "failed", lint="failed", test="success")
-    eventually(lambda: world.steps(run_id)[0].commit != commit and world.steps(run_id)[0].awaits_ci, 120)
+    eventually(lambda: world.steps(run_id)[0].commit != commit and world.steps(run_id)[0].awaits_ci)
     mended = awaited(world, run_id, 0)
     pipeline(mended, "running", lint="success", test="running")
     assert world.steps(run_id)[0].status is StepStatus.NEEDS_QA, "one check of two is not enough"

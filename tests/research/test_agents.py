@@ -18,13 +18,14 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
+from ratchet.research.jobs import KIND
 from ratchet.research.starting import Wanted, start_research
-from ratchet.research.supervisor import KIND, research_run
+from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 BETTER = "move nearer to the top of the hill in x"
 AGAIN = "move x further in the same direction"
@@ -60,7 +61,7 @@ def carry(loaded: Loaded, ledger: Ledger, engine: Engine, wanted: Wanted) -> int
     worker.start()
     try:
         run_id = start_research(worker.runtime, wanted)
-        eventually(lambda: stands(ledger, run_id), 120)
+        eventually(lambda: stands(ledger, run_id))
     finally:
         worker.stop(drain_seconds=0)
     return run_id
@@ -71,6 +72,7 @@ def stands(ledger: Ledger, run_id: int) -> bool:
         return get_run(tx, run_id).status.final
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["codex", "claude"])
 def test_an_agent_edits_submits_and_the_next_one_is_shown_the_row(
     kind: str, loaded: Loaded, ledger: Ledger, hill: Path, tmp_path: Path, model_server: ModelServer
@@ -108,6 +110,7 @@ def test_an_agent_edits_submits_and_the_next_one_is_shown_the_row(
     assert "a smaller x is better, so far" in prompts[4]
 
 
+@pytest.mark.soak
 def test_an_agent_without_tools_hands_in_what_it_leaves(loaded: Loaded, ledger: Ledger, hill: Path) -> None:
     from ratchet.engines.fixed import FixedEngine
 
@@ -145,6 +148,7 @@ class Persistent:
         return Readiness(True, "always")
 
 
+@pytest.mark.soak
 def test_a_session_of_several_trials_writes_each_commit_once(
     loaded: Loaded, ledger: Ledger, hill: Path
 ) -> None:
@@ -159,6 +163,7 @@ def test_a_session_of_several_trials_writes_each_commit_once(
         assert len(latest_trials(tx, run_id)) == 4
 
 
+@pytest.mark.soak
 def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
     loaded: Loaded, ledger: Ledger, hill: Path
 ) -> None:

@@ -16,14 +16,13 @@ from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import in_flight, latest_trials, tallies
 from ratchet.research.starting import Wanted, start_research
 from ratchet.runtime import Runtime
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
+from tests.waiting import eventually
 
 TRIALS = 50
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_run_that_is_killed_at_random_ends_with_exactly_the_trials_asked_for(
     seed: int, runtime: Runtime, ledger: Ledger, fleet: Fleet, hill: Path, tmp_path: Path
 ) -> None:
@@ -31,11 +30,11 @@ def test_a_run_that_is_killed_at_random_ends_with_exactly_the_trials_asked_for(
     run_id = start_research(runtime, Wanted(task=str(hill), engine="search", trials=TRIALS))
     worker = fleet.add()
     for number in range(4):
-        eventually(lambda least=number * 8: made(ledger, run_id) > least, 60)
+        eventually(lambda least=number * 8: made(ledger, run_id) > least)
         time.sleep(chance.uniform(0, 0.2))
         fleet.kill(worker)
         worker = fleet.add()
-    eventually(lambda: status(ledger, run_id).final, 120)
+    eventually(lambda: status(ledger, run_id).final)
     assert status(ledger, run_id) is RunStatus.COMPLETED
     with ledger.read() as tx:
         standing = get_standing(tx, run_id)

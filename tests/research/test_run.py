@@ -20,7 +20,7 @@ from ratchet.research.starting import Wanted, start_research
 from ratchet.research.views import leaderboard, status
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from tests.research.hill import EVALUATOR, RECIPE, TASK, write_hill
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 
 def start(runtime: Runtime, task: Path, **wanted: Any) -> int:
@@ -28,7 +28,7 @@ def start(runtime: Runtime, task: Path, **wanted: Any) -> int:
 
 
 def ended(ledger: Ledger, run_id: int, seconds: float = 60.0) -> RunStatus:
-    eventually(lambda: status_of(ledger, run_id).final, seconds)
+    eventually(lambda: status_of(ledger, run_id).final)
     return status_of(ledger, run_id)
 
 
@@ -69,6 +69,7 @@ def test_a_search_climbs_and_every_trial_is_a_commit(
     assert git(repository, "fsck", "--strict") == ""
 
 
+@pytest.mark.soak
 def test_a_kept_trial_has_a_certificate_that_holds(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_kept_trial_has_a_certificate_that_holds(
     assert check_certificate({**proof, "score": proof["score"] + 1}) != []
 
 
+@pytest.mark.soak
 def test_what_the_machine_is_asked_twice_it_answers_once(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_recipe_that_cannot_be_measured_fails_the_run_before_anything_is_spent
         assert list_specialists(tx, run_id) == []
 
 
+@pytest.mark.soak
 def test_trials_that_crash_or_are_refused_are_rows_and_the_run_goes_on(
     runtime: Runtime, worker: Worker, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_trials_that_crash_or_are_refused_are_rows_and_the_run_goes_on(
     assert "recipe.py:6 in climb" in crash.reason
 
 
+@pytest.mark.soak
 def test_editing_the_task_while_it_runs_changes_nothing(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
@@ -172,6 +176,7 @@ def test_editing_the_task_while_it_runs_changes_nothing(
         assert status(tx, run_id)["best"]["score"] <= 1
 
 
+@pytest.mark.soak
 def test_a_run_stops_when_nothing_was_kept_for_long_enough(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
@@ -181,6 +186,7 @@ def test_a_run_stops_when_nothing_was_kept_for_long_enough(
         assert "nothing was kept for" in get_run(tx, run_id).result["stopped"]
 
 
+@pytest.mark.soak
 def test_a_run_stops_after_its_hours(runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path) -> None:
     run_id = start(runtime, hill, trials=None, hours=1 / 3600)
     assert ended(ledger, run_id) is RunStatus.COMPLETED
@@ -188,6 +194,7 @@ def test_a_run_stops_after_its_hours(runtime: Runtime, worker: Worker, ledger: L
         assert "it ran for" in get_run(tx, run_id).result["stopped"]
 
 
+@pytest.mark.soak
 def test_the_strict_policy_keeps_whatever_is_better(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
@@ -232,6 +239,7 @@ def test_an_engine_that_is_not_there_fails_the_run_at_once(
         assert "aider" in (get_run(tx, run_id).reason or "")
 
 
+@pytest.mark.soak
 def test_a_noisy_task_is_repeated_and_its_noise_is_known(
     runtime: Runtime, worker: Worker, ledger: Ledger, tmp_path: Path
 ) -> None:

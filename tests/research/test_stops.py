@@ -19,13 +19,14 @@ from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import latest_trials, tallies
 from ratchet.ledger.trials import get_trial
 from ratchet.research.campaign import task_directory
+from ratchet.research.jobs import KIND
 from ratchet.research.plan import Plan
 from ratchet.research.starting import Wanted, start_research
-from ratchet.research.supervisor import KIND, research_run
+from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
 from tests.research.hill import TASK, write_hill
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 QUICK = {
     "research.stagger_seconds": 0.0,
@@ -87,12 +88,13 @@ class Walker:
         return Readiness(True, "always")
 
 
+@pytest.mark.soak
 def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     carried: Carried, ledger: Ledger, hill: Path
 ) -> None:
     idle = FixedEngine({"recipe.py": (hill / "recipe.py").read_text()})
     _, run_id = carried(idle, Wanted(task=str(hill), trials=5, hours=2 / 3600))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         _, specialist = get_standings(tx, run_id, "generalist")
         standing = get_standing(tx, run_id)
@@ -106,6 +108,7 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     assert all(rest >= least for rest, least in zip(rests, (50, 100, 200, 200), strict=False))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("usage", "limit", "told"),
     [
@@ -118,7 +121,7 @@ def test_tokens_and_money_are_hard_stops(
     carried: Carried, ledger: Ledger, hill: Path, usage: Usage, limit: dict[str, Any], told: str
 ) -> None:
     _, run_id = carried(Walker(usage), Wanted(task=str(hill), **limit))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         run = get_run(tx, run_id)
         assert run.status is RunStatus.COMPLETED, run.reason
@@ -127,6 +130,7 @@ def test_tokens_and_money_are_hard_stops(
         assert get_standing(tx, run_id).trials == 3
 
 
+@pytest.mark.soak
 def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until_it_is_mended(
     carried: Carried, quick: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -135,18 +139,18 @@ def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until
     with ledger.read() as tx:
         plan = Plan.of(get_run(tx, run_id).spec)
     evaluator = task_directory(quick.home, plan.task_hash) / "task" / "evaluator" / "evaluate.py"
-    eventually(lambda: standing(ledger, run_id).trials >= 2, 60)
+    eventually(lambda: standing(ledger, run_id).trials >= 2)
     honest = evaluator.read_text()
     evaluator.chmod(0o644)
     evaluator.write_text("def score(given):\n    return {'height': 99}\n")
-    eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED, 60)
+    eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED)
     with ledger.read() as tx:
         assert "could not be measured" in (get_run(tx, run_id).reason or "")
         assert tallies(tx, run_id)["one"][TrialStatus.INFRA_ERROR] == 2
     evaluator.write_text(honest)
     with ledger.write() as tx:
         resume_run(tx, runtime, run_id)
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         rows = latest_trials(tx, run_id)
     assert status_of(ledger, run_id) is RunStatus.COMPLETED
@@ -154,54 +158,59 @@ def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until
     assert all(row.score is None or row.score <= 1 for row in rows)
 
 
+@pytest.mark.soak
 def test_the_urgent_specialist_goes_first(carried: Carried, ledger: Ledger, tmp_path: Path) -> None:
     roster = '[[specialist]]\nname = "calm"\n[[specialist]]\nname = "urgent"\npriority = 5\n'
     task = write_hill(tmp_path / "two", task=TASK + roster)
     _, run_id = carried(Walker(), Wanted(task=str(task), trials=2, parallel=1))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert [trial.specialist for trial in latest_trials(tx, run_id)] == ["urgent", "urgent", "baseline"]
 
 
+@pytest.mark.soak
 def test_a_run_that_is_over_does_not_wait_for_seats_that_nobody_took(
     carried: Carried, ledger: Ledger, hill: Path, url: str, tmp_path: Path
 ) -> None:
     slow = load(tmp_path, url, **{**QUICK, "research.stagger_seconds": 3600.0})
     _, run_id = carried(Walker(), Wanted(task=str(hill), trials=2, parallel=3), slow)
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     assert standing(ledger, run_id).trials == 2
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("calibration", [False, True])
 def test_a_baseline_that_is_told_is_measured_only_if_it_must_be(
     carried: Carried, ledger: Ledger, tmp_path: Path, calibration: bool
 ) -> None:
     told = f"[baseline]\nscore = 0.25\nrequires_calibration = {str(calibration).lower()}\n"
     _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "told", task=TASK + told)), trials=1))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         first = get_trial(tx, run_id, 0)
     assert (first.score == 0.25) is not calibration
     assert (first.reason == "told, not measured") is not calibration
 
 
+@pytest.mark.soak
 def test_a_baseline_that_the_machine_spoils_is_tried_again(
     carried: Carried, ledger: Ledger, tmp_path: Path
 ) -> None:
     command = TASK.replace('function = "climb"\nfile = "recipe.py"', 'command = ["no-such-program"]')
     _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "missing", task=command)), trials=1))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert "(infra_error)" in (get_run(tx, run_id).reason or "")
         [job] = list_jobs(tx, run_id=run_id)
     assert job.attempt == 3
 
 
+@pytest.mark.soak
 def test_a_trial_of_a_recording_is_marked(carried: Carried, ledger: Ledger, hill: Path) -> None:
     engine = Walker()
     engine.name = "replay"
     _, run_id = carried(engine, Wanted(task=str(hill), trials=1, simulated=True))
-    eventually(lambda: status_of(ledger, run_id).final, 60)
+    eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert get_trial(tx, run_id, 1).simulated
 

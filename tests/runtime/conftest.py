@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tests.conftest import prepared_database
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -64,18 +64,10 @@ def fleet(tmp_path: Path, url: str, nursery: Nursery) -> Iterator[Fleet]:
     started.close()
 
 
-def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until `check` holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def ended(ledger: Ledger, job_id: int | None, seconds: float = 60.0) -> Job:
     """The job once it has ended."""
     assert job_id is not None
-    eventually(lambda: look(ledger, job_id).status.final, seconds)
+    eventually(lambda: look(ledger, job_id).status.final)
     return look(ledger, job_id)
 
 

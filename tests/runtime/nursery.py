@@ -6,6 +6,7 @@ The workers are ordinary processes of their own; nothing is shared but the memor
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -13,9 +14,19 @@ import sys
 import traceback
 from pathlib import Path
 
-import ratchet.runtime._dbos  # noqa: F401 - imported here once, for every worker
+# Imported here once, for every worker: Ratchet loads them when it first needs them.
+import dbos  # noqa: F401
+import psycopg  # noqa: F401
+import structlog  # noqa: F401
+
+import ratchet.observe.metrics
+import ratchet.runtime.worker  # noqa: F401
+from ratchet.config.keys import Keys
 from ratchet.observe import logs
 from tests.runtime.worker_process import work
+
+_PR_SET_PDEATHSIG = 1
+Keys.model_rebuild()
 
 
 def main() -> None:
@@ -36,6 +47,8 @@ def main() -> None:
 def be_worker(order: dict[str, object], tell: int) -> None:
     code = 1
     try:
+        # A worker ends with the nursery, and the nursery with the tests, whatever kills those.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         log = os.open(Path(str(order["home"])) / "worker.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         for descriptor in (1, 2):

@@ -12,7 +12,8 @@ from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, get_j
 from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.job import BACKGROUND
 from ratchet.runtime.processes import register
-from tests.runtime.conftest import ended, eventually, status_of
+from tests.runtime.conftest import ended, status_of
+from tests.waiting import eventually
 
 ME = "process-1"
 

@@ -16,10 +16,11 @@ from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobStatus, Runtime, list_processes, open_runtime, processes
 from ratchet.runtime.delivery import Ticket
 from tests.postgres import PostgresServer
-from tests.runtime.conftest import ended, eventually, look, status_of
+from tests.runtime.conftest import ended, look, status_of
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds, marks
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 
 def enqueue_spell(ledger: Ledger, runtime: Runtime, file: Path, seconds: float, **options: object) -> int:
@@ -38,9 +39,7 @@ def test_work_of_a_killed_worker_is_taken_over_by_a_living_one(
     holder = look(ledger, job_id).process_id or ""
     victim, heir = sorted(workers, key=lambda pid: f"-{pid}-" not in holder)
     fleet.kill(victim)
-    killed = time.monotonic()
-    eventually(lambda: len(marks(tmp_path / "marks")) == 2, 15)
-    assert time.monotonic() - killed < 15
+    eventually(lambda: len(marks(tmp_path / "marks")) == 2)
     job = ended(ledger, job_id)
     assert (job.status, job.attempt, job.recoveries) == (JobStatus.FINISHED, 1, 1)
     assert f"-{heir}-" in (job.process_id or "")
@@ -48,6 +47,7 @@ def test_work_of_a_killed_worker_is_taken_over_by_a_living_one(
     assert told == ["start", "start", "end"]
 
 
+@pytest.mark.soak
 def test_a_frozen_worker_is_given_up_and_cannot_write_when_it_thaws(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_frozen_worker_is_given_up_and_cannot_write_when_it_thaws(
     _freeze_between_writes(ledger, first)
     second = fleet.add()
     try:
-        eventually(lambda: len(marks(tmp_path / "marks")) == 2, 15)
+        eventually(lambda: len(marks(tmp_path / "marks")) == 2)
     finally:
         os.kill(first, signal.SIGCONT)
     job = ended(ledger, job_id)
@@ -71,6 +71,7 @@ def test_a_frozen_worker_is_given_up_and_cannot_write_when_it_thaws(
     assert f"-{first}-" in (ended(ledger, again).process_id or "")
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_told_to_stop_finishes_its_job_and_leaves(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -79,11 +80,12 @@ def test_a_worker_that_is_told_to_stop_finishes_its_job_and_leaves(
     job_id = enqueue_spell(ledger, runtime, tmp_path / "marks", 1.0)
     eventually(lambda: len(marks(tmp_path / "marks")) == 1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=120) == 0
     assert status_of(ledger, job_id) is JobStatus.FINISHED
     assert _alive(ledger) == []
 
 
+@pytest.mark.soak
 def test_a_job_longer_than_the_drain_is_given_back_and_the_try_does_not_count(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -92,13 +94,14 @@ def test_a_job_longer_than_the_drain_is_given_back_and_the_try_does_not_count(
     job_id = enqueue_spell(ledger, runtime, tmp_path / "marks", 2.0, max_attempts=1)
     eventually(lambda: len(marks(tmp_path / "marks")) == 1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=120) == 0
     assert status_of(ledger, job_id) is JobStatus.QUEUED
     fleet.add()
     job = ended(ledger, job_id)
     assert (job.status, job.attempt) == (JobStatus.FINISHED, 1)
 
 
+@pytest.mark.soak
 def test_a_job_that_kills_its_workers_ends(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -114,6 +117,7 @@ def test_a_job_that_kills_its_workers_ends(
     assert len(marks(tmp_path / "marks")) == 3
 
 
+@pytest.mark.soak
 def test_keys_hold_across_processes_even_when_one_is_killed(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -140,6 +144,7 @@ def test_keys_hold_across_processes_even_when_one_is_killed(
                 busy.discard(f"{number}:{process}")
 
 
+@pytest.mark.soak
 def test_a_queue_limit_holds_over_the_whole_fleet(
     fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str
 ) -> None:
@@ -176,6 +181,7 @@ def test_a_ticket_that_comes_to_a_full_queue_is_sent_back(ledger: Ledger, tmp_pa
     runtime.close()
 
 
+@pytest.mark.soak
 def test_a_limited_queue_can_be_paused_too(fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str) -> None:
     (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 2\n")
     runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
@@ -189,6 +195,7 @@ def test_a_limited_queue_can_be_paused_too(fleet: Fleet, ledger: Ledger, tmp_pat
     runtime.close()
 
 
+@pytest.mark.soak
 def test_a_rate_limit_spreads_the_starts(fleet: Fleet, ledger: Ledger, tmp_path: Path, url: str) -> None:
     """Five per two seconds: the eleventh cannot start in the first window, nor in the second."""
     (tmp_path / "ratchet.toml").write_text("[queues.slow]\nrate_limit = 5\nrate_seconds = 2\n")
@@ -205,6 +212,7 @@ def test_a_rate_limit_spreads_the_starts(fleet: Fleet, ledger: Ledger, tmp_path:
     assert starts[10] - starts[0] > 2.0
 
 
+@pytest.mark.soak
 def test_a_database_that_goes_away_and_comes_back_costs_time_and_nothing_else(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path, url: str, request: pytest.FixtureRequest
 ) -> None:
@@ -225,6 +233,7 @@ def test_a_database_that_goes_away_and_comes_back_costs_time_and_nothing_else(
     assert ended(ledger, after, 30).status is JobStatus.FINISHED
 
 
+@pytest.mark.soak
 def test_a_ticket_that_got_lost_is_posted_anew(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -238,6 +247,7 @@ def test_a_ticket_that_got_lost_is_posted_anew(
     assert len(marks(tmp_path / "marks")) == 1
 
 
+@pytest.mark.soak
 def test_three_processes_may_prepare_one_database_at_once(
     tmp_path: Path, database_url: str, nursery: Nursery
 ) -> None:
@@ -263,6 +273,7 @@ def test_the_jobs_of_a_worker_that_nobody_knows_are_taken_over(
     assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 
+@pytest.mark.soak
 def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path) -> None:
     first = fleet.add()
     job_id = enqueue_spell(ledger, runtime, tmp_path / "marks", 0.5)
@@ -277,6 +288,7 @@ def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runt
     assert {"reason": "died"} in left
 
 
+@pytest.mark.soak
 def test_a_run_whose_job_fails_for_good_has_failed(fleet: Fleet, ledger: Ledger, runtime: Runtime) -> None:
     from ratchet.ledger.runs import get_run
     from ratchet.runtime import start_run

@@ -11,8 +11,9 @@ import pytest
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobStatus, Runtime, Worker, count_jobs, list_jobs
-from tests.runtime.conftest import ended, eventually, look, status_of
+from tests.runtime.conftest import ended, look, status_of
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 
 
 def test_a_job_is_done_and_its_result_is_kept(
@@ -210,6 +211,7 @@ def test_a_paused_queue_stands_still_and_goes_on(
     assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 
+@pytest.mark.soak
 def test_counts_tell_how_jobs_ended(ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path) -> None:
     with ledger.write() as tx:
         done = [runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")}) for _ in range(3)]
@@ -239,6 +241,7 @@ def test_jobs_of_one_key_never_overlap_and_keep_their_order(
     assert all(first[1] == second[1] for first, second in zip(told[::2], told[1::2], strict=True))
 
 
+@pytest.mark.soak
 def test_a_retry_lets_the_next_of_its_key_go_first(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from ratchet.ledger import Ledger
 from ratchet.runtime import JobStatus, Runtime, count_jobs, list_jobs
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 
 KILLS = 200
 JOBS_PER_KILL = 10
@@ -20,7 +20,7 @@ WORKERS = 3
 KEYS = 5
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_two_hundred_kills_over_two_thousand_jobs_lose_nothing_and_finish_each_job_once(
     fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path
@@ -42,7 +42,7 @@ def test_two_hundred_kills_over_two_thousand_jobs_lose_nothing_and_finish_each_j
         fleet.kill(victim)
         workers.append(fleet.add())
     total = KILLS * JOBS_PER_KILL
-    eventually(lambda: _counts(ledger)["finished"] == total, 120)
+    eventually(lambda: _counts(ledger)["finished"] == total)
     counts = _counts(ledger)
     assert {status: number for status, number in counts.items() if number} == {"finished": total}
     with ledger.read() as tx:

@@ -32,8 +32,8 @@ from ratchet.runtime import (
     start_run,
 )
 from ratchet.runtime.job_rows import lock_job
-from tests.runtime.conftest import eventually
 from tests.runtime.kinds import mark, marks
+from tests.waiting import eventually
 
 
 async def walk(job: JobContext) -> Any:
@@ -195,6 +195,7 @@ def test_a_late_delivery_does_not_revive_a_cancelled_run(
     assert marks(file).count("start:one") == 1
 
 
+@pytest.mark.soak
 def test_a_step_that_raises_fails_and_after_the_last_try_the_run_has_failed(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:

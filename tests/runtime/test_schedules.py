@@ -26,9 +26,9 @@ from ratchet.runtime import (
 )
 from ratchet.runtime.clock import Clock
 from ratchet.runtime.schedules import MOST_MISSED, fire, set_schedule_paused
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC).timestamp()
@@ -67,7 +67,7 @@ def test_a_schedule_fires_once_per_time_however_many_workers_there_are(
         put_schedule(tx, "every-second", "every second", "note", {"file": str(tmp_path / "marks")})
     fleet.add()
     fleet.add()
-    eventually(lambda: len(marks(tmp_path / "marks")) >= 3, 30)
+    eventually(lambda: len(marks(tmp_path / "marks")) >= 3)
     with ledger.read() as tx:
         moments = [moment(job) for job in list_jobs(tx, limit=500)]
         [schedule] = list_schedules(tx)
@@ -75,6 +75,7 @@ def test_a_schedule_fires_once_per_time_however_many_workers_there_are(
     assert schedule.last_fired_at is not None
 
 
+@pytest.mark.soak
 def test_no_time_is_lost_or_fired_twice_when_a_worker_is_killed_and_nobody_is_there(
     fleet: Fleet, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -88,12 +89,12 @@ def test_no_time_is_lost_or_fired_twice_when_a_worker_is_killed_and_nobody_is_th
             return sorted(moment(job) for job in list_jobs(tx, limit=500))
 
     killed = fleet.add()
-    eventually(lambda: len(moments()) >= 1, 30)
+    eventually(lambda: len(moments()) >= 1)
     fleet.kill(killed)
-    eventually(lambda: time.time() > moments()[-1] + 3, 30)
+    eventually(lambda: time.time() > moments()[-1] + 3)
     before = moments()
     fleet.add()
-    eventually(lambda: len(moments()) >= len(before) + 3, 30)
+    eventually(lambda: len(moments()) >= len(before) + 3)
     after = moments()
     assert after == list(range(after[0], after[0] + len(after)))
     assert before == after[: len(before)]

@@ -27,10 +27,11 @@ from ratchet.runtime import (
     start_run,
 )
 from ratchet.runtime.policy import RetryPolicy
-from tests.runtime.conftest import ended, eventually
+from tests.runtime.conftest import ended
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import make_kinds, marks
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 
 def test_pauses_double_up_to_the_cap() -> None:

@@ -155,7 +155,7 @@ def test_an_error_that_cannot_be_told_leaves_nobody_waiting(ledger: Ledger) -> N
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         together = Together(ledger)
         waiting = [asyncio.create_task(together.write(work)) for work in (saying("a"), end, saying("b"))]
-        done, _ = await asyncio.wait(waiting, timeout=20)
+        done, _ = await asyncio.wait(waiting, timeout=120)
         return [task in done for task in waiting]
 
     assert asyncio.run(scene()) == [True, True, True]

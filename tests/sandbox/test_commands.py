@@ -71,6 +71,7 @@ def test_signals_and_masks_are_as_a_program_expects_them() -> None:
     assert [int(mask, 16) & ~(0b11 << 31) for mask in (blocked, ignored)] == [0, 0]
 
 
+@pytest.mark.soak
 def test_git_gcc_and_pytest_work_as_usual(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'a').write_text('b')\n")
     (tmp_path / "main.c").write_text("int main(void) { return 7; }\n")

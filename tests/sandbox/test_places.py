@@ -143,6 +143,7 @@ except Refused as refused:
     assert "mount namespace" in python_as(without_namespaces, program(body))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", [ordinary_user, without_namespaces])
 def test_the_doctor_tells_what_the_sandbox_found(place: object) -> None:
     body = """

@@ -262,7 +262,7 @@ def test_a_warm_parent_that_was_killed_is_replaced() -> None:
     assert asyncio.run(run(["true"], cwd=Path("/"))).ok
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_hundreds_run_at_once_and_each_gets_its_own_answer() -> None:
     async def many() -> list[Finished]:
         node = Node("import time\ndef run(x):\n    time.sleep(0.2)\n    return x")

@@ -55,7 +55,7 @@ def python_call(name: str, text: str) -> list[str]:
 def unconfined(name: str, given: object = None, **options: Any) -> Any:
     """What the attack gets where there is no sandbox."""
     done = subprocess.run(
-        python_call(name, json.dumps(given)), capture_output=True, check=True, timeout=20, **options
+        python_call(name, json.dumps(given)), capture_output=True, check=True, timeout=120, **options
     )
     return json.loads(done.stdout)
 

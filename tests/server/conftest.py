@@ -22,13 +22,13 @@ from ratchet.server.app import create_app
 
 # The same prepared databases that the runtime's tests use.
 from tests.runtime.conftest import (  # noqa: F401
-    eventually,
     ledger,
     loaded,
     runtime,
     url,
     worker,
 )
+from tests.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
 TOKEN = "a-token-for-tests"
@@ -62,7 +62,7 @@ def listening_to(client: TestClient) -> Iterator[httpx.Client]:
     thread.start()
     eventually(lambda: http.started)
     port = http.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=client.headers, timeout=30) as opened:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=client.headers, timeout=120) as opened:
         yield opened
     http.should_exit = True
     thread.join()
@@ -106,14 +106,14 @@ class Server:
     def client(self) -> httpx.Client:
         if self._client is None:
             headers = {"Authorization": f"Bearer {self.token}"}
-            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=120)
         return self._client
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
         """Tell it to stop; its exit code, and the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(number)
-        return self.process.wait(30), time.monotonic() - began
+        return self.process.wait(120), time.monotonic() - began
 
     def close(self) -> None:
         if self._client is not None:

@@ -11,12 +11,14 @@ import pytest
 
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime
-from tests.agents.host.homes import Home, said, until
+from tests.agents.host.homes import Home, said
 from tests.server.conftest import Start
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
+@pytest.mark.soak
 def test_serve_answers_for_the_agents_of_its_home_and_ends_them(
     start_server: Start, runtime: Runtime, loaded: Loaded, url: str, tmp_path: Path
 ) -> None:
@@ -31,6 +33,7 @@ def test_serve_answers_for_the_agents_of_its_home_and_ends_them(
     assert home.processes() == []
 
 
+@pytest.mark.soak
 def test_a_second_server_on_a_home_leaves_its_agents_to_the_first_until_that_ends(
     start_server: Start, runtime: Runtime, loaded: Loaded, url: str, tmp_path: Path
 ) -> None:
@@ -40,13 +43,14 @@ def test_a_second_server_on_a_home_leaves_its_agents_to_the_first_until_that_end
     assert "standing by" in second.words
     first.process.kill()
 
-    asyncio.run(until(lambda: "serving its agents now" in second.words))
+    asyncio.run(eventually_async(lambda: "serving its agents now" in second.words))
     agents = json.loads((tmp_path / "agents" / "host.json").read_text())["url"]
     assert asyncio.run(said(agents)) == "one"
     assert second.stop()[0] == 0
     assert home.processes() == []
 
 
+@pytest.mark.soak
 def test_a_port_of_agents_that_is_taken_ends_the_server_with_the_way_out(
     start_server: Start, url: str
 ) -> None:

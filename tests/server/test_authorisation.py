@@ -23,6 +23,7 @@ OPEN = {"/health", "/health/live", "/health/ready", "/metrics"}
 SIGNED = {"/webhooks/github", "/webhooks/gitlab"}
 
 
+@pytest.mark.soak
 def test_every_other_path_wants_the_token(stranger: TestClient) -> None:
     paths = stranger.get("/openapi.json").json()["paths"]
     guarded = [(path, method) for path in paths.keys() - OPEN - SIGNED for method in paths[path]]

@@ -41,7 +41,7 @@ SETTINGS = settings(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_nothing_that_is_sent_breaks_the_api(api: TestClient, ledger: Ledger) -> None:
     for number in range(3):

@@ -8,7 +8,8 @@ from fastapi.testclient import TestClient
 from ratchet.kernel import JobId
 from ratchet.ledger import Ledger
 from ratchet.runtime import Runtime, Worker
-from tests.runtime.conftest import ended, eventually
+from tests.runtime.conftest import ended
+from tests.waiting import eventually
 
 FIELDS = {
     "job_id",
@@ -89,6 +90,7 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(
     assert (shown["status"], shown["result"], shown["attempts"]) == ("finished", "rested", 1)
 
 
+@pytest.mark.soak
 def test_a_job_tells_of_its_failed_tries(working_api: TestClient, worker: Worker, ledger: Ledger) -> None:
     job_id = enqueue(worker.runtime, "flaky", payload={"failures": 2})
     assert ended(ledger, job_id).result == 3
@@ -105,6 +107,7 @@ def test_a_queued_job_is_cancelled_at_once(api: TestClient, runtime: Runtime) ->
     assert (again.status_code, again.json()["type"]) == (409, "urn:ratchet:problem:conflict")
 
 
+@pytest.mark.soak
 def test_a_running_job_is_stopped_by_its_worker(
     working_api: TestClient, worker: Worker, ledger: Ledger
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,8 +10,8 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.runs import create_run
 from ratchet.observe.metrics import exposition
 from ratchet.runtime import Worker, list_processes
-from tests.runtime.conftest import eventually
 from tests.server.conftest import Server, Start
+from tests.waiting import eventually
 
 
 def value(text: str, name: str, **labels: str) -> float:
@@ -35,6 +36,7 @@ def test_it_is_prometheus_text_for_anybody(api: TestClient) -> None:
     assert list(text_string_to_metric_families(answer.text))
 
 
+@pytest.mark.soak
 def test_the_ledger_is_measured(working_api: TestClient, ledger: Ledger, worker: Worker) -> None:
     with ledger.write() as tx:
         create_run(tx, "workflow", "w")
@@ -48,6 +50,7 @@ def test_the_ledger_is_measured(working_api: TestClient, ledger: Ledger, worker:
     assert value(working_api.get("/metrics").text, "ratchet_newest_event_id") == newest
 
 
+@pytest.mark.soak
 def test_a_path_is_counted_by_its_template_and_a_method_by_its_name(api: TestClient) -> None:
     for number in range(901, 905):
         api.get(f"/runs/{number}")
@@ -61,6 +64,7 @@ def test_a_path_is_counted_by_its_template_and_a_method_by_its_name(api: TestCli
     assert "METHOD" not in text
 
 
+@pytest.mark.soak
 def test_what_this_process_stored_with_its_heartbeat_is_not_counted_twice(
     working_api: TestClient, worker: Worker, ledger: Ledger
 ) -> None:
@@ -78,6 +82,7 @@ def stored(ledger: Ledger) -> float:
     return requests(exposition(process.metrics).decode()) if process.metrics else 0
 
 
+@pytest.mark.soak
 def test_two_servers_on_one_database_both_answer_and_their_counts_add_up(
     start_server: Start, url: str
 ) -> None:

@@ -11,6 +11,7 @@ OF_PROTOCOLS = {"projects", "protocols", "steps", "attempts", "clarifications", 
 OPEN = {"/health", "/health/live", "/health/ready", "/metrics", "/webhooks/github", "/webhooks/gitlab"}
 
 
+@pytest.mark.soak
 def test_it_names_the_api_and_how_to_get_in(api: TestClient) -> None:
     description = api.get("/openapi.json").json()
     assert (description["info"]["title"], description["info"]["version"]) == ("Ratchet", "0.1.0")
@@ -21,6 +22,7 @@ def test_it_names_the_api_and_how_to_get_in(api: TestClient) -> None:
             assert operation["tags"], path
 
 
+@pytest.mark.soak
 def test_every_operation_documents_its_problems_and_its_answer(api: TestClient) -> None:
     for path, operations in api.get("/openapi.json").json()["paths"].items():
         for operation in operations.values():
@@ -30,6 +32,7 @@ def test_every_operation_documents_its_problems_and_its_answer(api: TestClient) 
                     assert list(response["content"]) == ["application/problem+json"], (path, status)
 
 
+@pytest.mark.soak
 def test_what_is_done_with_protocols_documents_each_status(api: TestClient) -> None:
     found = 0
     for path, operations in api.get("/openapi.json").json()["paths"].items():
@@ -48,6 +51,7 @@ def test_what_is_done_with_protocols_documents_each_status(api: TestClient) -> N
     assert found > 40
 
 
+@pytest.mark.soak
 def test_answers_have_schemas(api: TestClient) -> None:
     schemas = api.get("/openapi.json").json()["components"]["schemas"]
     assert {"Run", "Event", "Job", "JobWithTries", "StepWithAttempts", "Schedule", "Queues"} <= schemas.keys()

@@ -122,6 +122,7 @@ def status(client: TestClient, path: str, token: str | None = None, method: str 
     return client.request(method, path, headers=headers).status_code
 
 
+@pytest.mark.soak
 def test_the_operator_needs_the_token_of_a_project_that_has_one(place: Place) -> None:
     for path in place.paths(place.mine):
         assert status(place.api, path) == 401, path
@@ -148,6 +149,7 @@ def test_and_for_everything_that_changes_something(place: Place) -> None:
     assert status(place.api, changes[0], MINE, "POST") == 200
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_refusal_says_how_to_show_the_token(place: Place) -> None:
     answer = place.api.get(f"/projects/{place.mine['project']}")
@@ -155,6 +157,7 @@ def test_a_refusal_says_how_to_show_the_token(place: Place) -> None:
     assert "X-Project-Token" in answer.json()["hint"]
 
 
+@pytest.mark.soak
 def test_a_number_in_another_spelling_opens_nothing(place: Place, holder: TestClient) -> None:
     theirs = place.theirs["protocol"]
     for spelling in (
@@ -172,6 +175,7 @@ def test_a_number_in_another_spelling_opens_nothing(place: Place, holder: TestCl
     assert status(holder, doubled) == 403
 
 
+@pytest.mark.soak
 def test_one_who_holds_only_the_projects_token_sees_that_project(place: Place, holder: TestClient) -> None:
     for path in place.paths(place.mine):
         assert status(holder, path) == 200, path
@@ -227,6 +231,7 @@ def test_an_artifact_is_there_for_who_may_see_it(place: Place, holder: TestClien
     assert (answer.status_code, "same.txt" in answer.headers["content-disposition"]) == (200, True)
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_everything_else_is_the_operators(place: Place, holder: TestClient) -> None:
     described = place.api.get("/openapi.json").json()["paths"]

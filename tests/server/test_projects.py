@@ -82,6 +82,7 @@ def test_projects_are_listed_newest_first_and_paged(api: TestClient) -> None:
     assert [each["id"] for each in ok(api.get(following))] == [numbers[0]]
 
 
+@pytest.mark.soak
 def test_secrets_are_told_to_nobody(api: TestClient, ledger: Ledger) -> None:
     number = new_project(api, secrets={"git_token": "very-secret-1"})
     said = api.put(f"/projects/{number}/secrets", json={"webhook_secret": "very-secret-2", "git_token": None})

@@ -9,10 +9,10 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.runtime import Worker
 from tests.protocols.world import World, encode_plan, make_project, make_remote, write_agents
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
 from tests.server.conftest import client_of
 from tests.server.protocol_things import ok
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def loaded(url: str, tmp_path: Path) -> Loaded:
     return load(tmp_path, url)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_everything_that_an_attempt_left_can_be_read(worker: Worker, loaded: Loaded, tmp_path: Path) -> None:
     remote = make_remote(tmp_path)
@@ -32,7 +32,7 @@ def test_everything_that_an_attempt_left_can_be_read(worker: Worker, loaded: Loa
     body = {"protocol_name": "0001-change", "description": f"A change.\nPLAN={plan}"}
     protocol = ok(api.post(f"/projects/{world.project_id}/protocols", json=body))["id"]
     ok(api.post(f"/protocols/{protocol}/actions/start"))
-    eventually(lambda: world.stands(protocol), 120)
+    eventually(lambda: world.stands(protocol))
     shown = ok(api.get(f"/protocols/{protocol}"))
     assert shown["status"] == "completed", shown["reason"]
     _, step = ok(api.get(f"/protocols/{protocol}/steps"))

@@ -21,9 +21,9 @@ from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, list_jobs
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.world import World, encode_plan, make_project, make_remote, write_agents
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
 from tests.server.conftest import Server, Start
+from tests.waiting import eventually
 
 # Much more than it takes: a busy machine may need minutes for what a quiet one does in seconds.
 _PATIENCE_SECONDS = 300
@@ -114,7 +114,7 @@ class MortalServer:
             return tried[-1] is not None
 
         # The next server may be long in coming.
-        eventually(ask, _PATIENCE_SECONDS)
+        eventually(ask)
         assert tried[-1] is not None
         return tried[-1], len(tried)
 
@@ -136,7 +136,7 @@ class MortalServer:
         return server
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_killed_server_loses_nothing_that_it_answered_and_does_nothing_twice(
@@ -189,16 +189,16 @@ def carry_out(server: MortalServer, github: GitHubStandIn, name: str, step_id: i
         return found
 
     server.post("run", f"/steps/{step_id}/actions/run")
-    eventually(lambda: look()["awaits_ci"], _PATIENCE_SECONDS)
+    eventually(lambda: look()["awaits_ci"])
     body = json.dumps(github.check_run(name, look()["commit"], "success", name="test")).encode()
     headers = github.headers("check_run", body, SECRET, delivery=f"{name}-{step_id}")
     assert server.post("webhook", "/webhooks/github", content=body, headers=headers).status_code == 200
-    eventually(lambda: look()["status"] == "completed", _PATIENCE_SECONDS)
+    eventually(lambda: look()["status"] == "completed")
 
 
 def await_status(server: MortalServer, world: World, run_id: int, *wanted: str) -> None:
     try:
-        eventually(lambda: status(server, run_id) in wanted, _PATIENCE_SECONDS)
+        eventually(lambda: status(server, run_id) in wanted)
     except AssertionError as error:
         with world.ledger.read() as tx:
             jobs = list_jobs(tx, run_id=run_id)

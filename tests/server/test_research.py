@@ -24,8 +24,8 @@ from ratchet.runtime import Worker
 from ratchet.server.routes.research import NewRun
 from tests.research.hill import write_hill
 from tests.research.views.made_up import make_baseline, make_run, submit, try_out
-from tests.runtime.conftest import eventually
 from tests.server.conftest import client_of
+from tests.waiting import eventually
 
 SHIPPED = {"bin_packing", "circle_packing", "digits96", "nanotree", "tiny_lm"}
 VIEWS = ("leaderboard", "tree", "knowledge", "activity", "misses", "yield", "cost", "lessons", "calibration")
@@ -300,6 +300,7 @@ def test_a_run_that_is_not_there_is_404_everywhere(api: TestClient, path: str) -
     assert api.get(f"/research/{'x' * 201}{path}").status_code == 422
 
 
+@pytest.mark.soak
 def test_research_needs_the_token(worker: Worker, loaded: Loaded) -> None:
     stranger = client_of(worker.runtime, loaded, worker, token=None)
     for path in (
@@ -347,13 +348,14 @@ def test_the_actions_are_for_research_only(api: TestClient, ledger: Ledger) -> N
         assert get_run(tx, other).status is RunStatus.PENDING
 
 
+@pytest.mark.soak
 def test_a_real_run_has_diffs_certificates_and_a_report(
     working_api: TestClient, worker: Worker, ledger: Ledger, tmp_path: Path
 ) -> None:
     api = working_api
     wanted = Wanted(task=str(write_hill(tmp_path / "hill")), engine="search", trials=8)
     run_id = start_research(worker.runtime, wanted)
-    eventually(lambda: api.get(f"/research/{run_id}").json()["status"] == "completed", 60)
+    eventually(lambda: api.get(f"/research/{run_id}").json()["status"] == "completed")
     best = api.get(f"/research/{run_id}").json()["best"]
     [leader, *_] = api.get(f"/research/{run_id}/leaderboard").json()
     assert leader["exp_id"] == best["exp_id"]

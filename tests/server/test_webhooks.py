@@ -65,7 +65,7 @@ def keep_secret(runtime: Runtime, project_id: int, secret: str) -> None:
 
 def share_secret(runtime: Runtime, secret: str) -> None:
     protocols = runtime.settings.protocols.model_copy(update={"webhook_secret": SecretStr(secret)})
-    runtime.settings = runtime.settings.model_copy(update={"protocols": protocols})
+    runtime.settings = runtime.settings.replace(protocols=protocols)
 
 
 def signed(

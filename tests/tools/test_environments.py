@@ -19,9 +19,9 @@ from ratchet.config.workflow_settings import Tools
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.environments import Environment, environment_for, read_requirements
 from ratchet.tools.environments.sweeping import sweep
-from tests.runtime.conftest import eventually
 from tests.tools.bench import Bench, program, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
+from tests.waiting import eventually
 
 __all__ = ["bench", "shared_runtime"]
 
@@ -81,6 +81,7 @@ def left_in(home: Path) -> set[str]:
     return {each.name for each in root.iterdir() if each.suffix != ".lock"}
 
 
+@pytest.mark.soak
 def test_a_tool_has_the_packages_that_it_requires(bench: Bench) -> None:
     source = "import tinything, sys\ndef run():\n    return [tinything.VALUE, 'ratchet' in sys.modules]"
     with pytest.raises(ModuleNotFoundError):
@@ -94,6 +95,7 @@ def test_a_tool_has_the_packages_that_it_requires(bench: Bench) -> None:
     assert own.value["stdout"] == "1\n"
 
 
+@pytest.mark.soak
 def test_an_environment_does_not_see_the_packages_of_ratchet(made: tuple[Path, Environment]) -> None:
     _, environment = made
     asked = subprocess.run([environment.python, "-c", "import pydantic"], capture_output=True, check=False)
@@ -108,6 +110,7 @@ def test_the_same_packages_are_installed_once(made: tuple[Path, Environment]) ->
     assert len(left_in(home)) == 2
 
 
+@pytest.mark.soak
 def test_two_at_once_make_one(tmp_path: Path) -> None:
     async def both() -> list[Environment]:
         return await asyncio.gather(
@@ -146,6 +149,7 @@ def test_requirements_have_one_spelling() -> None:
     assert read_requirements(["B_x >=1, <2", "a[z]"]) == ("a[z]", "b-x<2,>=1")
 
 
+@pytest.mark.soak
 def test_a_failed_install_tells_what_pip_said_and_leaves_nothing(tmp_path: Path) -> None:
     failed = fails(tmp_path, "nobody-has-this-package")
     assert "No matching distribution found for nobody-has-this-package" in str(failed)
@@ -164,6 +168,7 @@ def test_a_home_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     assert "rights of Ratchet's home" in (failed.hint or "")
 
 
+@pytest.mark.soak
 def test_a_killed_build_leaves_nothing_that_counts(tmp_path: Path) -> None:
     code = "import asyncio, sys, pathlib\nfrom ratchet.config.workflow_settings import Tools\n"
     code += "from ratchet.tools.environments import environment_for\n"
@@ -180,6 +185,7 @@ def test_a_killed_build_leaves_nothing_that_counts(tmp_path: Path) -> None:
     assert subprocess.check_output([environment.programs / "say-tinything"]) == b"tiny one\n"
 
 
+@pytest.mark.soak
 def test_what_nobody_uses_is_removed(tmp_path: Path, made: tuple[Path, Environment]) -> None:
     home, environment = made
     copy = tmp_path / "environments"

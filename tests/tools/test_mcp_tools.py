@@ -62,6 +62,7 @@ def mcp_tool(tool: str | None = None, server: str = "lab", folder: Path | None =
     return read_tool({"type": "mcp", "network": network, "mcp": given}, folder=folder, id="lab")
 
 
+@pytest.mark.soak
 def test_a_program_of_the_settings_is_started_with_the_variables_that_it_is_given(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,12 +111,14 @@ def test_an_address_where_nobody_speaks_mcp_is_a_failure(bench: Bench) -> None:
     assert "the MCP server own" in str(bench.fails(tool, {"a": 1, "b": 2}))
 
 
+@pytest.mark.soak
 def test_a_server_that_dies_may_be_tried_again(bench: Bench) -> None:
     failed = bench.fails(mcp_tool("die"))
     assert "the MCP server lab" in str(failed)
     assert not failed.final
 
 
+@pytest.mark.soak
 def test_a_server_that_does_not_answer_is_given_up(bench: Bench) -> None:
     tool = mcp_tool("x", server="own", command="sleep", args=["60"])
     failed = bench.fails(tool, seconds=1.0)
@@ -147,6 +150,7 @@ def test_a_definition_cannot_ask_for_any_variable(bench: Bench, monkeypatch: pyt
     assert "tools.variables" in (failed.hint or "")
 
 
+@pytest.mark.soak
 def test_a_server_of_a_definition_runs_in_the_folder_of_the_tool(bench: Bench, tmp_path: Path) -> None:
     folder = tmp_path / "definition"
     folder.mkdir()
@@ -157,12 +161,14 @@ def test_a_server_of_a_definition_runs_in_the_folder_of_the_tool(bench: Bench, t
     assert bench.call(tool, {"a": 20, "b": 22}).value == {"result": 42}
 
 
+@pytest.mark.soak
 def test_nothing_that_a_server_started_is_left(bench: Bench, tmp_path: Path) -> None:
     # It writes below /tmp, which the sandbox has for itself: only its processes can be looked for.
     bench.call(mcp_tool("leave_behind"), {"directory": "/tmp"})
     await_gone(b"SIG_IGN")
 
 
+@pytest.mark.soak
 def test_a_server_is_kept_for_the_next_call_of_a_run_and_ended_with_it(bench: Bench) -> None:
     async def work() -> list[Any]:
         async with aclosing(KeptServers()) as servers:
@@ -191,6 +197,7 @@ def test_a_server_is_kept_for_the_next_call_of_a_run_and_ended_with_it(bench: Be
     await_gone(str(LAB).encode(), allowed=1)
 
 
+@pytest.mark.soak
 def test_a_kept_server_that_does_not_answer_is_ended_in_time(bench: Bench) -> None:
     async def work() -> float:
         async with aclosing(KeptServers()) as servers:

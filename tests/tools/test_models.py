@@ -28,10 +28,11 @@ from ratchet.tools.call import Called, Occasion, ToolFailed
 from ratchet.tools.calling import call_model, call_tool
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.models import choose_model
-from tests.engines.contract import KEY, eventually
+from tests.engines.contract import KEY
 from tests.modelserver.fixtures import model_server
 from tests.runtime.conftest import url
 from tests.runtime.worker_process import load
+from tests.waiting import eventually_async
 
 __all__ = ["model_server", "url"]
 
@@ -121,6 +122,7 @@ def llm_tool(**body: Any) -> Tool:
     return read_tool({"type": "llm", "llm": body, **more}, folder=None, id="writer")
 
 
+@pytest.mark.soak
 def test_an_answer_is_charged_to_the_run_and_on_record(place: Place) -> None:
     script = place.open(say("A step."))
     called = place.ask("Who are you?", system="Be brief.")
@@ -237,7 +239,7 @@ def test_a_cancelled_question_is_on_record(place: Place) -> None:
 
     async def give_up() -> None:
         asking = asyncio.create_task(call_model("Who?", place.occasion()))
-        await eventually(lambda: len(script.requests) == 1)
+        await eventually_async(lambda: len(script.requests) == 1)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

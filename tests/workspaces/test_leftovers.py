@@ -78,7 +78,7 @@ def test_the_workspaces_of_a_living_process_stay(repository: Repository, base: s
         assert (mine.path / "README.md").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_at_any_point_nothing_is_lost_and_nothing_stays(repository: Repository, kind: Kind) -> None:
     repository.close()
     told: list[str] = []

@@ -16,7 +16,7 @@ from tests.workspaces.conftest import SEED, files_of, fsck, git
 _ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_hundreds_are_open_at_once_and_do_not_mix(repository: Repository, base: str, kind: Kind) -> None:
     count = 40 if kind is Kind.WORKTREE else 200
 
@@ -37,7 +37,7 @@ def test_hundreds_are_open_at_once_and_do_not_mix(repository: Repository, base: 
     assert fsck(repository.path) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_several_processes_share_a_repository(repository: Repository, base: str, kind: Kind) -> None:
     command = [sys.executable, "-m", "tests.workspaces.actors", "batch", str(repository.path), kind]
     running = [

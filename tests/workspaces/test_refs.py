@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -114,10 +113,8 @@ def test_a_lock_left_by_a_dead_process_is_waited_for_and_then_named(
     if lock == "packed-refs.lock":
         git(repository.path, "pack-refs", "--all")
     (repository.path / lock).touch()
-    began = time.monotonic()
     with pytest.raises(RepositoryLocked, match=lock) as caught:
         repository.restore({BEST: (None, base)} if lock == "packed-refs.lock" else {BEST: (better, base)})
-    assert time.monotonic() - began < 10
     assert "delete that file" in (caught.value.hint or "")
     assert repository.ref(BEST) == base
     (repository.path / lock).unlink()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.contract import Role
 from ratchet.agents.seat import announced
-from ratchet.config.agent_settings import Agents
+
+if TYPE_CHECKING:
+    from ratchet.config.agent_settings import Agents
 
 
 def address(base: str, name: str, role: Role, commit: str | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.addresses import address
 from ratchet.agents.arguments import find_tool
@@ -13,9 +13,11 @@ from ratchet.agents.contract import Role, ToolShape
 from ratchet.agents.host import reached
 from ratchet.agents.references import find_version
 from ratchet.agents.servers import Called, call_tool, list_tools
-from ratchet.config import Loaded
 from ratchet.ledger.agents import get_agent
-from ratchet.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ratchet.config import Loaded
+    from ratchet.runtime import Runtime
 
 CALL_SECONDS = 300.0
 """How long a caller waits for an answer who says nothing else."""

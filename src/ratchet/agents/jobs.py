@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ratchet.agents.architect import KIND
-from ratchet.runtime import JobContext, Kinds
+
+if TYPE_CHECKING:
+    from ratchet.runtime import JobContext, Kinds
 
 
 def add_kinds(kinds: Kinds) -> None:

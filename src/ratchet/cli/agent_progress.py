@@ -7,10 +7,13 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ratchet.cli.output import note
 from ratchet.cli.words import one_line
-from ratchet.ledger import Event
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Event
 
 _TOLD = ("agent.", "attempt.")
 _SHOWN = 160

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ratchet.cli.next_steps import next_step
-from ratchet.cli.session import Session
 from ratchet.kernel import RatchetError
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 FAILED, MISUSED = 1, 2
 

@@ -6,18 +6,22 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ratchet.cli.opening import require_ledger
-from ratchet.cli.session import Session
-from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Event, Filter, Ledger, Run, follow
 from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
 from ratchet.observe import logs
-from ratchet.runtime import Runtime, Worker, cancel_run, open_ledger, open_runtime, pause_run
+from ratchet.runtime import open_ledger, open_runtime
 from ratchet.runtime.job_rows import unfinished_jobs
 from ratchet.runtime.signals import StopSignals
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.config import Loaded
+    from ratchet.runtime import Runtime
 
 INTERRUPTED = 130
 _BATCH = 500
@@ -39,6 +43,8 @@ class Foreground:
 
         A signal pauses it, and with `give_up` cancels it.
         """
+        from ratchet.runtime import cancel_run, pause_run
+
         return self._work(run_id, follow_run, hear, cancel_run if give_up else pause_run)
 
     def carry_jobs(self, run_id: int, hear: Callable[[Event], None], *, wait: Callable[[], bool]) -> Run:
@@ -46,6 +52,8 @@ class Foreground:
 
         When nothing is, `wait` is asked again and again whether something may come from outside, until it says no.
         """
+        from ratchet.runtime import pause_run
+
         return self._work(run_id, functools.partial(follow_jobs, wait=wait), hear, pause_run)
 
     def _work(
@@ -55,6 +63,9 @@ class Foreground:
         hear: Callable[[Event], None],
         let_go: Callable[..., None],
     ) -> Run:
+        # Loaded here: with --detach, or a mistake in what was asked for, nothing is carried.
+        from ratchet.runtime import Worker
+
         worker = Worker(self.runtime)
         with self._signals:
             self._signals.when_asked(self._asked.set)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.jsontext import load_json
-from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.flowkit.validation import check_inputs, parse_input_texts
 from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.flowkit.spec import WorkflowSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MOST_BYTES = 64 * 1024 * 1024

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ratchet.cli.session import Session
-from ratchet.config import Loaded
+from ratchet.cli.log import configure_logs
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.ledger.database import translated
 from ratchet.ledger.schema import current_revision
-from ratchet.observe import logs
-from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
+from ratchet.runtime import open_ledger, open_runtime
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.config import Loaded
+    from ratchet.runtime import Kinds, Runtime
 
 
 @contextlib.contextmanager
@@ -49,7 +53,3 @@ def has_ledger(loaded: Loaded) -> bool:
     unopened = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts")
     with unopened as ledger, translated(ledger.url), ledger.engine.connect() as connection:
         return current_revision(connection) is not None
-
-
-def configure_logs(loaded: Loaded) -> None:
-    logs.configure(loaded.settings.log.level, loaded.settings.log.format)

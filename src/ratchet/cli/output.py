@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 T = TypeVar("T")
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ratchet.cli.foreground import Foreground
 from ratchet.cli.output import note
 from ratchet.cli.protocol_carrying import carry_setup
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Conflict, RunStatus
 from ratchet.ledger.projects import Project, get_project
@@ -15,6 +14,10 @@ from ratchet.ledger.runs import get_run
 from ratchet.projects.local import base_branch, free_name, project_at
 from ratchet.projects.registering import register_project
 from ratchet.protocols.finding import project_named
+
+if TYPE_CHECKING:
+    from ratchet.cli.foreground import Foreground
+    from ratchet.cli.session import Session
 
 
 def chosen_project(session: Session, here: Foreground, wanted: str | Path, *, base: str | None) -> Project:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.cli.foreground import INTERRUPTED, Foreground
 from ratchet.cli.output import confirm, note
 from ratchet.cli.protocol_pages import print_overview
 from ratchet.cli.protocol_progress import progress
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines, one_line
 from ratchet.engines import Failure
 from ratchet.forges import ForgeError
 from ratchet.kernel import Missing, RunStatus
-from ratchet.ledger import Ledger, Run
 from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.protocols.ci import ask_forge
 from ratchet.protocols.views import overview
 from ratchet.runtime import anybody_works
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Ledger, Run
 
 Overview = Mapping[str, Any]
 # How often the forge is asked about checks.

@@ -6,10 +6,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ratchet.cli.words import one_line
-from ratchet.ledger import Event, Ledger
 from ratchet.research.views import draw_live, read_live
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Event, Ledger
 
 _DRAW_SECONDS = 0.25
 

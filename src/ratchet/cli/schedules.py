@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ratchet.cli.numbers import PRIORITY
 from ratchet.cli.output import confirm
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.kernel import iso
 from ratchet.runtime import Missed, Schedule
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 3

@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
-
-from ratchet.cli.opening import existing_runtime, has_ledger
-from ratchet.cli.session import Session
-from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.kernel import Misuse
-from ratchet.runtime import Kinds, Runtime
+from ratchet.runtime import Kinds
 from ratchet.workflows.building import read_file
 from ratchet.workflows.sources import load_saved, names_file
 
-source_argument = click.argument(
-    "source", metavar="FILE|WORKFLOW", help="A file of YAML or JSON, or the name of a saved workflow."
-)
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.flowkit.spec import WorkflowSpec
+    from ratchet.ledger import Ledger
 
 
 def find_source(session: Session, source: str) -> tuple[WorkflowSpec, Path | None]:
@@ -38,10 +36,10 @@ def existing_file(source: str) -> Path:
 
 
 @contextlib.contextmanager
-def runtime_if_any(session: Session) -> Iterator[Runtime | None]:
-    """The runtime where there is a ledger. Looking at a file must not make one."""
+def ledger_if_any(session: Session) -> Iterator[Ledger | None]:
+    """The ledger where there is one. Looking at a file must not make it."""
     if not has_ledger(session.load()):
         yield None
         return
-    with existing_runtime(session, Kinds()) as runtime:
-        yield runtime
+    with existing_ledger(session) as ledger:
+        yield ledger

@@ -1,19 +1,26 @@
 """Settings: what may be configured, where each value came from, and what is wrong with it."""
 
-from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.initial import write_initial
-from ratchet.config.load import Loaded, Origin, load_settings
-from ratchet.config.settings import (
-    Artifacts,
-    BudgetLimits,
-    Budgets,
-    Log,
-    Queue,
-    Runtime,
-    Server,
-    Settings,
-    Tracing,
-)
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.config.database_url import DatabaseUrl
+    from ratchet.config.initial import write_initial
+    from ratchet.config.keys import (
+        Artifacts,
+        BudgetLimits,
+        Budgets,
+        Log,
+        Queue,
+        Runtime,
+        Server,
+        Tracing,
+    )
+    from ratchet.config.load import Loaded, Origin, load_settings
+    from ratchet.config.settings import Settings
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "Artifacts",

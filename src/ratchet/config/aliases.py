@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.config.schema import Key
-from ratchet.config.sources import Given
+from ratchet.config.sources import Given, Key
 from ratchet.kernel import ConfigError
 
 PREFIX = "TASKSGODZILLA_"

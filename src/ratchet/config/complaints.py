@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.masking import MASK, mask_text
-from ratchet.config.schema import Key, Leaf, Table, dotted, match, nearest, parts_of
-from ratchet.config.sources import Given, variable
+from ratchet.config.schema import Leaf, Table, match, nearest, parts_of
+from ratchet.config.settings import Settings
+from ratchet.config.sources import DATABASE_URL, Given, Key, dotted, nest, variable
 from ratchet.kernel import ConfigError
 
 
@@ -21,10 +23,23 @@ def check_keys(sources: Iterable[Mapping[Key, Given]]) -> None:
         raise _error(problems, "rename or remove it")
 
 
-def explain_invalid(error: ValidationError, given: Mapping[Key, Given]) -> ConfigError:
-    """What the validation found, with the key, the value and the place it came from."""
-    problems = [_invalid(tuple(map(str, each["loc"])), each["msg"], given) for each in error.errors()]
-    return _error(problems, None)
+def checked_settings(given: Mapping[Key, Given], database_url: DatabaseUrl) -> Settings:
+    """The settings with what was given. Raises `ConfigError` naming every value that does not fit."""
+    tables = nest({key: each.value for key, each in given.items() if key != DATABASE_URL})
+    problems: list[tuple[Key, str]] = []
+    for name, values in tables.items():
+        try:
+            Settings(database_url, {name: values})
+        except ValidationError as error:
+            problems += [((name, *map(str, each["loc"])), each["msg"]) for each in error.errors()]
+    if problems:
+        raise explain_invalid(problems, given)
+    return Settings(database_url, tables)
+
+
+def explain_invalid(problems: Sequence[tuple[Key, str]], given: Mapping[Key, Given]) -> ConfigError:
+    """What is wrong with values, with the key, the value and the place it came from."""
+    return _error([_invalid(key, message, given) for key, message in problems], None)
 
 
 def _misplaced(key: Key, given: Given) -> str | None:

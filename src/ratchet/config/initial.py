@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.load import FILE_NAME
-from ratchet.config.schema import ANY, Key, Leaf, Table, default_of, dotted, entries
+from ratchet.config.schema import ANY, Leaf, Table, default_of, entries
+from ratchet.config.sources import Key, dotted
 from ratchet.kernel import ConfigError
 
 _HEAD = """\
-# Settings of Ratchet. Remove the # before a key to change it.
+# Settings of Ratchet. Remove the # before a key to change it. Tables such as [server] may follow behind all of these.
 # RATCHET_* variables (RATCHET_SERVER__PORT for server.port) are stronger than this file, flags stronger.
 # `ratchet config show` tells where each value comes from.
 
@@ -53,18 +54,11 @@ def _lines(home: Path) -> Iterator[str]:
         if entry.key[-1] == ANY:
             chosen |= _examples(entry)
         if isinstance(entry, Table):
-            yield from _header(entry.key, chosen, text)
+            # No header: a table that is begun here could not be begun again by what is pasted in below.
+            yield from ("", f"# {dotted(_named(entry.key, chosen))}: {text}")
             continue
-        if entry.key[-1] == ANY:
-            yield from _header(entry.key[:-1], chosen, text)
-        else:
-            yield f"# {text}{_unset(entry, home)}"
-        yield f"#{_named(entry.key, chosen)[-1]} = {json.dumps(_shown(entry, home))}"
-
-
-def _header(key: Key, chosen: dict[Key, str], text: str) -> tuple[str, str, str]:
-    name = dotted(_named(key, chosen))
-    return "", f"# {text}", f"#[{name}]" if ANY in key else f"[{name}]"
+        yield f"# {text}{'' if entry.key[-1] == ANY else _unset(entry, home)}"
+        yield f"#{dotted(_named(entry.key, chosen))} = {json.dumps(_shown(entry, home))}"
 
 
 def _examples(entry: Leaf | Table) -> dict[Key, str]:

@@ -11,18 +11,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
-
-from pydantic import SecretStr, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from ratchet.config.aliases import from_aliases, ignored_aliases
-from ratchet.config.complaints import check_keys, explain_invalid
 from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.home import Home, Source, find_home
 from ratchet.config.masking import MASK, mask_text
-from ratchet.config.schema import ANY, Key, Leaf, default_of, dotted, leaves
 from ratchet.config.settings import Settings
-from ratchet.config.sources import HOME_VARIABLE, Given, from_environment, from_file, from_flags, nest
+from ratchet.config.sources import (
+    DATABASE_URL,
+    HOME_VARIABLE,
+    Given,
+    Key,
+    dotted,
+    from_environment,
+    from_file,
+    from_flags,
+)
+
+if TYPE_CHECKING:
+    from ratchet.config.schema import Leaf
 
 FILE_NAME = "ratchet.toml"
 
@@ -65,6 +73,8 @@ class Loaded:
 
     def describe(self) -> list[Described]:
         """Every key with what it is for and what it would be if nobody had set it."""
+        from ratchet.config.schema import default_of
+
         return [
             Described(
                 self._origin(key),
@@ -97,24 +107,37 @@ def load_settings(
     home = find_home(flags.get("home"), env.get(HOME_VARIABLE), cwd)
     named = from_environment(env)
     sources = (from_file(home.path / FILE_NAME), from_aliases(env, named, cwd), named, from_flags(flags))
-    check_keys(sources)
     given = {key: value for source in sources for key, value in source.items()}
-    return Loaded(_validated(given, home.path), home.path, home, given, ignored_aliases(env))
+    if given.keys() - {DATABASE_URL}:
+        # Most commands are called with nothing set, and what checks it is slow to import.
+        from ratchet.config.complaints import check_keys, checked_settings
+
+        check_keys(sources)
+        settings = checked_settings(given, _database(given, home.path))
+    else:
+        settings = Settings(_database(given, home.path))
+    return Loaded(settings, home.path, home, given, ignored_aliases(env))
 
 
-def _validated(given: Mapping[Key, Given], home: Path) -> Settings:
-    defaults = {("database_url",): f"sqlite:///{home}/ledger.db"}
-    values = defaults | {key: each.value for key, each in given.items()}
+def _database(given: Mapping[Key, Given], home: Path) -> DatabaseUrl:
+    """Where the ledger is. Raises `ConfigError` for an address that is none."""
+    each = given.get(DATABASE_URL)
+    if each is None:
+        return DatabaseUrl(f"sqlite:///{home}/ledger.db")
     try:
-        settings = Settings.model_validate(nest(values))
-    except ValidationError as error:
-        # Not chained: the library's own text could show a secret.
-        raise explain_invalid(error, given) from None
-    return settings.model_copy(update={"database_url": settings.database_url.relative_to(home)})
+        if not isinstance(each.value, str):
+            raise ValueError("must be a text such as 'sqlite:///ledger.db'")
+        return DatabaseUrl.parse(each.value).relative_to(home)
+    except ValueError as problem:
+        from ratchet.config.complaints import explain_invalid
+
+        raise explain_invalid([(DATABASE_URL, str(problem))], given) from None
 
 
 def _keys(settings: Settings) -> Iterator[tuple[Leaf, Key]]:
     """Every leaf with its key, those below a chosen name once for each name that exists."""
+    from ratchet.config.schema import ANY, leaves
+
     for _, group in groupby(leaves(), key=lambda leaf: leaf.key[:-1]):
         together = list(group)
         for table in _tables(settings, together[0].key[:-1]):
@@ -125,6 +148,8 @@ def _keys(settings: Settings) -> Iterator[tuple[Leaf, Key]]:
 
 def _tables(settings: Settings, pattern: Key) -> Iterator[Key]:
     """The tables that exist and fit `pattern`."""
+    from ratchet.config.schema import ANY
+
     found: list[Key] = [()]
     for part in pattern:
         found = [
@@ -147,6 +172,8 @@ def _value(settings: Settings, key: Key) -> Any:
 
 
 def _shown(value: Any) -> str | int | float | bool | None:
+    from pydantic import SecretStr
+
     if isinstance(value, SecretStr):
         return MASK
     if isinstance(value, DatabaseUrl):

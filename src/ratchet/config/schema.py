@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -11,9 +11,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ratchet.config.settings import Settings
-
-Key = tuple[str, ...]
+from ratchet.config.keys import Keys
+from ratchet.config.sources import DATABASE_URL, Key
+from ratchet.config.spelling import most_like
 
 ANY = "NAME"
 """Stands for the names that a person chooses, as in `queues.NAME.concurrency`."""
@@ -39,7 +39,7 @@ class Table:
     field: FieldInfo
 
 
-def entries(model: type[BaseModel] = Settings, prefix: Key = ()) -> Iterator[Leaf | Table]:
+def entries(model: type[BaseModel] = Keys, prefix: Key = ()) -> Iterator[Leaf | Table]:
     """Every table and leaf, a table before what it holds, and its own values before the tables in it."""
     inner_tables = []
     for name, field in model.model_fields.items():
@@ -63,7 +63,7 @@ def leaves() -> list[Leaf]:
 
 def default_of(leaf: Leaf, home: Path) -> Any:
     """What a setting is when nobody sets it; nothing for one that is not set by default."""
-    if leaf.key == ("database_url",):
+    if leaf.key == DATABASE_URL:
         return f"sqlite:///{home.absolute()}/ledger.db"
     value = leaf.field.get_default(call_default_factory=True, validated_data={})
     return None if value is PydanticUndefined else value
@@ -87,23 +87,6 @@ def parts_of(table: Table) -> list[str]:
 def nearest(key: Key) -> Key:
     """The valid leaf that is spelled most like `key`."""
     return most_like(key, (_named_like(leaf.key, key) for leaf in leaves()))
-
-
-def most_like(key: Key, candidates: Iterable[Key]) -> Key:
-    """The one of the candidates that is spelled most like `key`."""
-    # Only an error needs it, and it is slow to import.
-    from difflib import SequenceMatcher
-
-    def likeness(candidate: Key) -> float:
-        whole = SequenceMatcher(None, dotted(key), dotted(candidate)).ratio()
-        last = SequenceMatcher(None, key[-1], candidate[-1]).ratio()
-        return whole + last
-
-    return max(candidates, key=likeness)
-
-
-def dotted(key: Key) -> str:
-    return ".".join(key)
 
 
 def _fits(key: Key, pattern: Key) -> bool:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.home import Source
-from ratchet.config.schema import Key
 from ratchet.kernel import ConfigError
 
+Key = tuple[str, ...]
+
+DATABASE_URL: Key = ("database_url",)
 PREFIX = "RATCHET_"
 DELIMITER = "__"
 HOME_VARIABLE = "RATCHET_HOME"
@@ -61,18 +63,11 @@ def from_environment(env: Mapping[str, str]) -> dict[Key, Given]:
 
     An empty variable counts as not set; the word `none` unsets a value that the file set.
     """
-    variables = {name: text for name, text in env.items() if text and _is_setting(name)}
-    if not variables:
-        return {}
-    from ratchet.config.environment import read_variables
-
-    given: dict[Key, Given] = {}
-    for key, value in flatten(read_variables(variables)):
-        unset = isinstance(value, str) and value.lower() == "none"
-        given[key] = Given(None if unset else value, "environment", variable(key))
-    for name in variables:
-        given.setdefault(_key(name), Given(None, "environment", name))
-    return given
+    return {
+        _key(name): Given(None if text.lower() == "none" else text, "environment", name)
+        for name, text in env.items()
+        if text and _is_setting(name)
+    }
 
 
 def from_flags(flags: Mapping[str, object]) -> dict[Key, Given]:
@@ -82,6 +77,10 @@ def from_flags(flags: Mapping[str, object]) -> dict[Key, Given]:
         for name, value in flags.items()
         if value is not None and name != "home"
     }
+
+
+def dotted(key: Key) -> str:
+    return ".".join(key)
 
 
 def variable(key: Key) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ratchet.config.schema import Key
+from ratchet.config.sources import Key
 
 _TABLE = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
 _LONG_TEXT = re.compile(r"\"{3}|'{3}")

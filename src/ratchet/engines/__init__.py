@@ -1,17 +1,24 @@
 """Engines: what proposes. Each behind one seam, so that a flow never knows which one it was given."""
 
-from ratchet.engines.engine import Engine, Readiness
-from ratchet.engines.failure import Failure, SessionFailed
-from ratchet.engines.session import (
-    Capabilities,
-    EventKind,
-    Guard,
-    McpServer,
-    Request,
-    Session,
-    SessionEvent,
-    Tool,
-)
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.engines.engine import Engine, Readiness
+    from ratchet.engines.failure import Failure, SessionFailed
+    from ratchet.engines.session import (
+        Capabilities,
+        EventKind,
+        Guard,
+        McpServer,
+        Request,
+        Session,
+        SessionEvent,
+        Tool,
+    )
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "Capabilities",

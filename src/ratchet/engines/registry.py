@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ratchet.config import Settings
 from ratchet.engines.engine import Engine
 from ratchet.kernel import Misuse, RatchetError
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
 
 GROUP = "ratchet.engines"
 

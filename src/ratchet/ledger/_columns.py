@@ -80,6 +80,7 @@ def _culprit(value: Any, path: str = "the value", depth: int = 8) -> str:
     return f"{path} ({shown})"
 
 
+_CONDITION = "condition"
 Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 # Compared by code points on both databases, so that "every type that starts with run." is a range of the index.
 Type = Words().with_variant(Words(collation="C"), "postgresql")
@@ -100,6 +101,21 @@ def to(table: str, *, required: bool = False) -> sa.Column[int]:
     return sa.Column(column, Number, sa.ForeignKey(f"{table}.id"), nullable=not required)
 
 
+def measures() -> list[sa.Column[int]]:
+    """What was used, as `ratchet.kernel.Usage` counts it."""
+    names = ("input_tokens", "cached_tokens", "output_tokens", "cost_microusd", "wall_ms", "trials")
+    return [sa.Column(name, Number, nullable=False) for name in names]
+
+
 def partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
-    condition = sa.text(where)
-    return sa.Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+    """An index of the rows that meet a condition, once `apply_condition` was called for it.
+
+    To name the condition of a dialect imports the dialect, and only what makes or compares tables needs it.
+    """
+    return sa.Index(name, *columns, unique=unique, info={_CONDITION: where})
+
+
+def apply_condition(index: sa.Index) -> None:
+    if where := index.info.get(_CONDITION):
+        for dialect in ("sqlite", "postgresql"):
+            index.dialect_options[dialect]["where"] = sa.text(where)

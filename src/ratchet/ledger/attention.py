@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger.agents import AgentStatus, VersionStatus
 from ratchet.ledger.clarifications import Clarification
-from ratchet.ledger.protocol_tables import clarifications
 from ratchet.ledger.runs import Run, Step, list_runs
-from ratchet.ledger.tables import agent_versions, agents, steps
+from ratchet.ledger.tables import agent_versions, agents, clarifications, steps
 from ratchet.ledger.transaction import Transaction
 
 # A run with more steps than this is counted no further.

@@ -17,8 +17,17 @@ from ratchet.kernel import LedgerCorrupt, NotFound, RunStatus, StepStatus, Usage
 from ratchet.ledger.accounts import SCOPES
 from ratchet.ledger.counters import NUMBERED, counters
 from ratchet.ledger.ledger import Ledger
-from ratchet.ledger.protocol_tables import metadata
-from ratchet.ledger.tables import artifacts, attempts, events, runs, steps, usage, usage_days, usage_totals
+from ratchet.ledger.tables import (
+    artifacts,
+    attempts,
+    events,
+    metadata,
+    runs,
+    steps,
+    usage,
+    usage_days,
+    usage_totals,
+)
 from ratchet.ledger.usage import DAY_MS
 
 Severity = Literal["error", "warning", "info"]

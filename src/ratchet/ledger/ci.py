@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import RunId
-from ratchet.ledger.protocol_tables import ci_checks, protocol_steps, protocols, webhook_deliveries
+from ratchet.ledger.tables import ci_checks, protocol_steps, protocols, webhook_deliveries
 from ratchet.ledger.transaction import Transaction
 
 # Of two words of the same second, the one that says more; and rather no than yes.

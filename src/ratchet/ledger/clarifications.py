@@ -9,8 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, NotFound, ProjectId, RunId, StepId
-from ratchet.ledger.protocol_tables import clarifications
-from ratchet.ledger.tables import runs
+from ratchet.ledger.tables import clarifications, runs
 from ratchet.ledger.transaction import Transaction
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ratchet.ledger.protocol_tables import metadata
+from ratchet.ledger.tables import metadata
 
 NUMBERED = tuple(table for table in metadata.sorted_tables if table.autoincrement_column is not None)
 

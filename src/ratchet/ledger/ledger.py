@@ -19,7 +19,6 @@ from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import ensure_schema
 from ratchet.ledger.transaction import Transaction
-from ratchet.observe import metrics
 
 _BEGIN_WRITING = Prepared({"sqlite": sa.text("BEGIN IMMEDIATE"), "postgresql": sa.text("BEGIN")})
 _BEGIN_READING = Prepared(
@@ -90,7 +89,7 @@ class Ledger:
                 raise
         if not certain:
             self._afterwards.committed()
-        metrics.events_appended.inc(appended)
+        _count(appended)
         for topic in tx.topics:
             self.bell.ring(topic)
         tx.run_after_commit()
@@ -117,6 +116,13 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _count(events: int) -> None:
+    # Loaded here: most commands only read.
+    from ratchet.observe import metrics
+
+    metrics.events_appended.inc(events)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ types of its values and columns; what it would do for any statement anew is done
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,22 +21,32 @@ from ratchet.ledger.line import Refused, line_of
 
 _log = logging.getLogger(__name__)
 _NONE: Values = {}
-# As the lines take them: with numbered places.
-_DIALECTS: dict[str, sa.Dialect] = {
-    "sqlite": registry.load("sqlite")(paramstyle="qmark"),
-    "postgresql": registry.load("postgresql.psycopg")(paramstyle="numeric_dollar"),
-}
+
+
+@cache
+def _dialect(name: str) -> sa.Dialect:
+    """As the lines take statements: with numbered places. One that is not used is not imported."""
+    dialect: sa.Dialect
+    if name == "sqlite":
+        dialect = registry.load("sqlite")(paramstyle="qmark")
+    else:
+        dialect = registry.load("postgresql.psycopg")(paramstyle="numeric_dollar")
+    return dialect
 
 
 class Prepared:
-    """One statement, or one for each dialect by its name. It must not hold lists that grow with their values.
+    """One statement, or one for each dialect: by its name, or from a function of its name.
+
+    It must not hold lists that grow with their values.
 
     Runs within the transaction that the connection has begun, and raises what SQLAlchemy would.
     """
 
-    def __init__(self, statement: sa.Executable | Mapping[str, sa.Executable]) -> None:
+    def __init__(
+        self, statement: sa.Executable | Mapping[str, sa.Executable] | Callable[[str], sa.Executable]
+    ) -> None:
         self._statement = statement
-        self._compiled: dict[str, dict[tuple[str, ...], Compiled]] = {name: {} for name in _DIALECTS}
+        self._compiled: dict[str, dict[tuple[str, ...], Compiled]] = {"sqlite": {}, "postgresql": {}}
 
     def rows(self, connection: sa.Connection, values: Values = _NONE) -> list[Row]:
         """Run it; all of its rows, none for a statement that returns nothing."""
@@ -106,7 +117,9 @@ class Prepared:
             statement: Any = self._statement
             if isinstance(statement, Mapping):
                 statement = statement[dialect]
-            known = self._compiled[dialect][key] = compiled(statement, _DIALECTS[dialect], key)
+            elif not isinstance(statement, sa.Executable):
+                statement = statement(dialect)
+            known = self._compiled[dialect][key] = compiled(statement, _dialect(dialect), key)
         return known
 
 

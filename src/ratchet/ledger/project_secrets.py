@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from ratchet.ledger.protocol_tables import project_secrets
+from ratchet.ledger.tables import project_secrets
 from ratchet.ledger.transaction import Transaction
 
 

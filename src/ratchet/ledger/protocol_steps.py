@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import Conflict, NotFound, RunId, StepId, StepStatus
-from ratchet.ledger.protocol_tables import protocol_steps
 from ratchet.ledger.runs import create_steps
-from ratchet.ledger.tables import steps
+from ratchet.ledger.tables import protocol_steps, steps
 from ratchet.ledger.transaction import Transaction
 
 _OF_STEP = ("name", "status", "reason", "spec", "result", "created_at", "updated_at", "ended_at")

@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import Conflict, NotFound, ProjectId, RunId, RunStatus
-from ratchet.ledger.protocol_tables import protocols
-from ratchet.ledger.tables import runs
+from ratchet.ledger.tables import protocols, runs
 from ratchet.ledger.transaction import Transaction
 
 _OF_RUN = ("status", "reason", "simulated", "used_recording", "created_at", "updated_at", "ended_at")

@@ -15,7 +15,7 @@ from ratchet.kernel import Direction, NotFound, Usage, exp_id
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, runs, specialists
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.upsert import upserts
+from ratchet.ledger.upsert import upsert
 
 _USAGE = tuple(each.name for each in fields(Usage))
 _DIGITS = 18
@@ -28,7 +28,7 @@ _ACTIVE = Prepared(
     .values(active_ms=research.c.active_ms + sa.bindparam("ms", type_=sa.Integer))
 )
 _RECORD = Prepared(
-    upserts(
+    upsert(
         specialists,
         ("run_id", "name"),
         lambda new: {

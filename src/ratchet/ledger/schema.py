@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerTooNew
 from ratchet.ledger.database import shown
-from ratchet.ledger.protocol_tables import metadata
 
 # Every revision in order; the last is the one this code works with.
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
@@ -60,6 +59,9 @@ def _refuse_newer(version: str | None, engine: sa.Engine) -> None:
 
 
 def _refuse_foreign(connection: sa.Connection) -> None:
+    # Builds every table, and only a database that is not a ledger yet comes here.
+    from ratchet.ledger.tables import metadata
+
     taken = sorted(set(sa.inspect(connection).get_table_names()) & set(metadata.tables))
     if taken:
         raise LedgerCorrupt(

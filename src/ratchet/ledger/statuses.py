@@ -26,7 +26,6 @@ from ratchet.ledger.approvals import close_approvals
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
-from ratchet.observe import metrics
 
 UNCHANGED = object()
 # Built once: building a statement takes longer than running it.
@@ -171,7 +170,7 @@ def change_steps(tx: Transaction, changes: Sequence[StepChange]) -> None:
             data={"from": change.current, "to": change.to, "name": change.name, **(change.data or {})},
         )
     counted = Counter(str(change.to) for change in changes)
-    tx.after_commit(lambda: _count(counted))
+    tx.after_commit(lambda: _count("step", counted))
 
 
 def reopen_step(tx: Transaction, step_id: int, *, reason: str, data: Any = None) -> bool:
@@ -192,9 +191,12 @@ def reopen_step(tx: Transaction, step_id: int, *, reason: str, data: Any = None)
     return True
 
 
-def _count(changed: Mapping[str, int]) -> None:
+def _count(entity: str, changed: Mapping[str, int]) -> None:
+    # Loaded here: most commands only read.
+    from ratchet.observe import metrics
+
     for to, number in changed.items():
-        metrics.transitions.labels(entity="step", to=to).inc(number)
+        metrics.transitions.labels(entity=entity, to=to).inc(number)
 
 
 def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> Mapping[str, Any]:
@@ -238,5 +240,5 @@ def _try_set(
     parameters = {"key": key, "current": str(current), **values}
     changed = _CHANGE[table].mapping(tx.connection, parameters)
     if changed is not None:
-        tx.after_commit(lambda: metrics.transitions.labels(entity=entity, to=str(to)).inc())
+        tx.after_commit(lambda: _count(entity, {str(to): 1}))
     return changed

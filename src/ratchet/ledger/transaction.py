@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import events
@@ -17,8 +16,11 @@ from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.disk import Unsettled
 from ratchet.ledger.prepared import Prepared
+from ratchet.ledger.upsert import insert_into
 
 if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+
     from ratchet.ledger.artifacts import ArtifactStore
     from ratchet.ledger.remembered import Remembered
 
@@ -104,7 +106,7 @@ class Transaction:
 
     def insert(self, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
         """An insert that can say what to do on a conflict."""
-        return postgresql.insert(table) if self.on_postgresql else sqlite.insert(table)
+        return insert_into(table, self.dialect)
 
     def lock_keys(self, *keys: str) -> None:
         """Hold `keys` until the end of the transaction, against every other holder.

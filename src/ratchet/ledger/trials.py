@@ -16,7 +16,7 @@ from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_rows import ALL, COLUMNS, Trial, trial_of
-from ratchet.ledger.upsert import upserts
+from ratchet.ledger.upsert import upsert
 
 _NEXT = Prepared(
     sa.update(research)
@@ -64,7 +64,7 @@ _KEEP = Prepared(
     )
 )
 _TALLY = Prepared(
-    upserts(
+    upsert(
         trial_tallies,
         ("run_id", "specialist", "status"),
         lambda new: {"count": trial_tallies.c["count"] + new["count"]},

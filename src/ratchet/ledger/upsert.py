@@ -1,27 +1,42 @@
-"""Insert or else update, made ready for both databases: building such a statement takes longer than running it."""
+"""Inserts that say what to do on a conflict. A dialect that is not used is not imported."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 
-def upserts(
+def insert_into(table: sa.Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    """An insert that can say what to do on a conflict."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
+
+
+def upsert(
     table: sa.Table,
     key: Sequence[str],
     change: Callable[[Any], Mapping[str, Any]],
     *,
     returning: Sequence[sa.Column[Any]] = (),
-) -> dict[str, sa.Executable]:
-    """By the name of the dialect: insert a row or, where its `key` is taken, change the one that is there.
+) -> Callable[[str], sa.Executable]:
+    """For the name of a dialect: insert a row or, where its `key` is taken, change the one that is there.
 
     `change` is given the columns of the row that could not be inserted.
     """
-    made: dict[str, sa.Executable] = {}
-    for name, insert in (("sqlite", sqlite.insert(table)), ("postgresql", postgresql.insert(table))):
+
+    def build(dialect: str) -> sa.Executable:
+        insert = insert_into(table, dialect)
         statement = insert.on_conflict_do_update(index_elements=list(key), set_=change(insert.excluded))
-        made[name] = statement.returning(*returning) if returning else statement
-    return made
+        return statement.returning(*returning) if returning else statement
+
+    return build

@@ -16,7 +16,7 @@ from ratchet.ledger.accounts import Account, Budgets, Scope, Spender, account, a
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import budgets, usage, usage_days, usage_totals
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.upsert import upserts
+from ratchet.ledger.upsert import upsert
 
 _log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
@@ -29,14 +29,14 @@ _TOTAL = Prepared(
 )
 _CHARGE = Prepared(sa.insert(usage))
 _ADD = Prepared(
-    upserts(
+    upsert(
         usage_totals,
         ("scope", "scope_id"),
         lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
     )
 )
 _ADD_TO_DAY = Prepared(
-    upserts(
+    upsert(
         usage_days,
         ("day", "run_id", "engine", "model"),
         lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},

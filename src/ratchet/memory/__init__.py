@@ -1,17 +1,24 @@
 """Memory: lessons, tools and past work, found by meaning, by words and by tags."""
 
-from ratchet.memory.embedder import Embedder
-from ratchet.memory.entry import Entry, Filter, Found, Where
-from ratchet.memory.errors import (
-    MemoryCorrupt,
-    MemoryFault,
-    MemoryTooNew,
-    MemoryUnavailable,
-    WrongEmbedder,
-)
-from ratchet.memory.memory import Memory
-from ratchet.memory.opening import FILE_NAME, open_memory, reembed
-from ratchet.memory.wordllama import WordLlama
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.memory.embedder import Embedder
+    from ratchet.memory.entry import Entry, Filter, Found, Where
+    from ratchet.memory.errors import (
+        MemoryCorrupt,
+        MemoryFault,
+        MemoryTooNew,
+        MemoryUnavailable,
+        WrongEmbedder,
+    )
+    from ratchet.memory.memory import Memory
+    from ratchet.memory.opening import FILE_NAME, open_memory, reembed
+    from ratchet.memory.wordllama import WordLlama
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "FILE_NAME",

@@ -2,6 +2,8 @@
 
 Every line written inside `bind(run_id=…)` carries that id, also in the tasks and threads that are
 started there with a copy of the context (`asyncio.create_task`, `asyncio.to_thread`).
+
+structlog takes a tenth of a second to import; it is loaded with the first line that is written.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any, Literal, TextIO
-
-import structlog
-from structlog.typing import Processor
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from ratchet.observe.redaction import redact_under
+
+if TYPE_CHECKING:
+    import structlog
+    from structlog.typing import Processor
 
 Format = Literal["text", "json"]
 
@@ -24,17 +28,14 @@ _LIBRARIES = ("uvicorn", "uvicorn.access", "uvicorn.error", "dbos", "sqlalchemy"
 # At INFO, DBOS advertises and lists its migrations, and the HTTP clients write a line for each request.
 _QUIET = ("dbos", "sqlalchemy", "alembic", "httpx", "httpcore", "httpx2", "httpcore2", "mcp")
 
+_METHODS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 _TRACE = "Traceback (most recent call last):"
 
 
 def configure(level: str = "info", format: Format = "text", stream: TextIO | None = None) -> None:
     """Send every line of this process to `stream` (stderr) in one format. May be called again."""
     handler = _Handler(stream or sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*_ENRICH, _shorten_warning], processors=_rendering(format, handler)
-        )
-    )
+    handler.setFormatter(_Formatter(format, handler))
     root = logging.getLogger()
     root.handlers = [each for each in root.handlers if not isinstance(each, _Handler)] + [handler]
     root.setLevel(level.upper())
@@ -49,18 +50,7 @@ def configure(level: str = "info", format: Format = "text", stream: TextIO | Non
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger that takes an event and its values: `log.info("job finished", seconds=1.2)`."""
-    # Wrapped by hand: the global set-up of structlog, which would print to stdout, is left to others.
-    wrapped: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *_ENRICH,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-    return wrapped
+    return cast("structlog.stdlib.BoundLogger", _Logger(name))
 
 
 @contextmanager
@@ -80,6 +70,8 @@ def bind(
         "job_id": job_id,
         "request_id": request_id,
     }
+    import structlog
+
     with structlog.contextvars.bound_contextvars(
         **{key: value for key, value in ids.items() if value is not None}
     ):
@@ -88,7 +80,52 @@ def bind(
 
 def bound() -> Mapping[str, Any]:
     """The ids that are bound here."""
+    import structlog
+
     return structlog.contextvars.get_contextvars()
+
+
+class _Logger:
+    """A logger of structlog's, made when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog
+
+        # Wrapped by hand: the global set-up of structlog, which would print to stdout, is left to others.
+        made = structlog.wrap_logger(
+            logging.getLogger(self._name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                *_enriching(),
+                structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+        ).bind()
+        self.__dict__.update({name: getattr(made, name) for name in _METHODS})
+        return getattr(made, method)
+
+
+class _Formatter(logging.Formatter):
+    """One of structlog's, made for the first line."""
+
+    def __init__(self, format: Format, handler: _Handler) -> None:
+        super().__init__()
+        self._format = format
+        self._handler = handler
+        self._made: logging.Formatter | None = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._made is None:
+            from structlog.stdlib import ProcessorFormatter
+
+            self._made = ProcessorFormatter(
+                foreign_pre_chain=[*_enriching(), _shorten_warning],
+                processors=_rendering(self._format, self._handler),
+            )
+        return self._made.format(record)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -96,6 +133,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _rendering(format: Format, handler: _Handler) -> list[Processor]:
+    import structlog
+
     shared: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         # Rendered here and as plain text: the console's own rendering would show local variables.
@@ -124,11 +163,15 @@ def _redact(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mappi
     return {key: redact_under(key, value) for key, value in line.items()}
 
 
-_ENRICH: list[Processor] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.add_logger_name,
-    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-    structlog.stdlib.PositionalArgumentsFormatter(),
-    structlog.processors.StackInfoRenderer(),
-]
+@cache
+def _enriching() -> tuple[Processor, ...]:
+    import structlog
+
+    return (
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.StackInfoRenderer(),
+    )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ratchet.runtime import JobContext, Kinds
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ratchet.runtime import JobContext, Kinds
+
 
 SETUP = "project_setup"
 

@@ -6,7 +6,7 @@ from ratchet.ledger import Run, Transaction
 from ratchet.ledger.runs import get_run
 from ratchet.research.exchange import Layout
 from ratchet.research.views import Leaderboard, leaderboard
-from ratchet.research.views.leaderboard import TOP
+from ratchet.research.views._leaderboard import TOP
 
 
 def columns_of(run: Run) -> tuple[str, ...]:

@@ -13,10 +13,10 @@ from ratchet.ledger.research import open_research
 from ratchet.ledger.usage import set_budget
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.campaign import task_directory
+from ratchet.research.jobs import KIND
 from ratchet.research.naming import check_name
 from ratchet.research.plan import Choices, Plan
 from ratchet.research.stops import Stops
-from ratchet.research.supervisor import KIND
 from ratchet.research.tasks import find_task, pin_task, task_hash
 from ratchet.runtime import Runtime, start_run
 

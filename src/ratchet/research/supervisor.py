@@ -21,17 +21,11 @@ from ratchet.research.desk import Desk
 from ratchet.research.session import hold_session
 from ratchet.research.trial import finish_trial
 from ratchet.research.turn import take_turn
-from ratchet.runtime import JobContext, Kinds, complete_run, enter_run
-
-KIND = "research.run"
+from ratchet.runtime import JobContext, complete_run, enter_run
 
 
 class MachineUnfit(Waiting):
     """The machine spoils one trial after the other; a person has to look."""
-
-
-def add_kinds(kinds: Kinds) -> None:
-    kinds.add(KIND, research_run)
 
 
 async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:

@@ -1,27 +1,34 @@
 """Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS waits."""
 
-from ratchet.runtime.context import GaveWay, JobContext
-from ratchet.runtime.job import Job, JobStatus
-from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
-from ratchet.runtime.jobs import Jobs
-from ratchet.runtime.kinds import Kinds
-from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
-from ratchet.runtime.processes import Process, anybody_works, list_processes
-from ratchet.runtime.queues import QueueState, list_queues
-from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
-from ratchet.runtime.runtime import Runtime
-from ratchet.runtime.schedules import (
-    Missed,
-    Schedule,
-    get_schedule,
-    list_schedules,
-    put_schedule,
-    remove_schedule,
-)
-from ratchet.runtime.steps import run_step
-from ratchet.runtime.timetable import Timetable, When, read_when
-from ratchet.runtime.together import Together
-from ratchet.runtime.worker import Worker
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.runtime.context import GaveWay, JobContext
+    from ratchet.runtime.job import Job, JobStatus
+    from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
+    from ratchet.runtime.jobs import Jobs
+    from ratchet.runtime.kinds import Kinds
+    from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
+    from ratchet.runtime.processes import Process, anybody_works, list_processes
+    from ratchet.runtime.queues import QueueState, list_queues
+    from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
+    from ratchet.runtime.runtime import Runtime
+    from ratchet.runtime.schedules import (
+        Missed,
+        Schedule,
+        get_schedule,
+        list_schedules,
+        put_schedule,
+        remove_schedule,
+    )
+    from ratchet.runtime.steps import run_step
+    from ratchet.runtime.timetable import Timetable, When, read_when
+    from ratchet.runtime.together import Together
+    from ratchet.runtime.worker import Worker
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "GaveWay",

@@ -4,6 +4,8 @@ Its tables live beside the ledger's (in the same SQLite file; in schema `dbos` o
 posted in the ledger's own transaction. A DBOS workflow here is one delivery: it carries a job's number and no more.
 Only public calls are used: a dead worker's jobs are handed over by the ledger under new tickets, so DBOS's own recovery
 is never needed.
+
+It takes a third of a second to import, so only what delivers, or posts a ticket that must wait, pays for it.
 """
 
 from __future__ import annotations
@@ -15,17 +17,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, DBOSConfig
-from dbos import Serializer as DbosSerializer
 
 from ratchet.kernel import JobId
 from ratchet.ledger.tables import components
 from ratchet.runtime.delivery import QueueRule, Ticket
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, DBOSConfig, Serializer
 
 _APPLICATION = "ratchet"
 _COMPONENT = "dbos"
@@ -40,19 +44,6 @@ _NUMBERS = 2**27
 _HISTORY_BATCH = 1000
 _UNDER_WAY = ["ENQUEUED", "DELAYED", "PENDING"]
 _LIGHT: Any = {"load_input": False, "load_output": False}
-
-
-class JsonSerializer(DbosSerializer):
-    """JSON, so that what is read from the database can never run as code."""
-
-    def name(self) -> str:
-        return "ratchet_json"
-
-    def serialize(self, data: Any) -> str:
-        return json.dumps(data, default=_encode)
-
-    def deserialize(self, serialized_data: str) -> Any:
-        return json.loads(serialized_data, object_hook=_decode)
 
 
 class DbosDelivery:
@@ -81,13 +72,15 @@ class DbosDelivery:
         self.client.enqueue_in_transaction(connection, options, ticket.job_id, ticket.delivery)  # type: ignore[arg-type]
 
     def open(self, process_id: str, on_ticket: Callable[[Ticket], None]) -> None:
+        from dbos import DBOS
+
         self.prepare()
         config: DBOSConfig = {
             "name": _APPLICATION,
             "system_database_engine": self._engine,
             "executor_id": process_id,
             "application_version": _VERSION,
-            "serializer": JsonSerializer(),
+            "serializer": _serializer(),
             "log_level": "WARNING",
             "use_listen_notify": False,
             # It is to have no schedules: the clock is ours.
@@ -148,6 +141,8 @@ class DbosDelivery:
 
     def stop_receiving(self, wait_seconds: float) -> None:
         if self._launched:
+            from dbos import DBOS
+
             self._launched = False
             DBOS.destroy(destroy_registry=True, workflow_completion_timeout_sec=int(wait_seconds))
 
@@ -160,11 +155,13 @@ class DbosDelivery:
     @property
     def client(self) -> DBOSClient:
         if self._client is None:
+            from dbos import DBOSClient
+
             self.prepare()
             with self._lock:
                 self._client = self._client or DBOSClient(
                     system_database_engine=self._engine,
-                    serializer=JsonSerializer(),
+                    serializer=_serializer(),
                     application_name=_APPLICATION,
                     lazy=True,
                     # An outage must surface: the ledger's own transaction is at stake.
@@ -178,6 +175,8 @@ class DbosDelivery:
             return
         with self._alone():
             if not self._prepared():
+                from dbos import DBOS
+
                 DBOS.migrate(self._engine.url.render_as_string(hide_password=False))
                 with self._engine.begin() as connection:
                     connection.execute(sa.delete(components).where(components.c.name == _COMPONENT))
@@ -205,6 +204,24 @@ class DbosDelivery:
                 yield
             finally:
                 connection.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _PREPARE_LOCK})
+
+
+@cache
+def _serializer() -> Serializer:
+    """JSON, so that what is read from the database can never run as code."""
+    from dbos import Serializer
+
+    class JsonSerializer(Serializer):
+        def name(self) -> str:
+            return "ratchet_json"
+
+        def serialize(self, data: Any) -> str:
+            return json.dumps(data, default=_encode)
+
+        def deserialize(self, serialized_data: str) -> Any:
+            return json.loads(serialized_data, object_hook=_decode)
+
+    return JsonSerializer()
 
 
 def _workflow_id(ticket: Ticket) -> str:

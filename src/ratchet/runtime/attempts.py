@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, RunStatus, StepStatus, Verdict
 from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_run, change_step
@@ -12,8 +12,10 @@ from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import close_attempt, find_or_create_step, get_run, open_attempt, unended_attempt
 from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
 from ratchet.ledger.statuses import UNCHANGED
-from ratchet.runtime.context import JobContext
 from ratchet.runtime.opening import configured_budgets
+
+if TYPE_CHECKING:
+    from ratchet.runtime.context import JobContext
 
 ENDED = "ended"
 

@@ -6,11 +6,15 @@ everything else that is ready. One that runs asks now and then whether others wa
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
-from ratchet.ledger import Transaction
 from ratchet.ledger.tables import jobs, processes, queues
 from ratchet.runtime.job import BACKGROUND, JobStatus
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 # A job that can start is taken within milliseconds; one that lies longer has found no place.
 WAITS_SECONDS = 0.5

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.runtime.complaint import Complaint
-from ratchet.runtime.runtime import Runtime
 from ratchet.runtime.schedules import fire, list_schedules
+
+if TYPE_CHECKING:
+    from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 # Looked at this often even when nothing is due: a schedule may be new, and the time of day may have been set.

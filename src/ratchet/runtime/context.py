@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Superseded
-from ratchet.ledger import Ledger, Transaction
-from ratchet.runtime.job import Job
 from ratchet.runtime.job_rows import check_owned
 
 if TYPE_CHECKING:
+    from ratchet.ledger import Ledger, Transaction
+    from ratchet.runtime.job import Job
     from ratchet.runtime.runtime import Runtime
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
-from ratchet.kernel import JobId
+if TYPE_CHECKING:
+    from ratchet.kernel import JobId
 
 
 @dataclass(frozen=True, slots=True)

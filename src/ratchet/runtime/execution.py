@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting
 from ratchet.ledger import Transaction, to_json
@@ -20,7 +20,9 @@ from ratchet.runtime.context import GaveWay, JobContext
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
 from ratchet.runtime.running import Ended, Running, TimedOut, Why
-from ratchet.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger.database import translated
@@ -13,7 +14,9 @@ from ratchet.observe import metrics
 from ratchet.runtime import processes
 from ratchet.runtime.complaint import Complaint
 from ratchet.runtime.job_rows import started_on
-from ratchet.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 # A job due for longer than this with no ticket under way has lost it.

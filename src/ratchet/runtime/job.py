@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import JobId
+if TYPE_CHECKING:
+    from ratchet.kernel import JobId
 
 DEFAULT_QUEUE = "default"
 # 0 is the most urgent, 9 the least.

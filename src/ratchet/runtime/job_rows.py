@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import NotFound, Superseded
-from ratchet.ledger import Transaction
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.job import Job, JobStatus
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 # Built once: they are asked for every job, and building a statement takes longer than running it.
 _ONE = sa.select(jobs).where(jobs.c.id == sa.bindparam("job_id"))

@@ -14,23 +14,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
 from ratchet.ledger import Topic, Transaction, change_run, to_json
+from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs, processes, queues
+from ratchet.ledger.upsert import upsert
 from ratchet.runtime.background import foreground_waits, has_room_behind
 from ratchet.runtime.delivery import Delivery, QueueRule, Ticket
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, READY, Job, JobStatus
 from ratchet.runtime.job_rows import get_job, last_carrier, lock_job, read_jobs, superseded
-from ratchet.runtime.kinds import Kinds
-from ratchet.runtime.policy import RetryPolicy
 from ratchet.runtime.processes import ALIVE, is_alive
 from ratchet.runtime.queues import known, paused_queues
+
+if TYPE_CHECKING:
+    from ratchet.runtime.kinds import Kinds
+    from ratchet.runtime.policy import RetryPolicy
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500
@@ -55,13 +58,9 @@ _READY = (
 )
 
 
-def _tally_statement(dialect: Any) -> Any:
-    return dialect.insert(job_tallies).on_conflict_do_update(
-        index_elements=["queue", "status", "process_id"], set_={"count": job_tallies.c.count + 1}
-    )
-
-
-_TALLY = {True: _tally_statement(postgresql), False: _tally_statement(sqlite)}
+_TALLY = Prepared(
+    upsert(job_tallies, ("queue", "status", "process_id"), lambda _new: {"count": job_tallies.c["count"] + 1})
+)
 
 
 class Jobs:
@@ -355,7 +354,7 @@ class Jobs:
     def _end(self, tx: Transaction, job: Job, status: JobStatus, **values: Any) -> None:
         self._leave(tx, job, status=status, ended_at=tx.now, **values)
         tally = {"queue": job.queue, "status": str(status), "process_id": job.process_id or "", "count": 1}
-        tx.connection.execute(_TALLY[tx.on_postgresql], tally)
+        _TALLY.tell(tx.connection, tally)
 
     def _cancel(self, tx: Transaction, job: Job, reason: str) -> None:
         self._end(tx, job, JobStatus.CANCELLED, error=reason)

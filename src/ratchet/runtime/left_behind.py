@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from ratchet.ledger import Transaction
 from ratchet.ledger.tables import jobs
 from ratchet.runtime.job import JobStatus
 from ratchet.runtime.processes import Process, list_processes
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 
 @dataclass(frozen=True, slots=True)

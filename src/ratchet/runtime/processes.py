@@ -13,16 +13,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ratchet import __version__
 from ratchet.kernel import new_id
-from ratchet.ledger import Transaction
 from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import job_tallies, processes
-from ratchet.observe import metrics
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 # The row that keeps the sums of processes that are gone.
 RETIRED = "retired"
@@ -242,6 +243,9 @@ def _retire_metrics(tx: Transaction, snapshot: dict[str, float] | None) -> None:
             )
         )
     else:
+        # Loaded here: commands list processes and count nothing.
+        from ratchet.observe import metrics
+
         total = metrics.merge([kept[0] or {}, snapshot])
         tx.connection.execute(sa.update(processes).where(processes.c.id == RETIRED).values(metrics=total))
 

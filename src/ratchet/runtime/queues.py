@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from ratchet.config import Settings
 from ratchet.kernel import Misuse
 from ratchet.ledger import Topic, Transaction
 from ratchet.ledger.tables import queues
 from ratchet.runtime.delivery import QueueRule
 from ratchet.runtime.job_rows import count_jobs
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ import inspect
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.observe import logs, tracing
-from ratchet.runtime.context import JobContext
-from ratchet.runtime.kinds import Handler
+
+if TYPE_CHECKING:
+    from ratchet.runtime.context import JobContext
+    from ratchet.runtime.kinds import Handler
 
 # How long a cancelled handler may take to clean up before it is left behind.
 GRACE_SECONDS = 10.0

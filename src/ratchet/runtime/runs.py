@@ -6,7 +6,7 @@ on from there; that is all it takes to resume after a pause or a crash.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -16,7 +16,9 @@ from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, run_key
 from ratchet.runtime.job_rows import find_once, last_carrier, lock_job, unfinished_jobs
-from ratchet.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ratchet.runtime.runtime import Runtime
 
 
 def start_run(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.config import Settings
-from ratchet.ledger import Ledger, Transaction
-from ratchet.runtime import queues, schedules
+from ratchet.runtime import queues
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs
-from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.policy import RetryPolicy
-from ratchet.runtime.schedules import Missed
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
+    from ratchet.ledger import Ledger, Transaction
+    from ratchet.runtime.kinds import Kinds
+    from ratchet.runtime.schedules import Missed
 
 
 class Runtime:
@@ -65,9 +67,12 @@ class Runtime:
         queue: str = DEFAULT_QUEUE,
         key: str | None = None,
         priority: int = DEFAULT_PRIORITY,
-        missed: Missed | str = Missed.ONCE,
+        missed: Missed | str = "once",
     ) -> datetime:
         """Make or replace a schedule of jobs that can be enqueued; returns its first time. See `schedules`."""
+        # Loaded here: to read what a person says about times takes more than all other work with jobs.
+        from ratchet.runtime import schedules
+
         self.jobs.check_enqueuable(kind, queue, payload)
         return schedules.put_schedule(
             tx,

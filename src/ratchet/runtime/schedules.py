@@ -10,17 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import JobId, Misuse, NotFound, is_name, iso
-from ratchet.ledger import Transaction
 from ratchet.ledger.tables import schedules
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs, check_priority
 from ratchet.runtime.timetable import Timetable, read_when
 from ratchet.runtime.timetable.telling import tell
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 # A time that is dealt with later than this was missed.
 LATE_SECONDS = 30.0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import AttemptId, Outcome, StepStatus, Superseded, Waiting
 from ratchet.ledger import change_step
 from ratchet.ledger.runs import close_attempt, find_or_create_step, open_attempt
 from ratchet.observe import logs, tracing
-from ratchet.runtime.context import JobContext
+
+if TYPE_CHECKING:
+    from ratchet.runtime.context import JobContext
 
 
 async def run_step(

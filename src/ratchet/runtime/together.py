@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import exc
 
 from ratchet.kernel import Misuse
-from ratchet.ledger import Transaction
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 T = TypeVar("T")
 # As which a row that must not be, and a value that does not fit, come out of a transaction.

@@ -8,17 +8,20 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Topic
 from ratchet.runtime.clock import Clock
-from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.execution import Execution
 from ratchet.runtime.heart import Heart
-from ratchet.runtime.job import Job
 from ratchet.runtime.job_rows import stops_wanted
 from ratchet.runtime.running import Running, Why
-from ratchet.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ratchet.runtime.delivery import Ticket
+    from ratchet.runtime.job import Job
+    from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 # Looked for even without a ring, so that one that was lost costs time and nothing else.

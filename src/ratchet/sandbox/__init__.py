@@ -1,16 +1,23 @@
 """Running foreign code: a fresh process tree with its own view of the machine, limits, and honest usage."""
 
-from ratchet.sandbox.bounds import Bounds
-from ratchet.sandbox.errors import Broken, CannotStart, Refused
-from ratchet.sandbox.finished import Finished, Stopped
-from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
-from ratchet.sandbox.node import Node
-from ratchet.sandbox.nursery import close
-from ratchet.sandbox.plan import command_layers
-from ratchet.sandbox.policy import Policy
-from ratchet.sandbox.run import run
-from ratchet.sandbox.running import Running, start
-from ratchet.sandbox.wrapping import wrapped
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.sandbox._run import run
+    from ratchet.sandbox.bounds import Bounds
+    from ratchet.sandbox.errors import Broken, CannotStart, Refused
+    from ratchet.sandbox.finished import Finished, Stopped
+    from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
+    from ratchet.sandbox.node import Node
+    from ratchet.sandbox.nursery import close
+    from ratchet.sandbox.plan import command_layers
+    from ratchet.sandbox.policy import Policy
+    from ratchet.sandbox.running import Running, start
+    from ratchet.sandbox.wrapping import wrapped
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "COMMAND_FLOOR",

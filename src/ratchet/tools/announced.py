@@ -13,9 +13,9 @@ from typing import Any, Literal
 from ratchet.tools.bodies import FunctionBody
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.tools.fields import ToolError
-from ratchet.tools.functions import GROUP
 from ratchet.tools.purity import is_pure
 
+GROUP = "ratchet.tools"
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ratchet.kernel import RatchetError
-from ratchet.ledger import Spender, Transaction
-from ratchet.runtime import Runtime
-from ratchet.tools.kept_servers import KeptServers
+from ratchet.ledger import Spender
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
+    from ratchet.runtime import Runtime
+    from ratchet.tools.kept_servers import KeptServers
 
 
 @dataclass(frozen=True, slots=True)

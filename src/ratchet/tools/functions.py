@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from ratchet.tools.announced import GROUP
 from ratchet.tools.bodies import FunctionBody
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.definition import Tool
-
-GROUP = "ratchet.tools"
 
 
 async def call_function(

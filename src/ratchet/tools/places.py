@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ratchet.config.workflow_settings import Tools
 from ratchet.tools import announced
-from ratchet.tools.definition import Tool
 from ratchet.tools.fields import ToolError
 from ratchet.tools.files import read_tool_file
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
+    from ratchet.tools.definition import Tool
 
 SHIPPED = Path(__file__).with_name("shipped")
 FOLDER_NAME = "tools"
@@ -74,9 +76,10 @@ class Offer(NamedTuple):
         return SHIPPED / self.place.removeprefix(_SHIPPED_PLACE) if self.built_in else Path(self.place)
 
 
-def roots_of(settings: Tools, home: Path, folders: Sequence[Path]) -> list[Root]:
+def roots_of(settings: Settings, home: Path, folders: Sequence[Path]) -> list[Root]:
     """The home's own, those of the settings, and `tools` beside what the caller names; each once."""
-    everywhere = [home / FOLDER_NAME, *(Path(each) for each in (settings.folders or "").split(":") if each)]
+    set_folders = (settings.tools.folders or "") if settings.sets("tools") else ""
+    everywhere = [home / FOLDER_NAME, *(Path(each) for each in set_folders.split(":") if each)]
     here = [each if each.name == FOLDER_NAME else each / FOLDER_NAME for each in folders]
     found: dict[Path, Root] = {}
     for path in everywhere:

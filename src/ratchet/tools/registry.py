@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ratchet.config import Settings
 from ratchet.kernel import Conflict, Misuse, NotFound
-from ratchet.ledger import Ledger, Transaction, to_json
+from ratchet.ledger import to_json
 from ratchet.ledger.tools import (
     CalledRow,
     Source,
@@ -26,15 +25,17 @@ from ratchet.ledger.tools import (
     unpin_tool,
     version_numbered,
 )
-from ratchet.memory import Memory, open_memory
-from ratchet.tools.adding import install
 from ratchet.tools.carried import full_name, read_name
-from ratchet.tools.definition import Tool, ToolType
-from ratchet.tools.fitness import fitness_of, worth_showing
 from ratchet.tools.places import FOLDER_NAME, roots_of
-from ratchet.tools.search import Choice, candidates, catch_up, opinions, record_opinion
 from ratchet.tools.stored import StoredTools
 from ratchet.tools.sync import Broken, Inventory, record_tool, take_inventory
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
+    from ratchet.ledger import Ledger, Transaction
+    from ratchet.memory import Memory
+    from ratchet.tools.definition import Tool, ToolType
+    from ratchet.tools.search import Choice
 
 # So many are read at once when some are looked for.
 _BATCH = 200
@@ -61,7 +62,8 @@ class ToolVersion:
 
 # Inside the class `list` is its method.
 Versions = list[ToolVersion]
-Choices = list[Choice]
+if TYPE_CHECKING:
+    Choices = list[Choice]
 
 
 def open_toolbox(
@@ -95,7 +97,7 @@ class Toolbox:
         self._ledger = ledger
         self._settings = settings
         self._home = home
-        self._roots = roots_of(settings.tools, home, folders)
+        self._roots = roots_of(settings, home, folders)
         self._scopes = sorted({"", *(root.scope for root in self._roots)})
         self._inventory = Inventory()
         self._stored = StoredTools(ledger)
@@ -108,7 +110,7 @@ class Toolbox:
 
     def sync(self) -> None:
         """Look at the definitions again."""
-        servers = frozenset(self._settings.tools.mcp)
+        servers = frozenset(self._settings.tools.mcp if self._settings.sets("tools") else ())
         self._inventory = take_inventory(self._ledger, self._roots, servers, self._inventory)
 
     def take_over(self, earlier: Toolbox) -> None:
@@ -175,6 +177,10 @@ class Toolbox:
         self, text: str, limit: int = 5, *, type: ToolType | None = None, tags: Sequence[str] = ()
     ) -> Choices:
         """The tools that fit a task best, best first, each with the reasons why."""
+        # Loaded here, as is memory: finding by meaning is the slow part, and most of what uses tools names them.
+        from ratchet.tools.fitness import fitness_of, worth_showing
+        from ratchet.tools.search import Choice, candidates, catch_up, opinions
+
         memory = self._open_memory()
         catch_up(self._ledger, memory)
         near = candidates(self._ledger, memory, text, folders=self._scopes, type=type, tags=tags)
@@ -198,6 +204,8 @@ class Toolbox:
                 f"tool {tool_id} belongs to its workflow and is not searched for",
                 hint="`ratchet tool add --from-run RUN` puts it among all others",
             )
+        from ratchet.tools.search import record_opinion
+
         record_opinion(self._open_memory(), tool_id, good, text)
 
     def add(self, tool: Tool | Path, *, replace: bool = False) -> ToolVersion:
@@ -205,6 +213,8 @@ class Toolbox:
 
         With `replace` it takes the place of the one that the home has.
         """
+        from ratchet.tools.adding import install
+
         self.sync()
         made = install(tool, self._home / FOLDER_NAME, taken=self._places(), replace=replace)
         self.sync()
@@ -243,6 +253,8 @@ class Toolbox:
 
     def _open_memory(self) -> Memory:
         if self._memory is None:
+            from ratchet.memory import open_memory
+
             self._memory = open_memory(self._settings.memory, self._home)
         return self._memory
 
@@ -259,6 +271,8 @@ class Toolbox:
         return row
 
     def _not_found(self, tool_id: str) -> NotFound:
+        import difflib
+
         error = NotFound("tool", tool_id)
         near = difflib.get_close_matches(tool_id, self._inventory.scopes, n=3, cutoff=0.5)
         error.hint = (

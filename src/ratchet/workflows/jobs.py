@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from ratchet.runtime import JobContext, Kinds
+from typing import TYPE_CHECKING
+
 from ratchet.workflows import kinds as names
+
+if TYPE_CHECKING:
+    from ratchet.runtime import JobContext, Kinds
 
 
 def add_kinds(kinds: Kinds) -> None:

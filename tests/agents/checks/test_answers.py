@@ -43,6 +43,7 @@ def everything_in(directory: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
+@pytest.mark.soak
 def test_a_good_version_passes_and_is_left_as_it_was(check: Check, agent: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
@@ -82,6 +83,7 @@ def test_a_good_version_passes_and_is_left_as_it_was(check: Check, agent: Path, 
     assert verdict.measurements["canary.calls"] == 3
 
 
+@pytest.mark.soak
 def test_a_server_that_hangs_at_its_start_fails_in_time(check: Check, tmp_path: Path) -> None:
     agent = write_agent(tmp_path / "staging", broken="hangs")
     (agent / "tests.py").unlink()
@@ -101,6 +103,7 @@ def test_a_server_that_ends_at_its_start_fails_with_what_it_printed(check: Check
     assert verdict.reason.endswith("It printed at the end:\nthere is nobody to greet")
 
 
+@pytest.mark.soak
 def test_a_call_that_is_not_answered_as_it_should_be_fails(agent: Path, tmp_path: Path) -> None:
     """One pair of servers for all that can be wrong with a call; the last one ends it."""
     settings, deadline = Agents(), Deadline(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from ratchet.judges import Candidate, hear
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check
 from tests.agents.specimens import write_agent
+from tests.waiting import eventually_async
 
 MARK = "the tests have begun"
 HANGS = f"import time\ndef test_it():\n    open('begun', 'w').write({MARK!r})\n    time.sleep(600)\n"
@@ -32,12 +32,7 @@ def at_work_below(directory: Path) -> list[str]:
     return found
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what other processes do raises no event here
-            await asyncio.sleep(0.02)
-
-
+@pytest.mark.soak
 def test_a_version_whose_time_ran_out_was_not_judged(check: Check, agent: Path) -> None:
     (agent / "tests.py").write_text(HANGS)
     verdict = check(agent, deadline=4).judged.verdict
@@ -45,6 +40,7 @@ def test_a_version_whose_time_ran_out_was_not_judged(check: Check, agent: Path) 
     assert "the attempt's time ran out" in verdict.reason
 
 
+@pytest.mark.soak
 def test_a_schema_that_takes_for_ever_to_apply_holds_nobody_up(check: Check, agent: Path) -> None:
     schema = {"type": "object", "properties": {"lesson": {"pattern": "^(a+)+$"}}}
     (agent / "state_schema.json").write_text(json.dumps(schema))
@@ -52,6 +48,7 @@ def test_a_schema_that_takes_for_ever_to_apply_holds_nobody_up(check: Check, age
     assert check(agent, deadline=3).judged.verdict.outcome is Outcome.ERROR
 
 
+@pytest.mark.soak
 def test_cancelling_ends_everything(agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "temporary"
     place.mkdir()
@@ -60,12 +57,12 @@ def test_cancelling_ends_everything(agent: Path, tmp_path: Path, monkeypatch: py
 
     async def cancelled() -> None:
         checking = asyncio.create_task(check_version(agent, Agents(), agent="greeter"))
-        await until(lambda: bool(list(place.glob("*/tests/*/begun"))))
+        await eventually_async(lambda: bool(list(place.glob("*/tests/*/begun"))))
         assert at_work_below(place)
         checking.cancel()
         await asyncio.wait({checking})
         assert checking.cancelled()
-        await until(lambda: not at_work_below(place))
+        await eventually_async(lambda: not at_work_below(place))
 
     asyncio.run(cancelled())
     assert list(place.iterdir()) == []

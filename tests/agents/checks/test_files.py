@@ -84,6 +84,7 @@ def test_a_link_where_a_running_agent_writes_is_refused(
     assert f"{name} is a link" in reason_of(check, agent)
 
 
+@pytest.mark.soak
 def test_too_many_files_are_refused(check: Check, agent: Path) -> None:
     for number in range(MAX_FILES):
         (agent / f"{number}.txt").touch()

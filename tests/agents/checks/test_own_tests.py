@@ -26,6 +26,7 @@ def outcome_of(check: Check, agent: Path, tests: str, **settings: Any) -> tuple[
     return checked.judged.verdict.outcome, checked.judged.verdict.reason
 
 
+@pytest.mark.soak
 def test_tests_run_in_a_copy_with_the_kit_and_a_loopback_and_without_any_network(
     agent: Path, tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ class TestOthers:
     assert '"greeted": 0' in (agent / "state.json").read_text()
 
 
+@pytest.mark.soak
 def test_a_failing_test_is_named_with_what_it_found(check: Check, agent: Path) -> None:
     tests = "def test_good(): pass\ndef test_bad(): assert 1 + 1 == 3\n"
     outcome, reason = outcome_of(check, agent, tests)
@@ -77,6 +79,7 @@ def test_a_failing_test_is_named_with_what_it_found(check: Check, agent: Path) -
     assert "FAILED tests.py::test_bad - assert (1 + 1) == 3" in reason
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("tests", "reason"),
     [
@@ -163,6 +166,7 @@ def test_settings_of_pytest_in_the_agent_do_not_decide(check: Check, agent: Path
     assert (outcome, "1 of 1 tests failed" in reason) == (Outcome.FAILED, True)
 
 
+@pytest.mark.soak
 def test_tests_that_do_not_end_fail_and_all_they_started_is_ended(check: Check, agent: Path) -> None:
     tests = (
         "import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, '-c', 'while True: pass'])\n"

@@ -15,7 +15,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
 from tests.agents.gateway.mcp_server import mcp_server
-from tests.agents.gateway.wire import ECHO, PATH, Stand, read_message, stand, until
+from tests.agents.gateway.wire import ECHO, PATH, Stand, read_message, stand
+from tests.waiting import eventually_async
 
 MODES = ["auto", "legacy"]
 
@@ -117,7 +118,7 @@ def test_a_call_that_is_given_up_ends_at_the_server() -> None:
             here.book.ports[ECHO] = port
             async with client(here) as caller:
                 calling = asyncio.create_task(caller.call_tool("wait", {}))
-                await until(lambda: here.book.inside[port] == 1)
+                await eventually_async(lambda: here.book.inside[port] == 1)
                 calling.cancel()
                 await asyncio.wait([calling])
                 await here.empty()
@@ -126,6 +127,7 @@ def test_a_call_that_is_given_up_ends_at_the_server() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.soak
 def test_swaps_fail_no_call_and_sessions_stay_where_they_began() -> None:
     async def run() -> None:
         answered: defaultdict[int, list[str]] = defaultdict(list)
@@ -144,11 +146,11 @@ def test_swaps_fail_no_call_and_sessions_stay_where_they_began() -> None:
             async with asyncio.TaskGroup() as group:
                 for number in range(16):
                     group.create_task(call(number, here))
-                await until(lambda: len(answered) == 16)
+                await eventually_async(lambda: len(answered) == 16)
                 for port in (two, one, two):
                     before = total()
                     here.book.ports[ECHO] = port
-                    await until(lambda before=before: total() >= before + 24)
+                    await eventually_async(lambda before=before: total() >= before + 24)
                 async with client(here, "legacy") as late:
                     assert text_of(await late.call_tool("who", {})) == "v2:"
                 over.set()

@@ -10,7 +10,8 @@ import struct
 import pytest
 
 from ratchet.agents.gateway import Limits, Unavailable
-from tests.agents.gateway.wire import ECHO, OK, SECONDS, read_head, read_message, server, stand, until
+from tests.agents.gateway.wire import ECHO, OK, SECONDS, read_head, read_message, server, stand
+from tests.waiting import eventually_async
 
 
 async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,7 +63,7 @@ def test_connections_that_nobody_needs_are_closed() -> None:
         limits = Limits(idle_backend_seconds=0.05, look_seconds=0.01)
         async with stand(count, limits=limits) as here:
             assert (await here.ask(here.request(b"x"))).status == 200
-            await until(lambda: ended == 1)
+            await eventually_async(lambda: ended == 1)
 
     asyncio.run(run())
 
@@ -168,7 +169,7 @@ def test_where_nobody_listens_the_directory_is_asked_again() -> None:
         async with server(answer_ok) as new, stand() as here:
             here.book.ports[ECHO] = free_port()
             asking = asyncio.create_task(here.ask(here.request(b"x")))
-            await until(lambda: len(here.book.entries) == 1)
+            await eventually_async(lambda: len(here.book.entries) == 1)
             here.book.ports[ECHO] = new
             assert (await asking).status == 200
             await here.empty()
@@ -300,7 +301,7 @@ def test_a_caller_that_goes_away_takes_its_call_with_it() -> None:
         async with stand(wait) as here:
             async with here.caller() as caller:
                 await caller.send(here.request(b"x"))
-                await until(lambda: here.book.inside[here.book.ports[ECHO]] == 1)
+                await eventually_async(lambda: here.book.inside[here.book.ports[ECHO]] == 1)
             async with asyncio.timeout(SECONDS):
                 await ended.wait()
             await here.empty()
@@ -314,7 +315,7 @@ def test_a_caller_that_goes_away_while_a_server_is_started_is_not_inside() -> No
             here.book.opening = asyncio.Event()
             async with here.caller() as caller:
                 await caller.send(here.request(b"x"))
-                await until(lambda: len(here.book.entries) == 1)
+                await eventually_async(lambda: len(here.book.entries) == 1)
             here.book.opening.set()
             assert (await here.ask(here.request(b"y"))).status == 200
             await here.empty()
@@ -336,7 +337,7 @@ def test_closing_lets_calls_end_and_then_hangs_up() -> None:
 
         async with stand(late) as here, here.caller() as soon, here.caller() as never, here.caller() as idle:
             await soon.send(here.request(b"soon"))
-            await until(lambda: len(here.book.entries) == 1)
+            await eventually_async(lambda: len(here.book.entries) == 1)
             closing = asyncio.create_task(here.gateway.close(SECONDS))
             assert await idle.rest() == b""
             go_on.set()
@@ -372,7 +373,7 @@ def test_closing_does_not_wait_for_ever() -> None:
 
         async with stand(never) as here, here.caller() as caller:
             await caller.send(here.request(b"x"))
-            await until(lambda: len(here.book.entries) == 1)
+            await eventually_async(lambda: len(here.book.entries) == 1)
             await here.gateway.close(0.01)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await caller.answer()

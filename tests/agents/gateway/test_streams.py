@@ -19,8 +19,8 @@ from tests.agents.gateway.wire import (
     read_head,
     read_message,
     stand,
-    until,
 )
+from tests.waiting import eventually_async
 
 MEGABYTE = 2**20
 # What the kernel may hold of a connection over loopback, in each of the two that a call goes over.
@@ -77,6 +77,7 @@ def test_a_stream_begins_before_there_is_news() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.soak
 def test_a_caller_that_does_not_read_is_not_read_for() -> None:
     async def run() -> None:
         size, written = 96 * MEGABYTE, 0
@@ -146,7 +147,7 @@ def test_a_caller_that_never_reads_is_parted_from() -> None:
         async with stand(pour, limits=Limits(stalled_seconds=0.1, look_seconds=0.02)) as here:
             caller = await reluctant(here)
             await caller.send(here.request(b"x"))
-            await until(lambda: len(here.book.entries) == 1)
+            await eventually_async(lambda: len(here.book.entries) == 1)
             await here.empty()
             await caller.close()
 

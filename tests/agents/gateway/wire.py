@@ -11,8 +11,9 @@ from typing import Any
 from ratchet.agents.contract import Role
 from ratchet.agents.gateway import Gateway, Limits, Route
 from tests.agents.gateway.book import Book
+from tests.waiting import eventually_async
 
-SECONDS = 20.0
+SECONDS = 120.0
 ECHO = Route("echo", Role.RUNNER, None)
 PATH = "/agents/echo/runner/mcp"
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
@@ -133,7 +134,7 @@ class Stand:
 
     async def empty(self) -> None:
         """Wait until no call is inside a server."""
-        await until(lambda: not any(self.book.inside.values()))
+        await eventually_async(lambda: not any(self.book.inside.values()))
 
 
 @contextlib.asynccontextmanager
@@ -182,9 +183,3 @@ async def server(handler: Handler) -> AsyncIterator[int]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)

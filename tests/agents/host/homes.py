@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
 import json
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,10 +130,3 @@ async def said(base: str | None, *, version: str | None = None, name: str = NAME
     called = await call_tool(url_of(base, version, name=name), "say", {}, 60)
     assert not called.failed, called.text
     return called.structured["result"]
-
-
-async def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.02)

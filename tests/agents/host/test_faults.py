@@ -17,11 +17,12 @@ from ratchet.agents.servers import NoAnswer
 from ratchet.ledger.agents import get_agent, release_version
 from ratchet.runtime import open_ledger, open_runtime
 from tests.agents.host.conftest import MakeHome
-from tests.agents.host.homes import CANNOT_START, QUICK, Home, call, said, until
+from tests.agents.host.homes import CANNOT_START, QUICK, Home, call, said
 from tests.agents.servers.versions import processes_in
 from tests.postgres import PostgresServer
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
+from tests.waiting import eventually_async
 
 REPOSITORY = Path(__file__).parents[3]
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -36,6 +37,7 @@ def running(directory: Path, program: bytes) -> list[int]:
     return [pid for pid in processes_in(directory) if program in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_crashed_server_is_started_again_and_calls_wait_for_it(home: Home) -> None:
     commit = home.make_agent()
@@ -56,6 +58,7 @@ def test_a_crashed_server_is_started_again_and_calls_wait_for_it(home: Home) -> 
     assert "7" in crashed["reason"]
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answers(home: Home) -> None:
     first = home.make_agent("one")
@@ -79,6 +82,7 @@ def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answ
     assert (fell_back["from"], fell_back["to"]) == (second, first)
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_the_only_version_says_why_it_is_quarantined_until_a_person_releases_it(home: Home) -> None:
     commit = home.make_agent()
@@ -92,13 +96,16 @@ def test_the_only_version_says_why_it_is_quarantined_until_a_person_releases_it(
                 await said(host.url)
             with home.runtime.ledger.write() as tx:
                 release_version(tx, get_agent(tx, "greeter"), commit)
-            await until(lambda: host.status()["agents"][0]["versions"][0]["state"] != "quarantined")
+            await eventually_async(
+                lambda: host.status()["agents"][0]["versions"][0]["state"] != "quarantined"
+            )
             assert await said(host.url) == "one"
 
     asyncio.run(scenario())
     assert home.current() == commit
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_version_that_cannot_start_never_gets_the_address(home: Home) -> None:
     first = home.make_agent("one")
@@ -111,7 +118,7 @@ def test_a_version_that_cannot_start_never_gets_the_address(home: Home) -> None:
             while not home.told("fell_back"):
                 assert await said(host.url) == "one"
             assert await said(host.url) == "one"
-            await until(lambda: host.status()["agents"][0]["current"] == first)
+            await eventually_async(lambda: host.status()["agents"][0]["current"] == first)
 
     asyncio.run(scenario())
     assert home.current() == first
@@ -119,6 +126,7 @@ def test_a_version_that_cannot_start_never_gets_the_address(home: Home) -> None:
     assert [each for each in home.told("started") if each["commit"] == second] == []
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_server_that_hangs_is_started_again(make_home: MakeHome) -> None:
     home = make_home(health_seconds=0.2, health_failures=2)
@@ -129,7 +137,7 @@ def test_a_server_that_hangs_is_started_again(make_home: MakeHome) -> None:
             assert await said(host.url) == "one"
             for pid in running(home.directory(commit), b"runner.py"):
                 os.kill(pid, signal.SIGSTOP)
-            await until(lambda: bool(home.told("crashed")))
+            await eventually_async(lambda: bool(home.told("crashed")))
             assert await said(host.url) == "one"
 
     asyncio.run(scenario())
@@ -153,18 +161,18 @@ def test_a_killed_host_leaves_no_process_and_the_next_one_restores(
             finally:
                 process.kill()
                 process.wait()
-            await until(lambda: not home.processes())
+            await eventually_async(lambda: not home.processes())
             assert announced(tmp_path) is None
             before = len(home.told("started"))
             async with hosting(home.runtime, home.loaded) as host:
-                await until(lambda: len(home.told("started")) > before)
+                await eventually_async(lambda: len(home.told("started")) > before)
                 assert await said(host.url) == "one"
 
         asyncio.run(scenario())
     assert home.processes() == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_agents_answer_while_the_ledger_is_away_and_follow_it_when_it_is_back(tmp_path: Path) -> None:
     with PostgresServer() as database:
         loaded = load(tmp_path, database.create_database(), **QUICK)
@@ -183,9 +191,9 @@ def test_agents_answer_while_the_ledger_is_away_and_follow_it_when_it_is_back(tm
                     assert await said(host.url) == "one"
                     await asyncio.to_thread(database.start)
                     await asyncio.to_thread(home.move, second)
-                    await until(lambda: host.status()["agents"][0]["current"] == second)
+                    await eventually_async(lambda: host.status()["agents"][0]["current"] == second)
                     assert await said(host.url) == "two"
-                    await until(lambda: bool(home.told("crashed")))
+                    await eventually_async(lambda: bool(home.told("crashed")))
 
             asyncio.run(scenario())
             runtime.close()

@@ -14,7 +14,8 @@ from ratchet.agents.servers import NoAnswer, call_tool
 from ratchet.kernel import Conflict
 from ratchet.ledger.agents import delete_agent, get_agent
 from tests.agents.host.conftest import MakeHome
-from tests.agents.host.homes import Home, call, said, until, url_of
+from tests.agents.host.homes import Home, call, said, url_of
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
@@ -25,13 +26,14 @@ def states(host_status: dict[str, object]) -> dict[str, list[str]]:
     return {each["agent"]: [version["state"] for version in each["versions"]] for each in agents}
 
 
+@pytest.mark.soak
 def test_a_host_restores_all_agents_and_leaves_nothing_behind(home: Home) -> None:
     home.make_agent("one", "first")
     home.make_agent("two", "second")
 
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded) as host:
-            await until(lambda: states(host.status()) == {"first": ["up"], "second": ["up"]})
+            await eventually_async(lambda: states(host.status()) == {"first": ["up"], "second": ["up"]})
             assert await said(host.url, name="second") == "two"
             answer = await call_tool(
                 url_of(host.url, name="first", role=Role.TUNER), "feedback", {"text": "good"}, 60
@@ -47,24 +49,26 @@ def test_a_host_restores_all_agents_and_leaves_nothing_behind(home: Home) -> Non
     assert len(home.told("started")) == len(home.told("stopped")) == 2
 
 
+@pytest.mark.soak
 def test_an_idle_version_is_stopped_and_one_start_serves_all_who_then_call(make_home: MakeHome) -> None:
     home = make_home(idle_seconds=3)
     home.make_agent()
 
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded) as host:
-            await until(lambda: bool(home.told("stopped")))
+            await eventually_async(lambda: bool(home.told("stopped")))
             assert home.processes() == []
             words = await asyncio.gather(*(said(host.url) for _ in range(5)))
             assert words == ["one"] * 5
             # Its other server may come up a little later.
-            await until(lambda: len(home.told("started")) > 1)
+            await eventually_async(lambda: len(home.told("started")) > 1)
 
     asyncio.run(scenario())
     assert len(home.told("started")) == 2
     assert home.told("stopped")[0]["why"] == "idle"
 
 
+@pytest.mark.soak
 def test_a_version_can_be_named_and_is_started_for_it(home: Home) -> None:
     home.make_agent("one")
     other = home.make_version("other")
@@ -87,6 +91,7 @@ def test_a_version_can_be_named_and_is_started_for_it(home: Home) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_a_deleted_agent_is_stopped_and_its_name_can_be_used_again(home: Home) -> None:
     home.make_agent("one")
 
@@ -94,10 +99,10 @@ def test_a_deleted_agent_is_stopped_and_its_name_can_be_used_again(home: Home) -
         async with hosting(home.runtime, home.loaded) as host:
             assert await said(host.url) == "one"
             # The Runner answers before the Tuner is up, and only a version that was up is told to have stopped.
-            await until(lambda: home.told("started") != [])
+            await eventually_async(lambda: home.told("started") != [])
             with home.runtime.ledger.write() as tx:
                 delete_agent(tx, get_agent(tx, "greeter"))
-            await until(lambda: not home.processes())
+            await eventually_async(lambda: not home.processes())
             with pytest.raises(NoAnswer, match="does not exist"):
                 await said(host.url)
             home.make_agent("another")
@@ -111,7 +116,7 @@ def test_an_agent_that_becomes_ready_is_started_without_being_called(home: Home)
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded):
             home.make_agent()
-            await until(lambda: len(home.told("started")) == 1)
+            await eventually_async(lambda: len(home.told("started")) == 1)
 
     asyncio.run(scenario())
 
@@ -128,7 +133,7 @@ def test_a_second_host_stands_by_and_takes_over(home: Home, make_home: MakeHome)
             async with reached(second_home.runtime, second_home.loaded) as url:
                 assert url == first.url
             await first_stack.aclose()
-            await until(lambda: second.is_active and bool(second.status()["agents"]))
+            await eventually_async(lambda: second.is_active and bool(second.status()["agents"]))
             assert second.url != first.url
             assert await said(second.url) == "one"
 
@@ -166,6 +171,7 @@ def test_a_taken_port_is_said_and_nothing_is_left_open(make_home: MakeHome) -> N
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_calls_in_flight_are_answered_when_the_host_ends(home: Home) -> None:
     commit = home.make_agent()
 
@@ -173,7 +179,7 @@ def test_calls_in_flight_are_answered_when_the_host_ends(home: Home) -> None:
         async with hosting(home.runtime, home.loaded) as host:
             assert await said(host.url) == "one"
             late = asyncio.create_task(call(host.url, "note", key="late", seconds=0.5))
-            await until(lambda: home.has_begun(commit))
+            await eventually_async(lambda: home.has_begun(commit))
         assert (await late).structured == {"result": "late"}
 
     asyncio.run(scenario())

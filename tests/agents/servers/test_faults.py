@@ -125,6 +125,7 @@ def test_a_server_that_is_stopped_has_a_problem(tmp_path: Path) -> None:
     assert "did not answer within 0.3 s" in (asyncio.run(look()) or "")
 
 
+@pytest.mark.soak
 def test_a_server_that_floods_its_output_answers_and_fills_no_disk(tmp_path: Path) -> None:
     directory = write_version(tmp_path / "version", _FLOOD + HELLO)
 
@@ -142,6 +143,7 @@ def test_a_server_that_floods_its_output_answers_and_fills_no_disk(tmp_path: Pat
     assert all(0 < each.stat().st_size <= MOST_BYTES for each in kept)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("network", [True, False])
 def test_killing_the_process_that_holds_the_servers_ends_all_that_they_started(
     tmp_path: Path, network: bool

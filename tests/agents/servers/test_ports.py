@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ratchet.agents.servers.ports import is_taken, leased_port
 
 _PROCESSES, _EACH = 4, 50
@@ -19,6 +21,7 @@ with contextlib.ExitStack() as held:
 """
 
 
+@pytest.mark.soak
 def test_leases_of_several_processes_are_all_distinct_and_none_is_ephemeral() -> None:
     leasers = [
         subprocess.Popen(

@@ -18,6 +18,7 @@ _SECONDS = 30.0
 _PATIENT = Agents(start_seconds=120.0)
 
 
+@pytest.mark.soak
 def test_a_greeter_greets_counts_and_takes_feedback(tmp_path: Path) -> None:
     directory = write_agent(tmp_path / "greeter", greeting="good day")
 
@@ -34,6 +35,7 @@ def test_a_greeter_greets_counts_and_takes_feedback(tmp_path: Path) -> None:
     assert json.loads((directory / "state.json").read_text()) == {"greeted": 1, "lessons": ["warmer, please"]}
 
 
+@pytest.mark.soak
 def test_a_greeter_that_crashes_on_a_call_is_seen_to_have_ended(tmp_path: Path) -> None:
     directory = write_agent(tmp_path / "greeter", broken="crashes_on_call")
 

@@ -51,6 +51,7 @@ def _failure(directory: Path, settings: Agents, role: Role = Role.RUNNER) -> Sta
     return failure.value
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("source", "settings", "told"),
     [

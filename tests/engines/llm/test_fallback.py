@@ -10,8 +10,9 @@ import pytest
 from ratchet.engines import EventKind, Failure, Request
 from ratchet.kernel import Limits
 from ratchet.modelserver import Tokens, Turn, answer, cut, fail, hang, say
-from tests.engines.contract import SCHEMA, eventually, fails, lines, propose
+from tests.engines.contract import SCHEMA, fails, lines, propose
 from tests.engines.llm.subject import LlmSubject
+from tests.waiting import eventually_async
 
 HI = Request("hi", deadline_seconds=30)
 PRICES = """
@@ -73,7 +74,7 @@ def test_a_cancelled_session_does_not_fall_back(llm: LlmSubject) -> None:
 
     async def run() -> None:
         task = asyncio.create_task(engine.propose(HI))
-        await eventually(lambda: bool(llm.script.requests))
+        await eventually_async(lambda: bool(llm.script.requests))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

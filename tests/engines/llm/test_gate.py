@@ -12,8 +12,9 @@ from ratchet.config.llm_settings import Endpoint
 from ratchet.engines import Failure, Request
 from ratchet.engines.llm.gate import Closed, Gate, gate_of
 from ratchet.modelserver import Turn, hang, say
-from tests.engines.contract import eventually, fails, propose
+from tests.engines.contract import fails, propose
 from tests.engines.llm.subject import LlmSubject
+from tests.waiting import eventually_async
 
 SLOW = Turn(text="hello", delay_seconds=0.3, repeat="always")
 
@@ -41,7 +42,7 @@ def test_only_so_many_calls_are_open_at_once(llm: LlmSubject, most: int) -> None
 
     async def run() -> None:
         tasks = [asyncio.create_task(engine.propose(Request("hi"))) for _ in range(4)]
-        await eventually(lambda: len(llm.script.requests) == most)
+        await eventually_async(lambda: len(llm.script.requests) == most)
         await asyncio.sleep(0.2)
         assert len(llm.script.requests) == most
         for task in tasks:
@@ -51,6 +52,7 @@ def test_only_so_many_calls_are_open_at_once(llm: LlmSubject, most: int) -> None
     asyncio.run(run())
 
 
+@pytest.mark.soak
 def test_several_engines_and_threads_share_one_gate(llm: LlmSubject) -> None:
     engine = llm.open(SLOW, endpoint="concurrency = 1")
     propose(engine, Request("warm up"))
@@ -71,7 +73,7 @@ def test_who_waits_longer_than_the_deadline_has_timed_out_and_sent_nothing(llm: 
 
     async def run() -> None:
         first = asyncio.create_task(engine.propose(Request("first")))
-        await eventually(lambda: bool(llm.script.requests))
+        await eventually_async(lambda: bool(llm.script.requests))
         with pytest.raises(Exception, match=r"did not end within 0\.5 seconds") as caught:
             await engine.propose(Request("second", deadline_seconds=0.5))
         assert (caught.value.failure, caught.value.worked) == (Failure.TIMEOUT, False)  # type: ignore[attr-defined]

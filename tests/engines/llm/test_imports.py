@@ -34,6 +34,7 @@ def test_opening_the_engine_imports_none_of_them(tmp_path: object) -> None:
     assert loaded_after(OPEN, str(tmp_path), "http://127.0.0.1:9", "openai") == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_anthropic_is_imported_only_for_its_protocol(
     tmp_path: object, model_server: ModelServer, kind: str

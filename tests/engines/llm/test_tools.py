@@ -21,8 +21,9 @@ from ratchet.kernel import Misuse
 from ratchet.modelserver import Call, ModelServer, Turn, call, call_mcp, hang, say
 from tests.cancelling import refusing_server, unheeded_moments
 from tests.engines.conftest import Place
-from tests.engines.contract import SCHEMA, eventually, fails, lines, propose
+from tests.engines.contract import SCHEMA, fails, lines, propose
 from tests.engines.llm.subject import LlmSubject
+from tests.waiting import eventually_async
 
 PROGRAM = str(Path(__file__).with_name("lab.py"))
 LAB = McpServer("lab", argv=(sys.executable, PROGRAM))
@@ -35,7 +36,7 @@ def listening() -> Iterator[McpServer]:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, PROGRAM, str(port)])
     try:
-        asyncio.run(eventually(lambda: _answers(port), seconds=60))
+        asyncio.run(eventually_async(lambda: _answers(port)))
         yield McpServer("lab", url=f"http://127.0.0.1:{port}/mcp")
     finally:
         process.kill()
@@ -47,6 +48,7 @@ def _answers(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_tool_is_called_and_its_result_goes_to_the_model(
     place: Place, model_server: ModelServer, kind: str
@@ -60,12 +62,14 @@ def test_a_tool_is_called_and_its_result_goes_to_the_model(
     assert told == [(EventKind.TOOL_CALL, "mcp__lab__add"), (EventKind.TOOL_RESULT, "5")]
 
 
+@pytest.mark.soak
 def test_a_server_that_listens_can_be_used(llm: LlmSubject, listening: McpServer) -> None:
     engine = llm.open(call_mcp("lab", "add", a=2, b=3), say("It is 5."))
     propose(engine, replace(HI, mcp_servers=(listening,)))
     assert llm.script.requests[1].results == ("5",)
 
 
+@pytest.mark.soak
 def test_several_calls_are_answered_in_order_and_the_answer_may_be_structured(llm: LlmSubject) -> None:
     both = Turn(calls=tuple(Call("add", {"a": n, "b": n}, namespace="mcp__lab") for n in (1, 2)))
     engine = llm.open(both, Turn(text='{"score": 6}'))
@@ -73,6 +77,7 @@ def test_several_calls_are_answered_in_order_and_the_answer_may_be_structured(ll
     assert llm.script.requests[1].results == ("2", "4")
 
 
+@pytest.mark.soak
 def test_mistakes_are_told_to_the_model(llm: LlmSubject) -> None:
     mistakes = [
         call_mcp("lab", "fail"),
@@ -88,6 +93,7 @@ def test_mistakes_are_told_to_the_model(llm: LlmSubject) -> None:
     assert [each.startswith("Error: the arguments cannot be used: ") for each in unusable] == [True] * 3
 
 
+@pytest.mark.soak
 def test_a_model_that_only_calls_tools_is_ended(llm: LlmSubject) -> None:
     turn = replace(call_mcp("lab", "add", a=1, b=1), repeat="always")
     failed = fails(llm.open(turn, llm="turns = 3"), HI)
@@ -95,12 +101,14 @@ def test_a_model_that_only_calls_tools_is_ended(llm: LlmSubject) -> None:
     assert "no answer in 3 turns" in str(failed)
 
 
+@pytest.mark.soak
 def test_a_server_that_dies_is_a_crash(llm: LlmSubject) -> None:
     failed = fails(llm.open(call_mcp("lab", "die"), say("never")), HI)
     assert failed.failure is Failure.CRASHED
     assert "MCP server" in str(failed)
 
 
+@pytest.mark.soak
 def test_one_of_two_servers_that_does_not_start_fails_the_session(llm: LlmSubject) -> None:
     servers = (LAB, McpServer("gone", argv=("/nowhere/at/all",)))
     failed = fails(llm.open(say("never")), replace(HI, mcp_servers=servers))
@@ -108,6 +116,7 @@ def test_one_of_two_servers_that_does_not_start_fails_the_session(llm: LlmSubjec
     assert "the MCP server gone cannot be used" in str(failed)
 
 
+@pytest.mark.soak
 def test_a_server_gets_its_own_variables_and_not_the_keys(llm: LlmSubject) -> None:
     server = replace(LAB, environment={"LAB_NAME": "north"})
     engine = llm.open(call_mcp("lab", "environment"), say("ok"))
@@ -117,13 +126,14 @@ def test_a_server_gets_its_own_variables_and_not_the_keys(llm: LlmSubject) -> No
     assert {"MODEL_KEY", "BYSTANDER_PASSWORD"}.isdisjoint(names)
 
 
+@pytest.mark.soak
 def test_cancelling_ends_the_server_and_what_it_started(llm: LlmSubject, tmp_path: Path) -> None:
     engine = llm.open(call_mcp("lab", "leave_behind", directory=str(tmp_path)), hang())
     beat = tmp_path / "beat"
 
     async def run() -> None:
         task = asyncio.create_task(engine.propose(replace(HI, workspace=tmp_path)))
-        await eventually(lambda: beat.exists() and len(llm.script.requests) == 2)
+        await eventually_async(lambda: beat.exists() and len(llm.script.requests) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -201,6 +211,7 @@ def test_a_tool_that_nobody_gave_is_not_there(llm: LlmSubject) -> None:
     assert llm.script.requests[1].results == ("Error: there is no tool 'shell'; there are: none",)
 
 
+@pytest.mark.soak
 def test_connecting_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
     async def connect(url: str) -> None:
         surface = Surface(workspace=None, path="", seconds=60.0)

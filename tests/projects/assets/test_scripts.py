@@ -13,6 +13,7 @@ from ratchet.projects.discovery import Check, Facts, discover_files
 from tests.projects.assets.conftest import FAILING, run_script
 
 
+@pytest.mark.soak
 def test_the_scripts_pass_for_a_good_change(written: Path) -> None:
     ready, linted, tested = (run_script(written, name) for name in ("bootstrap", "lint", "test"))
     assert [ready.returncode, linted.returncode, tested.returncode] == [0, 0, 0], tested.stderr
@@ -87,7 +88,7 @@ def test_a_check_in_a_directory_runs_there(tmp_path: Path) -> None:
     assert "Ran 1 test" in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_environment_is_made_where_none_is_active(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("# nothing yet\n")
     (tmp_path / "test_where.py").write_text(
@@ -111,6 +112,7 @@ def test_every_script_is_executable_and_valid_bash(written: Path, name: str) -> 
     assert subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
 
 
+@pytest.mark.soak
 def test_in_ci_what_was_printed_is_kept_for_the_report(written: Path) -> None:
     (written / ".git").mkdir()
     (written / "tests" / "test_sums.py").write_text(FAILING)

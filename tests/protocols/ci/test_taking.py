@@ -13,7 +13,7 @@ from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger.ci import checks_of
 from ratchet.ledger.projects import add_project, get_project
 from ratchet.ledger.protocol_steps import change_protocol_step
-from ratchet.ledger.protocol_tables import webhook_deliveries
+from ratchet.ledger.tables import webhook_deliveries
 from ratchet.protocols.ci import ci_summary, settle_commit
 from ratchet.runtime import Runtime, cancel_run
 from tests.protocols.ci.stream import FIRST, NAME, SECOND, Waiting, make_waiting
@@ -350,8 +350,8 @@ def test_old_deliveries_are_forgotten_a_few_at_a_time(runtime: Runtime) -> None:
 @pytest.mark.parametrize("qa", ["skip", "full"])
 def test_a_passed_ci_may_ask_for_one_more_review(runtime: Runtime, qa: str) -> None:
     waiting = make_waiting(runtime, FIRST, qa=qa)
-    runtime.settings = runtime.settings.model_copy(
-        update={"protocols": runtime.settings.protocols.model_copy(update={"qa_on_ci": True})}
+    runtime.settings = runtime.settings.replace(
+        protocols=runtime.settings.protocols.model_copy(update={"qa_on_ci": True})
     )
     waiting.check(P)
     assert "qa_enqueued" in waiting.events

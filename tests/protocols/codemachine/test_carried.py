@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import get_project
 from ratchet.projects.clone import open_clone
@@ -12,7 +14,7 @@ from ratchet.protocols.codemachine import import_workspace
 from ratchet.runtime import Worker
 from tests.protocols.codemachine.workspaces import write
 from tests.protocols.world import World
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 NAME = "0001-shed"
 SHED = {
@@ -46,10 +48,11 @@ def carried(world: World, worker: Worker, root: Path, **files: str) -> int:
     )
     with world.ledger.write(actor="test") as tx:
         start_protocol(tx, world.runtime, run_id)
-    eventually(lambda: world.stands(run_id), 120)
+    eventually(lambda: world.stands(run_id))
     return run_id
 
 
+@pytest.mark.soak
 def test_every_step_gets_its_prompt_with_the_specification_and_leaves_its_answer(
     world: World, worker: Worker, tmp_path: Path
 ) -> None:
@@ -62,6 +65,7 @@ def test_every_step_gets_its_prompt_with_the_specification_and_leaves_its_answer
     assert "done with 01-roof" in world.git("show", f"{NAME}:{answers[1]}")
 
 
+@pytest.mark.soak
 def test_a_check_that_fails_loops_back_over_what_is_not_done_once(
     world: World, worker: Worker, tmp_path: Path
 ) -> None:

@@ -13,10 +13,9 @@ from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus, StepStatus
 from ratchet.ledger import Filter
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import change_project, get_project
-from ratchet.ledger.protocol_tables import protocol_steps, protocols
 from ratchet.ledger.protocols import list_protocols
 from ratchet.ledger.runs import list_runs
-from ratchet.ledger.tables import events, runs, steps
+from ratchet.ledger.tables import events, protocol_steps, protocols, runs, steps
 from ratchet.projects.clone import open_clone
 from ratchet.projects.errors import CloneMissing
 from ratchet.protocols.codemachine import WorkspaceInvalid, import_workspace

@@ -7,6 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ scripts = (
 )
 
 
+@pytest.mark.soak
 @given(
     values,
     st.sampled_from(["export default ", "module.exports = ", "const x = 1;\nexport default "]),
@@ -53,6 +55,7 @@ def test_a_literal_is_read_as_the_json_it_was_made_from(value: object, before: s
     assert json.dumps(read) == json.dumps(value)
 
 
+@pytest.mark.soak
 @given(scripts, scripts, scripts, scripts, scripts)
 @settings(deadline=None, max_examples=60)
 def test_whatever_the_files_hold_reading_ends_with_a_spec_or_our_own_error(

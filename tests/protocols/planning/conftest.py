@@ -28,8 +28,8 @@ from tests.modelserver.fixtures import model_server
 from tests.protocols.planning.carrier import KIND, plan_mortally
 from tests.protocols.planning.plans import DESCRIPTION
 from tests.protocols.world import git, make_project, make_remote
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 
 __all__ = ["model_server"]
 NAME = "0001-greet"
@@ -126,7 +126,7 @@ class Desk:
         return self.settled(protocol.run_id)
 
     def settled(self, run_id: int) -> Protocol:
-        eventually(lambda: self.look(run_id).status is not RunStatus.PLANNING, seconds=60)
+        eventually(lambda: self.look(run_id).status is not RunStatus.PLANNING)
         return self.look(run_id)
 
     def look(self, run_id: int) -> Protocol:

@@ -40,6 +40,7 @@ def set_up(desk: Desk) -> None:
     desk.change_project(setup_run_id=setup)
 
 
+@pytest.mark.soak
 def test_a_plan_begins_at_the_base_as_the_remote_has_it_now(desk: Desk) -> None:
     desk.open(GOOD)
     before = desk.git("rev-parse", "HEAD")
@@ -49,6 +50,7 @@ def test_a_plan_begins_at_the_base_as_the_remote_has_it_now(desk: Desk) -> None:
     assert desk.git("rev-parse", f"{NAME}^") == now
 
 
+@pytest.mark.soak
 def test_started_again_it_begins_at_what_the_base_is_by_then(desk: Desk) -> None:
     desk.open(BAD, **{"protocols.repairs": 0})
     failed = desk.plan()
@@ -60,6 +62,7 @@ def test_started_again_it_begins_at_what_the_base_is_by_then(desk: Desk) -> None
     assert desk.git("rev-parse", f"{NAME}^") == planned.base_commit == now
 
 
+@pytest.mark.soak
 def test_a_branch_of_somebody_else_is_left_alone_and_says_what_to_do(desk: Desk) -> None:
     script = desk.open(GOOD)
     desk.git("commit", "-qm", "mine", "--allow-empty")
@@ -74,6 +77,7 @@ def test_a_branch_of_somebody_else_is_left_alone_and_says_what_to_do(desk: Desk)
     assert desk.again(refused).status is RunStatus.PLANNED
 
 
+@pytest.mark.soak
 def test_a_branch_that_is_only_at_the_remote_is_refused_too(desk: Desk) -> None:
     script = desk.open(GOOD)
     git(desk.remote, "branch", NAME, "main")
@@ -83,6 +87,7 @@ def test_a_branch_that_is_only_at_the_remote_is_refused_too(desk: Desk) -> None:
     assert script.requests == []
 
 
+@pytest.mark.soak
 def test_a_branch_that_somebody_moved_meanwhile_is_not_written_over(desk: Desk) -> None:
     desk.open(BAD, **{"protocols.repairs": 0})
     failed = desk.plan()
@@ -95,6 +100,7 @@ def test_a_branch_that_somebody_moved_meanwhile_is_not_written_over(desk: Desk) 
     assert desk.git("rev-parse", NAME) == foreign
 
 
+@pytest.mark.soak
 def test_a_branch_that_a_person_has_checked_out_is_not_moved_under_them(desk: Desk) -> None:
     desk.open(BAD, **{"protocols.repairs": 0})
     failed = desk.plan()
@@ -110,6 +116,7 @@ def test_a_branch_that_a_person_has_checked_out_is_not_moved_under_them(desk: De
     assert len(desk.sessions(planned)) == 2
 
 
+@pytest.mark.soak
 def test_a_base_that_does_not_exist_is_named(desk: Desk) -> None:
     script = desk.open(GOOD)
     refused = desk.plan(base_branch="trunk")
@@ -118,6 +125,7 @@ def test_a_base_that_does_not_exist_is_named(desk: Desk) -> None:
     assert script.requests == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("branch", ["../main", "--upload-pack=touch x", "a'b"])
 def test_a_base_that_is_no_name_of_a_branch_reaches_no_git(desk: Desk, branch: str) -> None:
     desk.open(GOOD)
@@ -126,6 +134,7 @@ def test_a_base_that_is_no_name_of_a_branch_reaches_no_git(desk: Desk, branch: s
     assert "cannot be the name of a branch" in (refused.reason or "")
 
 
+@pytest.mark.soak
 def test_a_remote_that_vanished_is_no_plan_and_planning_goes_on_when_it_is_back(desk: Desk) -> None:
     script = desk.open(GOOD)
     desk.git("status")
@@ -138,6 +147,7 @@ def test_a_remote_that_vanished_is_no_plan_and_planning_goes_on_when_it_is_back(
     assert desk.again(refused).status is RunStatus.PLANNED
 
 
+@pytest.mark.soak
 def test_uncommitted_work_of_a_person_does_not_matter_and_stays(desk: Desk) -> None:
     desk.open(GOOD)
     mine = desk.home / "mine"
@@ -155,6 +165,7 @@ def test_uncommitted_work_of_a_person_does_not_matter_and_stays(desk: Desk) -> N
     assert git(mine, "symbolic-ref", "HEAD") == "refs/heads/main"
 
 
+@pytest.mark.soak
 def test_a_repository_without_a_remote_begins_at_its_own_branch(desk: Desk) -> None:
     desk.open(GOOD)
     alone = desk.home / "alone"
@@ -182,6 +193,7 @@ class Locker:
         return await self.engine.check()
 
 
+@pytest.mark.soak
 def test_a_locked_branch_costs_no_second_session(desk: Desk) -> None:
     script = desk.open(GOOD)
     lock = desk.clone / ".git" / "refs" / "heads" / f"{NAME}.lock"
@@ -196,6 +208,7 @@ def test_a_locked_branch_costs_no_second_session(desk: Desk) -> None:
     assert (len(script.requests), len(desk.sessions(planned))) == (1, 1)
 
 
+@pytest.mark.soak
 def test_an_accepted_plan_outlives_the_clone_that_it_was_made_in(desk: Desk) -> None:
     script = desk.open(GOOD)
     set_up(desk)
@@ -214,6 +227,7 @@ def test_an_accepted_plan_outlives_the_clone_that_it_was_made_in(desk: Desk) -> 
     assert desk.git("rev-parse", f"{NAME}^^") == planned.base_commit
 
 
+@pytest.mark.soak
 def test_a_folder_that_the_base_has_already_is_not_mixed_with_a_new_plan(desk: Desk) -> None:
     script = desk.open(GOOD)
     push(desk, f".protocols/{NAME}/07-old.md")
@@ -223,6 +237,7 @@ def test_a_folder_that_the_base_has_already_is_not_mixed_with_a_new_plan(desk: D
     assert script.requests == []
 
 
+@pytest.mark.soak
 def test_starter_assets_are_a_commit_of_their_own_before_the_plan(desk: Desk) -> None:
     desk.open(GOOD, GOOD)
     set_up(desk)

@@ -20,6 +20,7 @@ TWO_LARGE = plan(
 )
 
 
+@pytest.mark.soak
 def test_only_the_files_of_steps_that_need_it_are_rewritten(desk: Desk) -> None:
     script = desk.open(
         answer(TWO_LARGE), answer({"content": "1. Large in parts"}), answer({"content": "1. Larger in parts"})
@@ -47,6 +48,7 @@ def test_only_the_files_of_steps_that_need_it_are_rewritten(desk: Desk) -> None:
     assert set(told.data["prompt_versions"]) == {"planning", "decompose"}
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_step_that_cannot_be_taken_apart_stays_as_it_was_planned_and_an_event_says_so(desk: Desk) -> None:
     desk.open(answer(TWO_LARGE), fail(401, message="no such key"), answer({"content": "1. In parts"}))
@@ -58,6 +60,7 @@ def test_a_step_that_cannot_be_taken_apart_stays_as_it_was_planned_and_an_event_
     assert "no such key" in told.data["reason"]
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_an_empty_step_is_sent_back(desk: Desk) -> None:
     one = plan(step("01-large.md", "# Large\n", needs_decomposition=True))
@@ -67,6 +70,7 @@ def test_an_empty_step_is_sent_back(desk: Desk) -> None:
     assert "content is empty" in script.requests[2].said
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_nothing_is_taken_apart_when_that_is_off(desk: Desk) -> None:
     script = desk.open(answer(TWO_LARGE), **{"protocols.decompose": False})
@@ -74,6 +78,7 @@ def test_nothing_is_taken_apart_when_that_is_off(desk: Desk) -> None:
     assert (shown(desk, "02-large.md"), len(script.requests)) == ("# Large", 1)
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_another_model_may_take_steps_apart(desk: Desk) -> None:
     one = plan(step("01-large.md", needs_decomposition=True))

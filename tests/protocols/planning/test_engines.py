@@ -33,6 +33,7 @@ def planned_by(desk: Desk, source: str, *, edits: bool = False) -> Protocol:
     return desk.plan()
 
 
+@pytest.mark.soak
 def test_json_in_prose_is_found_also_when_its_texts_have_fences(desk: Desk) -> None:
     given = plan(step("01-a.md", content='Run:\n\n```sh\necho "{}"\n```\n'))
     said = f'Here it is, with "{{" in it:\n\n```json\n{json.dumps(given, indent=1)}\n```\nDone.'
@@ -41,6 +42,7 @@ def test_json_in_prose_is_found_also_when_its_texts_have_fences(desk: Desk) -> N
     assert "```sh" in desk.git("show", f"{NAME}:.protocols/{NAME}/01-a.md")
 
 
+@pytest.mark.soak
 def test_an_engine_that_knows_no_schema_is_told_it(desk: Desk) -> None:
     source = (
         "import json, sys\nasked = sys.stdin.read()\n"
@@ -49,6 +51,7 @@ def test_an_engine_that_knows_no_schema_is_told_it(desk: Desk) -> None:
     assert planned_by(desk, source).status is RunStatus.PLANNED
 
 
+@pytest.mark.soak
 def test_whatever_an_engine_writes_is_thrown_away(desk: Desk) -> None:
     source = (
         "import json, pathlib\nassert pathlib.Path('README.md').exists()\n"
@@ -63,6 +66,7 @@ def test_whatever_an_engine_writes_is_thrown_away(desk: Desk) -> None:
     assert desk.git("status", "--porcelain") == ""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -82,6 +86,7 @@ def test_an_engine_that_dies_or_gives_no_plan_is_a_reason(desk: Desk, source: st
     assert (desk.steps(failed), failed.spec) == ([], None)
 
 
+@pytest.mark.soak
 def test_an_engine_that_does_not_exist_is_a_reason(desk: Desk) -> None:
     desk.open(**{"protocols.planner": "nobody"})
     failed = desk.plan()
@@ -89,6 +94,7 @@ def test_an_engine_that_does_not_exist_is_a_reason(desk: Desk) -> None:
     assert "there is no engine 'nobody'" in (failed.reason or "")
 
 
+@pytest.mark.soak
 def test_an_engine_whose_program_is_not_installed_is_a_reason_with_what_to_install(desk: Desk) -> None:
     more = '[engines.command.absent]\nargv = ["no-such-agent"]\ninstall = "npm install -g no-such-agent"\n'
     desk.open(more=more, **{"protocols.planner": "absent"})
@@ -98,6 +104,7 @@ def test_an_engine_whose_program_is_not_installed_is_a_reason_with_what_to_insta
     assert "after" not in (failed.reason or "").split("failed")[1].split(":")[0]
 
 
+@pytest.mark.soak
 def test_an_engine_that_takes_too_long_is_ended(desk: Desk) -> None:
     more = agent("import time\ntime.sleep(600)")
     desk.open(more=more, **{"protocols.planner": "agent", "protocols.session_seconds": 1})
@@ -122,6 +129,7 @@ def replayed(desk: Desk, **more: object) -> Protocol:
     return protocol
 
 
+@pytest.mark.soak
 def test_a_recorded_plan_is_made_again_in_a_simulation_and_marks_it(desk: Desk) -> None:
     planned = replayed(desk, simulated=True)
     assert planned.status is RunStatus.PLANNED, planned.reason
@@ -129,6 +137,7 @@ def test_a_recorded_plan_is_made_again_in_a_simulation_and_marks_it(desk: Desk) 
     assert [each.simulated for each in desk.sessions(planned)] == [True]
 
 
+@pytest.mark.soak
 def test_a_recording_plans_nothing_in_a_run_that_is_no_simulation(desk: Desk) -> None:
     refused = replayed(desk)
     assert refused.status is RunStatus.BLOCKED

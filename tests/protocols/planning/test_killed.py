@@ -19,9 +19,9 @@ from ratchet.runtime import Runtime, cancel_run
 from tests.protocols.planning.conftest import NAME, Desk, start_planning, write_settings
 from tests.protocols.planning.plans import plan, step
 from tests.protocols.world import git, make_project, make_remote
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet
+from tests.waiting import eventually
 
 
 def turns(*, again: bool) -> list[Turn]:
@@ -31,6 +31,7 @@ def turns(*, again: bool) -> list[Turn]:
     return [*first, *(first if again else []), good, answer({"content": "1. In parts"})]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("url", "place", "again"),
     [
@@ -58,9 +59,9 @@ def test_planning_killed_at_any_stage_is_finished_and_no_recorded_session_is_pai
     fleet.add()
     with ledger.write(actor="test") as tx:
         run_id = start_planning(tx, runtime, project_id)
-    eventually(lambda: not (tmp_path / "death").exists(), seconds=60)
+    eventually(lambda: not (tmp_path / "death").exists())
     fleet.add()
-    eventually(lambda: status(ledger, run_id) is not RunStatus.PLANNING, seconds=60)
+    eventually(lambda: status(ledger, run_id) is not RunStatus.PLANNING)
     with ledger.read() as tx:
         planned = get_protocol(tx, run_id)
         assert planned.status is RunStatus.PLANNED, planned.reason
@@ -76,12 +77,13 @@ def test_planning_killed_at_any_stage_is_finished_and_no_recorded_session_is_pai
         assert git(clone.path, "show", f"{NAME}:.protocols/{NAME}/01-a.md") == "1. In parts"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_planning_that_is_cancelled_ends_at_once_and_leaves_no_steps(desk: Desk) -> None:
     script = desk.open(hang())
     with desk.runtime.ledger.write(actor="test") as tx:
         run_id = start_planning(tx, desk.runtime, desk.project_id)
-    eventually(lambda: len(script.requests) == 1, seconds=60)
+    eventually(lambda: len(script.requests) == 1)
     with desk.runtime.ledger.write(actor="test") as tx:
         cancel_run(tx, desk.runtime, run_id)
     cancelled = desk.look(run_id)

@@ -87,6 +87,7 @@ def test_a_number_is_four_digits_in_front() -> None:
         numbered(10_000, "a")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_the_next_number_is_above_those_of_the_ledger_the_base_and_every_branch(
     runtime: Runtime, ledger: Ledger, tmp_path: Path

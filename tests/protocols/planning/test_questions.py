@@ -11,12 +11,13 @@ from ratchet.projects.clarifying import answer as answer_question
 from ratchet.projects.clarifying import ask
 from tests.protocols.planning.conftest import NAME, Desk
 from tests.protocols.planning.plans import plan, question
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 GOOD = answer(plan())
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_blocking_question_holds_up_the_plan_and_its_answer_is_told_to_the_planner(desk: Desk) -> None:
     script = desk.open(GOOD)
@@ -36,7 +37,7 @@ def test_a_blocking_question_holds_up_the_plan_and_its_answer_is_told_to_the_pla
     assert blocked.reason == "planning waits for answers to: tone"
     with desk.runtime.ledger.write(actor="test") as tx:
         answer_question(tx, desk.runtime, asked.id, "warm", by="Ada")
-    eventually(lambda: desk.look(blocked.run_id).status is RunStatus.PLANNED, seconds=60)
+    eventually(lambda: desk.look(blocked.run_id).status is RunStatus.PLANNED)
     assert '{"question": "Which tone?", "answer": "warm"}' in script.requests[0].said
     assert "Which colour?" not in script.requests[0].said
 

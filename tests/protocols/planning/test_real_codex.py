@@ -10,9 +10,10 @@ from tests.engines.contract import KEY
 from tests.protocols.planning.conftest import NAME, Desk
 from tests.protocols.planning.plans import plan, step
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 
+@pytest.mark.soak
 def test_codex_plans_in_a_checkout_that_is_thrown_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", KEY)
     script = desk.server.script(

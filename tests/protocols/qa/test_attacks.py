@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ratchet.kernel import Outcome, Verdict
 from ratchet.modelserver import answer
 from ratchet.protocols.qa import Route, route
@@ -50,6 +52,7 @@ def test_editing_the_checks(ground: Ground, desk: Desk) -> None:
     assert desk.script.requests == []
 
 
+@pytest.mark.soak
 def test_a_conftest_that_leaves_early(ground: Ground, desk: Desk) -> None:
     ground.settle({"scripts/ci/test.sh": PYTEST, "test_it.py": PASSING})
     commit = ground.change({"conftest.py": "import os\nos._exit(0)\n", "test_it.py": FAILING})

@@ -11,7 +11,7 @@ import pytest
 from ratchet.kernel import Outcome, Verdict
 from ratchet.ledger import ArtifactStore
 from ratchet.protocols.qa import CiFailure, feedback
-from ratchet.protocols.qa.feedback import LONGEST
+from ratchet.protocols.qa._feedback import LONGEST
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import Ground
 

@@ -270,8 +270,8 @@ def test_a_reviewer_that_never_answers_is_an_error(ground: Ground, desk: Desk) -
     around = desk.says(hang(), hang(), hang())
     quick = replace(
         around,
-        settings=around.settings.model_copy(
-            update={"protocols": around.settings.protocols.model_copy(update={"session_seconds": 1.0})}
+        settings=around.settings.replace(
+            protocols=around.settings.protocols.model_copy(update={"session_seconds": 1.0})
         ),
     )
     judged = ground.ask(ground.judge(quick), ground.change(HELLO))

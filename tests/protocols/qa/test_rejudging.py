@@ -25,7 +25,7 @@ from ratchet.runtime import JobContext, Kinds, Worker, open_runtime, start_run
 from tests.judges.reviewer import review
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import SPEC, STEP, Ground
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 
 class Flow:
@@ -104,6 +104,7 @@ def test_the_verdict_and_its_evidence_are_recorded(
     assert said.data["outcome"] == outcome
 
 
+@pytest.mark.soak
 def test_a_run_says_that_its_review_was_a_recording(flow: Flow, ground: Ground, desk: Desk) -> None:
     class Recorded:
         name, hash = "review", "a" * 64

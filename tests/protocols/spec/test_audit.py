@@ -236,6 +236,7 @@ def test_an_audit_of_everything_goes_through_all_protocols_once(
     assert protocol_of(ledger, none).spec_status == "valid"
 
 
+@pytest.mark.soak
 def test_an_audit_by_the_clock_leaves_out_what_has_ended_and_what_it_has_done_before(
     runtime: Runtime, ledger: Ledger, worker: Worker, make_protocol: MakeProtocol
 ) -> None:
@@ -313,6 +314,7 @@ def test_an_interval_becomes_even_times(seconds: float, cron: str) -> None:
     assert read_when(cron).cron
 
 
+@pytest.mark.soak
 def test_a_worker_that_starts_keeps_the_schedule_of_the_settings(
     ledger: Ledger, url: str, tmp_path: Path
 ) -> None:

@@ -235,6 +235,7 @@ _steps = st.lists(
 )
 
 
+@pytest.mark.soak
 @given(st.fixed_dictionaries({"steps": _steps | _json}) | _json)
 def test_whatever_is_given_is_read_or_refused_with_problems(data: Any) -> None:
     spec, problems = read_leniently(data)

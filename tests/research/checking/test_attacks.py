@@ -36,7 +36,7 @@ def named(direction: Direction, where: Where) -> set[str]:
     return {each.name for each in every if each.where in (where, Where.BOTH)}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_function_withstands_every_attack(tmp_path: Path) -> None:
     found = attacked(write_node(tmp_path / "hill"))
     assert failures(found) == {}
@@ -49,7 +49,7 @@ def test_a_function_withstands_every_attack(tmp_path: Path) -> None:
     assert all(each.expected and each.seen for each in found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_command_withstands_every_attack(tmp_path: Path) -> None:
     found = attacked(write_command(tmp_path / "sums"))
     assert failures(found) == {}
@@ -61,6 +61,7 @@ def test_a_command_withstands_every_attack(tmp_path: Path) -> None:
     assert found["leaves links in the place of its files"].seen.startswith("crash")
 
 
+@pytest.mark.soak
 def test_a_recipe_that_is_only_read_is_attacked_by_its_files(tmp_path: Path) -> None:
     found = attacked(only_read(tmp_path / "read", "float(text)"))
     assert failures(found) == {
@@ -124,6 +125,7 @@ def test_a_recipe_that_just_fits_its_size_is_attacked_all_the_same(tmp_path: Pat
     assert found["is larger than it may be"].seen.startswith("size_blocked")
 
 
+@pytest.mark.soak
 def test_a_task_that_lies_among_the_packages_of_python_cannot_be_read_there() -> None:
     name = "reads evaluator, task, home and ledger"
     with tempfile.TemporaryDirectory(prefix="ratchet-test-", dir=sysconfig.get_paths()["purelib"]) as place:

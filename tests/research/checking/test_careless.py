@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from ratchet.kernel import TrialStatus
 from ratchet.research.checking.attacks import Assault
 from ratchet.research.checking.bench import open_bench
@@ -74,6 +76,7 @@ def tried(tmp_path: Path, name: str, *, forgets: bool = True, slack_seconds: flo
     return asyncio.run(attack())
 
 
+@pytest.mark.soak
 def test_files_that_can_be_read_are_found(tmp_path: Path) -> None:
     found = tried(tmp_path, "reads evaluator, task, home and ledger")
     assert found.grade is Grade.FAILED

@@ -35,6 +35,7 @@ def test_a_function_is_looked_at_from_all_sides(tmp_path: Path) -> None:
     assert "none is declared" in found["held-out split"].detail
 
 
+@pytest.mark.soak
 def test_a_command_is_looked_at_from_all_sides(tmp_path: Path) -> None:
     found = conformance(write_command(tmp_path / "sums"))
     assert failures(found) == {}
@@ -42,6 +43,7 @@ def test_a_command_is_looked_at_from_all_sides(tmp_path: Path) -> None:
     assert "of 65,536 bytes" in found["the size limit has room"].detail
 
 
+@pytest.mark.soak
 def test_the_folder_of_the_task_stays_as_it_was(tmp_path: Path) -> None:
     folder = write_command(tmp_path / "sums")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -73,6 +75,7 @@ def test_repeats_that_are_not_needed_are_warned_of(tmp_path: Path) -> None:
     assert "keep.deterministic = true" in found["noise over repeats"].hint
 
 
+@pytest.mark.soak
 def test_a_copy_of_the_evaluator_among_the_inputs_is_found(tmp_path: Path) -> None:
     folder = write_command(tmp_path / "sums")
     (folder / "inputs" / "notes.py").write_bytes((folder / "evaluator" / "evaluate.py").read_bytes())
@@ -80,6 +83,7 @@ def test_a_copy_of_the_evaluator_among_the_inputs_is_found(tmp_path: Path) -> No
     assert "inputs/notes.py is evaluator/evaluate.py" in failures(found)["the evaluator is out of reach"]
 
 
+@pytest.mark.soak
 def test_held_out_inputs_among_the_inputs_are_found(tmp_path: Path) -> None:
     folder = write_command(tmp_path / "sums")
     (folder / "inputs" / "more.txt").write_bytes((folder / "held_out" / "numbers.txt").read_bytes())
@@ -113,6 +117,7 @@ def test_a_split_that_is_no_other_is_warned_of(tmp_path: Path) -> None:
     assert "both splits give the same score" in found["held-out split"].detail
 
 
+@pytest.mark.soak
 def test_limits_that_the_baseline_nearly_reaches_are_warned_of(tmp_path: Path) -> None:
     waits = NODE_RECIPE.replace("    return", "    __import__('time').sleep(0.7)\n    return")
     task = NODE_TASK.replace("seconds = 5.0\nmemory", "seconds = 1.2\nmemory")
@@ -179,6 +184,7 @@ def test_a_task_with_code_that_breaks_is_a_finding_and_no_crash(tmp_path: Path) 
     assert failures(conformance(folder))["prompts can be built"].startswith("ZeroDivisionError")
 
 
+@pytest.mark.soak
 def test_held_out_inputs_that_nobody_uses_are_warned_of(tmp_path: Path) -> None:
     task = COMMAND_TASK.replace("held_out = true\nheld_out_tolerance = 1000.0", "held_out = false")
     found = conformance(write_command(tmp_path / "sums", task=task))

@@ -16,7 +16,7 @@ from ratchet.research.checking.faults.supervisor import try_killed_supervisor
 from tests.research.checking.trying import failures
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_fault_of_an_evaluator_and_of_the_machine_is_told_as_what_it_is() -> None:
     found = asyncio.run(check_harness())
     assert failures({f"{each.part} {each.what}": each for each in found}) == {}
@@ -32,7 +32,7 @@ def test_every_fault_of_an_evaluator_and_of_the_machine_is_told_as_what_it_is() 
     assert all(each.expected and each.seen for each in found if each.grade is Grade.OK)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_supervisor_is_killed_and_resumed_on_either_database(url: str, tmp_path: Path, hill: Path) -> None:
     found = try_killed_supervisor(hill, tmp_path, url)
     assert (found.grade, found.expected) == (Grade.OK, "24 trials, none in flight, no process left"), (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.research.checking.folders import (
     COMMAND_EVALUATOR,
     NODE_EVALUATOR,
@@ -107,6 +109,7 @@ def test_an_evaluator_that_calls_an_empty_answer_perfect_is_found(tmp_path: Path
     assert list(found) == ["answers with nothing"]
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_takes_the_last_printed_line_for_the_score_is_found(tmp_path: Path) -> None:
     name = "prints a score as the last line of JSON"
     found = failures(attacked(write_command(tmp_path / "sums", evaluator=LAST_LINE), name, "raises"))
@@ -114,23 +117,27 @@ def test_an_evaluator_that_takes_the_last_printed_line_for_the_score_is_found(tm
     assert "scored -1000000000.0" in found[name]
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_reads_a_score_file_is_found(tmp_path: Path) -> None:
     names = ("writes score files", "answers with null")
     found = failures(attacked(write_command(tmp_path / "sums", evaluator=SCORE_FILE), *names))
     assert list(found) == ["writes score files"]
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_counts_without_looking_is_found(tmp_path: Path) -> None:
     name = "answers with everything twice"
     assert list(failures(attacked(write_command(tmp_path / "sums", evaluator=FIRST_PART), name))) == [name]
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_unpickles_is_found(tmp_path: Path) -> None:
     name = "leaves pickles for the evaluator"
     folder = write_command(tmp_path / "sums", evaluator=UNPICKLES)
     assert failures(attacked(folder, name, "leaves files of noise")) == {name: RAN}
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_is_fooled_by_nan_is_found(tmp_path: Path) -> None:
     names = ("answers with NaN", "answers with very large numbers")
     found = failures(attacked(write_command(tmp_path / "sums", evaluator=ONE_SIDED), *names))
@@ -153,6 +160,7 @@ def test_an_evaluator_that_runs_a_recipe_without_a_trial_is_found(tmp_path: Path
     assert RAN in found["hostile code runs"]
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_lies_among_the_inputs_is_read(tmp_path: Path) -> None:
     folder = write_command(tmp_path / "sums", more={"inputs/notes.py": COMMAND_EVALUATOR})
     name = "reads evaluator, task, home and ledger"
@@ -160,6 +168,7 @@ def test_an_evaluator_that_lies_among_the_inputs_is_read(tmp_path: Path) -> None
     assert found == {name: "found evaluator/evaluate.py as /inputs/notes.py"}
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_scores_without_an_answer_is_found(tmp_path: Path) -> None:
     forgives = COMMAND_EVALUATOR.replace("    sums = None", "    sums, numbers = [], []")
     names = ("exits with 0 and no answer", "exits with 3")

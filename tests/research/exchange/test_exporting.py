@@ -177,6 +177,7 @@ def test_a_repaired_row_is_written_whole(ledger: Ledger, tmp_path: Path) -> None
     ) + "\n"
 
 
+@pytest.mark.soak
 def test_a_long_run_takes_no_more_memory_than_a_short_one(make_ledger: MakeLedger, tmp_path: Path) -> None:
     ledger = make_ledger("sqlite")
     peaks = []

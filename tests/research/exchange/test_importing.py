@@ -207,6 +207,7 @@ def big_state(place: Path) -> Path:
     return state
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("delay", [0.0, 0.2, 0.5, 1.0])
 def test_an_import_that_is_killed_leaves_all_or_nothing(ledger: Ledger, tmp_path: Path, delay: float) -> None:
     state = big_state(tmp_path / "s")

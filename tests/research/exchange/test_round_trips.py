@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ def make_run(ledger: Ledger, made: list[tuple[Submission, Ending]], lessons: lis
     return run_id
 
 
+@pytest.mark.soak
 @settings(
     max_examples=20,
     deadline=None,
@@ -125,6 +127,7 @@ def told(found: list[object]) -> list[dict[str, object]]:
     return [{name: getattr(each, name) for name in each.__slots__ if name not in own} for each in found]
 
 
+@pytest.mark.soak
 @settings(max_examples=200, deadline=None)
 @given(rows=st.lists(st.lists(TEXTS, min_size=3, max_size=3), max_size=6))
 def test_rows_are_read_as_they_were_written(rows: list[list[str]]) -> None:
@@ -137,6 +140,7 @@ def test_rows_are_read_as_they_were_written(rows: list[list[str]]) -> None:
     assert [list(record.cells) for record in records(lines, 4)] == plain
 
 
+@pytest.mark.soak
 @settings(max_examples=200, deadline=None)
 @given(lessons=st.lists(TEXTS, max_size=5))
 def test_lessons_are_read_as_they_were_written(lessons: list[str]) -> None:

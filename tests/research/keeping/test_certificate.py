@@ -25,7 +25,7 @@ from ratchet.research.keeping import (
     check_certificate,
     decide,
 )
-from ratchet.research.keeping.certificate import content_hash
+from ratchet.research.keeping._certificate import content_hash
 from ratchet.research.measurement import Unmeasured
 from tests.research.keeping.scripted import ScriptedMeter
 
@@ -204,6 +204,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.soak
 @settings(deadline=None)
 @given(st.sampled_from(sorted(certified())), json_values)
 def test_whatever_stands_in_a_certificate_checking_it_gives_an_answer(key: str, value: object) -> None:

@@ -163,6 +163,7 @@ class TestDeterministic:
         assert ruled.kept is kept
         assert "by more than 0.5" in ruled.reason
 
+    @pytest.mark.soak
     def test_scipy_is_not_needed(self) -> None:
         program = """
 import sys

@@ -22,6 +22,7 @@ def most_by_chance(alpha: float, trials: int) -> float:
     return alpha + 3.1 * (alpha * (1 - alpha) / trials) ** 0.5
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "world",
     [

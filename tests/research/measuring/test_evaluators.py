@@ -58,6 +58,7 @@ def test_an_answer_that_is_no_score_is_a_crash_and_says_so(
     assert failed.score is None
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("printed", "status", "reason"),
     [
@@ -135,6 +136,7 @@ def test_an_evaluator_that_changed_on_disk_measures_nothing(make_bench: MakeBenc
     assert bench.measure().score == 1.5
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_is_exchanged_while_it_is_used_measures_nothing(make_bench: MakeBench) -> None:
     recipe = "import time\ndef solve(asked):\n    time.sleep(2)\n    return 1.0\n"
     bench = make_bench(recipe, trial=replace(NODE, bounds=Bounds(wall_seconds=30)))

@@ -45,6 +45,7 @@ with Repository.create(root / "repo.git") as repository:
 '''
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("filled", "status"), [(15, TrialStatus.INFRA_ERROR), (0, TrialStatus.CRASH)])
 def test_a_full_disk(tmp_path: Path, filled: int, status: TrialStatus) -> None:
     disk, root = tmp_path / "disk", tmp_path / "root"

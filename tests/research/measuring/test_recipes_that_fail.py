@@ -35,6 +35,7 @@ def node(body: str) -> str:
     return "def solve(asked):\n" + "".join(f"    {line}\n" for line in body.splitlines())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
     [
@@ -70,6 +71,7 @@ def test_a_function_that_fails(make_bench: MakeBench, body: str, status: TrialSt
     assert failed.facts["trials"][0]["layers"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("code", "status", "reason"),
     [
@@ -147,6 +149,7 @@ def test_a_program_that_is_not_there_is_no_fault_of_the_recipe(make_bench: MakeB
     assert "no-such-program" in failed.reason
 
 
+@pytest.mark.soak
 def test_a_sandbox_that_is_killed_is_no_fault_of_the_recipe(make_bench: MakeBench) -> None:
     bench = make_bench("import time\ndef solve(asked):\n    time.sleep(60)\n")
     killing = threading.Timer(2.0, sandbox.close)

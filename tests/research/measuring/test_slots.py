@@ -99,6 +99,7 @@ def test_slots_are_given_first_come_first_served(tmp_path: Path) -> None:
     assert order == list(range(20))
 
 
+@pytest.mark.soak
 def test_two_processes_never_hold_the_same_slot(tmp_path: Path) -> None:
     with holder(tmp_path, TWO) as first, holder(tmp_path, TWO) as second:
         assert {read_line(first), read_line(second)} == {"0", "1"}
@@ -111,6 +112,7 @@ def test_two_processes_never_hold_the_same_slot(tmp_path: Path) -> None:
             asyncio.run(try_it())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("end", ["killed", "told"])
 def test_a_slot_is_free_when_its_holder_is_gone(tmp_path: Path, end: str) -> None:
     with holder(tmp_path, ONE) as other:

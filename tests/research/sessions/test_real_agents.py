@@ -69,6 +69,7 @@ def results(script: Script) -> list[Any]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["codex", "claude"])
 @pytest.mark.parametrize("lineage", [True, False], ids=["lineage", "alone"])
 def test_a_specialist_checks_edits_and_submits(
@@ -98,6 +99,7 @@ def test_a_specialist_checks_edits_and_submits(
     assert ("read_lineage" in named) is lineage
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["codex", "claude"])
 def test_a_specialist_goes_on_from_another_trial_while_its_session_runs(
     lab: Lab, model_server: ModelServer, tmp_path: Path, kind: str
@@ -115,6 +117,7 @@ def test_a_specialist_goes_on_from_another_trial_while_its_session_runs(
     assert lab.trials()[2].parent == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["codex", "claude"])
 def test_what_is_refused_is_told_and_costs_no_trial(
     lab: Lab, model_server: ModelServer, tmp_path: Path, kind: str

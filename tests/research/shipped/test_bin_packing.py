@@ -51,6 +51,7 @@ def test_the_question_does_not_say_which_split_it_is() -> None:
     assert set(ORIGINAL.question(0)) == set(ORIGINAL.question(0, held_out=True)) == {"capacity", "instances"}
 
 
+@pytest.mark.soak
 def test_the_recipe_starts_as_best_fit() -> None:
     plain = _plain_table()
 
@@ -59,6 +60,7 @@ def test_the_recipe_starts_as_best_fit() -> None:
         assert answer["excess"] == pytest.approx(plain[family, "best fit"], abs=0.005)
 
 
+@pytest.mark.soak
 def test_a_rule_that_shuns_dead_gaps_beats_best_fit_on_both_families() -> None:
     better = edited(ORIGINAL.recipe, TIGHT=0.04, DEAD=0.25, PENALTY=2.0)
 
@@ -71,6 +73,7 @@ def test_a_rule_that_shuns_dead_gaps_beats_best_fit_on_both_families() -> None:
         assert gain > 1.5
 
 
+@pytest.mark.soak
 def test_a_rule_that_fits_one_family_only_loses_more_on_the_other_than_is_tolerated() -> None:
     fitted = edited(ORIGINAL.recipe, TIGHT=0.02, DEAD=0.35, PENALTY=2.0, FALL=0.9)
 
@@ -83,7 +86,7 @@ def test_a_rule_that_fits_one_family_only_loses_more_on_the_other_than_is_tolera
     assert lost > ORIGINAL.adapter.keep.held_out_tolerance
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_search_engine_finds_a_rule_that_is_clearly_better_than_best_fit(tmp_path: Path) -> None:
     question = ORIGINAL.question(0)
 

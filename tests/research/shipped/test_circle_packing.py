@@ -52,7 +52,7 @@ def test_the_same_recipe_gives_the_same_packing_to_the_last_bit() -> None:
     assert ORIGINAL.trial(recipe).value == ORIGINAL.trial(recipe).value
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_search_engine_makes_a_good_packing_of_the_poor_one(tmp_path: Path) -> None:
     scores = ORIGINAL.search(tmp_path, 25)
 
@@ -180,6 +180,7 @@ def test_a_recipe_cannot_read_the_evaluator() -> None:
     assert not done.ok
 
 
+@pytest.mark.soak
 def test_the_plain_baseline_can_be_run() -> None:
     command = [sys.executable, str(SHIPPED / "circle_packing" / "plain.py"), "0"]
 

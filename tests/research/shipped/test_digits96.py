@@ -43,6 +43,7 @@ def wrong(right: bytes, count: int) -> bytes:
     return bytes((label + 1) % 10 for label in right[:count]) + right[count:]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("held_out", [False, True])
 def test_the_baseline_passes_its_own_gate(laboratory: Laboratory, held_out: bool) -> None:
     measured = laboratory.measure(held_out=held_out)
@@ -178,7 +179,7 @@ def test_its_trials_are_timed_one_at_a_time(laboratory: Laboratory) -> None:
     assert not laboratory.task.keep.deterministic
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_short_search_gets_faster_without_failing_the_gate(laboratory: Laboratory) -> None:
     baseline, best, _ = laboratory.search(trials=12)
     # The machine may have been quicker at the beginning than later.

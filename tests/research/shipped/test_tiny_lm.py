@@ -215,7 +215,7 @@ def test_a_variant_changes_only_who_works_on_it(laboratory: Laboratory, variant:
     assert (other.trial, other.evaluator, other.keep) == (task.trial, task.evaluator, task.keep)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_short_search_finds_a_better_model(laboratory: Laboratory) -> None:
     baseline, best, _ = laboratory.search(trials=20)
     assert best < baseline - 0.2

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def as_toml(value: Any) -> str:
             return str(value.isoformat())
 
 
+@pytest.mark.soak
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(key=keys, value=values, in_variant=st.booleans())
 def test_any_value_of_any_key_is_taken_or_refused(key: tuple[str, str], value: Any, in_variant: bool) -> None:
@@ -92,6 +94,7 @@ def stays_inside(root: Path, paths: list[str]) -> None:
         assert (root / path).resolve().is_relative_to(root)
 
 
+@pytest.mark.soak
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.binary(max_size=200) | st.text(string.printable, max_size=200).map(str.encode))
 def test_any_bytes_are_taken_or_refused(content: bytes) -> None:
@@ -103,6 +106,7 @@ def test_any_bytes_are_taken_or_refused(content: bytes) -> None:
             assert task is None or name == "swarm_config.json"
 
 
+@pytest.mark.soak
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(recipe=st.text(max_size=100) | st.just(RECIPE), evaluator=st.text(max_size=100) | st.just(SCORE))
 def test_any_programs_are_taken_or_refused(recipe: str, evaluator: str) -> None:

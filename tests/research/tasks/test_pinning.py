@@ -183,6 +183,7 @@ while status:
 """
 
 
+@pytest.mark.soak
 def test_a_kill_at_any_step_leaves_a_whole_copy_or_none(folder: Folder, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     words = [sys.executable, "-c", KILLED, str(folder.path), str(runs)]

@@ -90,7 +90,7 @@ def work_of(ledger: Ledger) -> dict[str, int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_view_does_the_same_work_on_ten_times_the_trials(long: Ledger) -> None:
     small = work_of(long)
     multiply(long, RUN, 10)
@@ -141,6 +141,7 @@ def test_trials_that_have_ended_are_read_once_and_those_in_flight_each_time(long
         assert rows.tried_trials(tx, RUN, limit=30)[0] is newest
 
 
+@pytest.mark.soak
 def test_no_view_scans_the_trials(long: Ledger) -> None:
     scans = {}
     for name, view in VIEWS.items():

@@ -124,6 +124,7 @@ def test_a_tool_is_called_and_its_answer_shown(
     assert (absent.status_code, "there is no tool" in absent.text) == (422, True)
 
 
+@pytest.mark.soak
 def test_an_agent_is_told_what_was_wrong_and_watched(
     visitor: Visitor, ledger: Ledger, home: Path, greeter: Agent
 ) -> None:
@@ -147,6 +148,7 @@ def test_an_agent_is_told_what_was_wrong_and_watched(
     visitor.check()
 
 
+@pytest.mark.soak
 def test_the_other_places_of_an_agent_can_be_used_by_everybody(visitor: Visitor, greeter: Agent) -> None:
     page = visitor.open(f"/agents/{NAME}")
     for tab, heading in (

@@ -19,6 +19,7 @@ def add(ledger: Ledger, name: str) -> int:
         return create_run(tx, kind="workflow", name=name)
 
 
+@pytest.mark.soak
 def test_a_new_event_comes_onto_the_open_page(visitor: Visitor, ledger: Ledger) -> None:
     page = visitor.open("/events")
     assert page.get_by_text("Nothing has happened yet").is_visible()
@@ -28,6 +29,7 @@ def test_a_new_event_comes_onto_the_open_page(visitor: Visitor, ledger: Ledger) 
     visitor.phone()
 
 
+@pytest.mark.soak
 def test_what_was_opened_stays_open_when_the_page_changes(visitor: Visitor, ledger: Ledger) -> None:
     add(ledger, "first")
     page = visitor.open("/events")
@@ -38,6 +40,7 @@ def test_what_was_opened_stays_open_when_the_page_changes(visitor: Visitor, ledg
     visitor.check()
 
 
+@pytest.mark.soak
 def test_keys_lead_to_places_and_to_the_filter(visitor: Visitor, ledger: Ledger) -> None:
     add(ledger, "first")
     page = visitor.open()
@@ -61,6 +64,7 @@ def test_its_twin_is_what_the_page_shows(visitor_client: TestClient, ledger: Led
     assert "<b>first" not in page
 
 
+@pytest.mark.soak
 def test_events_are_found_by_what_they_are_about(visitor: Visitor, ledger: Ledger) -> None:
     first, second = add(ledger, "first"), add(ledger, "second")
     with ledger.write(actor="test") as tx:

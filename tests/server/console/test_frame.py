@@ -135,6 +135,7 @@ def test_the_stream_of_changes_ends_when_the_server_drains(site: httpx.Client, a
     assert site.get("/console/live").status_code == 503
 
 
+@pytest.mark.soak
 def test_a_change_before_the_page_listens_is_not_missed(visitor: Visitor, ledger: Ledger) -> None:
     """The stream is held back until the change has happened: the page was read before, and is told after."""
     with ledger.write(actor="test") as tx:

@@ -49,6 +49,7 @@ def needs(client: TestClient) -> dict[str, dict[str, object]]:
     return {each["kind"]: each for each in client.get("/console/?format=json").json()["needs"]}
 
 
+@pytest.mark.soak
 def test_an_empty_ledger_says_what_to_do_first(visitor: Visitor) -> None:
     page = visitor.open()
     assert page.get_by_role("heading", name="Research").is_visible()
@@ -143,6 +144,7 @@ def test_work_that_nobody_does_is_told(visitor_client: TestClient, runtime: Runt
     assert needs(visitor_client)["dead"]["command"] == "ratchet worker"
 
 
+@pytest.mark.soak
 def test_an_approval_is_given_on_the_page(visitor: Visitor, ledger: Ledger) -> None:
     with ledger.write(actor="test") as tx:
         run_id = create_run(tx, "other", "deploy")
@@ -187,6 +189,7 @@ def test_a_run_leads_to_the_page_of_its_flow(visitor_client: TestClient, ledger:
     assert [leads_to(each) for each in plain] == [(200, None)] * 3
 
 
+@pytest.mark.soak
 def test_a_plain_run_is_watched_paused_and_cancelled(
     visitor: Visitor, runtime: Runtime, ledger: Ledger
 ) -> None:
@@ -208,6 +211,7 @@ def test_a_plain_run_is_watched_paused_and_cancelled(
     expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
 
 
+@pytest.mark.soak
 def test_runs_are_filtered_by_flow_and_status(visitor: Visitor, ledger: Ledger) -> None:
     with ledger.write(actor="test") as tx:
         moving(tx, "workflow", "first")

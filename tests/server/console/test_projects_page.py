@@ -114,6 +114,7 @@ def test_a_project_with_a_token_is_shown_to_those_who_show_it(
     assert "secret-shop" in visitor_client.get(f"/console/projects/{project}").text
 
 
+@pytest.mark.soak
 def test_a_question_comes_onto_the_open_page_and_what_was_typed_stays(
     visitor: Visitor, api: TestClient, ledger: Ledger
 ) -> None:

@@ -185,6 +185,7 @@ def test_an_attempt_shows_its_evidence_and_gives_its_files_as_downloads(
     assert visitor_client.get("/console/attempts/99").status_code == 404
 
 
+@pytest.mark.soak
 def test_an_answer_sets_a_blocked_protocol_going_before_the_readers_eyes(
     visitor: Visitor, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
@@ -222,6 +223,7 @@ def test_an_answer_sets_a_blocked_protocol_going_before_the_readers_eyes(
     visitor.phone()
 
 
+@pytest.mark.soak
 def test_steps_are_approved_and_run_by_their_buttons_and_the_log_is_live(
     visitor: Visitor, protocol: int, ledger: Ledger
 ) -> None:

@@ -21,6 +21,7 @@ def enqueue(runtime: Runtime, **more: object) -> int:
     return job_id
 
 
+@pytest.mark.soak
 def test_a_job_comes_onto_the_page_and_is_cancelled_there(visitor: Visitor, runtime: Runtime) -> None:
     page = visitor.open("/queue")
     assert page.get_by_text("No jobs yet").is_visible()
@@ -41,6 +42,7 @@ def test_a_job_comes_onto_the_page_and_is_cancelled_there(visitor: Visitor, runt
     page.get_by_text("No such jobs").wait_for()
 
 
+@pytest.mark.soak
 def test_a_queue_is_paused_and_resumed(visitor: Visitor) -> None:
     page = visitor.open("/queue")
     page.locator("#queue-default").get_by_role("button", name="Pause").click()

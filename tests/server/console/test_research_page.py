@@ -51,6 +51,7 @@ def csrf(client: TestClient, path: str) -> str:
     return found[1]
 
 
+@pytest.mark.soak
 def test_every_page_is_reached_by_clicking(visitor: Visitor, ledger: Ledger, run_id: int) -> None:
     page = visitor.open("/research")
     page.get_by_role("link", name="a run").click()
@@ -75,6 +76,7 @@ def test_every_page_is_reached_by_clicking(visitor: Visitor, ledger: Ledger, run
     visitor.phone()
 
 
+@pytest.mark.soak
 def test_a_run_page_follows_its_trials_and_its_buttons(visitor: Visitor, ledger: Ledger, run_id: int) -> None:
     page = visitor.open(f"/research/{run_id}")
     expect(page.get_by_role("button", name="Resume")).to_be_disabled()
@@ -88,6 +90,7 @@ def test_a_run_page_follows_its_trials_and_its_buttons(visitor: Visitor, ledger:
     visitor.check()
 
 
+@pytest.mark.soak
 def test_ten_thousand_trials_are_a_tree_to_walk_in(visitor: Visitor, ledger: Ledger) -> None:
     run_id = make_run(ledger)
     make_baseline(ledger, run_id)

@@ -72,6 +72,7 @@ def test_no_sessions_say_when_there_will_be_some(visitor_client: TestClient) -> 
     assert "ratchet engine check" in visitor_client.get("/console/sessions").text
 
 
+@pytest.mark.soak
 def test_a_session_comes_onto_the_open_list_when_it_has_ended(visitor: Visitor, ledger: Ledger) -> None:
     page = visitor.open("/sessions")
     record(ledger, TALK, simulated=True)
@@ -162,6 +163,7 @@ def test_sessions_of_a_guarded_project_are_hidden(visitor_client: TestClient, le
     assert visitor_client.get(f"/console/sessions/{number}").status_code == 401
 
 
+@pytest.mark.soak
 def test_a_session_is_stepped_through_played_and_searched(visitor: Visitor, ledger: Ledger) -> None:
     number = record(ledger, TALK)
     page = visitor.open(f"/sessions/{number}")
@@ -187,6 +189,7 @@ def test_a_session_is_stepped_through_played_and_searched(visitor: Visitor, ledg
     visitor.check()
 
 
+@pytest.mark.soak
 def test_without_scripts_the_player_is_a_plain_list(visitor: Visitor, ledger: Ledger) -> None:
     number = record(ledger, TALK)
     cookies = visitor.context.cookies()

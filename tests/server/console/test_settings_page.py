@@ -40,6 +40,7 @@ def test_every_setting_is_shown_with_its_source(runtime: Runtime, url: str, tmp_
         assert TOKEN not in answer.text
 
 
+@pytest.mark.soak
 def test_settings_are_searched(visitor: Visitor) -> None:
     page = visitor.open("/settings")
     assert page.get_by_role("heading", name="Ledger").is_visible()

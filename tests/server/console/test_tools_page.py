@@ -109,6 +109,7 @@ def test_nothing_is_called_or_changed_without_the_forms_own_secret(
     assert visitor_client.get(f"{PAGE}?format=json").json()["tool"]["stats"]["runs"] == 0
 
 
+@pytest.mark.soak
 def test_a_tool_is_found_tried_and_pinned_by_hand(visitor: Visitor, double: str) -> None:
     page = visitor.open("/tools")
     visitor.check()
@@ -128,6 +129,7 @@ def test_a_tool_is_found_tried_and_pinned_by_hand(visitor: Visitor, double: str)
     visitor.check()
 
 
+@pytest.mark.soak
 def test_a_version_that_comes_is_shown_at_once(
     visitor: Visitor, api: TestClient, loaded: Loaded, double: str
 ) -> None:

@@ -15,7 +15,15 @@ from tests.server.console.visitor import Visitor
 ELSEWHERE = {"/tools/{tool}/examples", "/workflows/{name:path}"}
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_every_page_of_the_menu_can_be_used_where_nothing_was_done_yet(visitor: Visitor) -> None:
+    tour = Tour(visitor)
+    for _ in tour:
+        visitor.check()
+    assert {"/", "/agents", "/research", "/workflows", "/protocols", "/events", "/settings"} <= tour.seen
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_page_can_be_reached_and_used_after_the_demo(browser: Browser, tmp_path: Path) -> None:
     with demonstrated(tmp_path / "home") as (url, token):

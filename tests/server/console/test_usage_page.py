@@ -57,6 +57,7 @@ def test_usage_is_summed_by_day_engine_run_and_project(visitor_client: TestClien
     assert len(usage["period"]) == 30
 
 
+@pytest.mark.soak
 def test_what_is_left_of_budgets_is_shown(visitor: Visitor, ledger: Ledger) -> None:
     page = visitor.open("/usage")
     assert page.get_by_text("Nothing was used").is_visible()

@@ -146,6 +146,7 @@ def test_other_runs_are_not_runs_of_a_workflow(visitor_client: TestClient, saved
     assert visitor_client.get(f"/console/workflows/{saved}?content=0000").status_code == 404
 
 
+@pytest.mark.soak
 def test_a_workflow_is_run_from_its_page_and_watched(visitor: Visitor, ledger: Ledger, saved: str) -> None:
     page = visitor.open("/workflows")
     page.get_by_role("link", name=saved).click()
@@ -170,6 +171,7 @@ def test_a_workflow_is_run_from_its_page_and_watched(visitor: Visitor, ledger: L
     assert page.get_by_role("button", name="Pause").is_disabled()
 
 
+@pytest.mark.soak
 def test_what_waits_for_a_person_is_approved_on_the_page(
     visitor: Visitor, ledger: Ledger, run_id: int
 ) -> None:

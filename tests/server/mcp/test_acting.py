@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from ratchet.ledger import Filter
@@ -20,6 +21,7 @@ def actors(world: World, run_id: int) -> set[str]:
         return {event.actor for event in latest(tx.connection, where=Filter(run_id=run_id))}
 
 
+@pytest.mark.soak
 def test_a_protocol_is_made_started_paused_and_cancelled_in_the_name_of_mcp(world: World) -> None:
     async def act(client: Client) -> tuple[int, list[dict[str, Any]]]:
         wanted = {"project_id": world.open["project"], "protocol_name": "0002-mcp", "description": "a change"}
@@ -53,6 +55,7 @@ def test_nothing_is_noted_where_somebody_works(world: World) -> None:
     assert told(started)["note"] is None
 
 
+@pytest.mark.soak
 def test_tools_workflows_approvals_and_agents_can_be_used(world: World) -> None:
     with world.ledger.write() as tx:
         approval = request_approval(tx, once="mcp", subject="a change", question="may it?", run_id=None)
@@ -121,6 +124,7 @@ def test_strange_requests_come_to_errors_with_a_message_and_to_nothing_else(worl
     assert world.last_event == before
 
 
+@pytest.mark.soak
 def test_things_of_a_project_with_a_token_are_hidden_without_it(world: World) -> None:
     guarded = world.guarded
     numbers = {
@@ -170,6 +174,7 @@ def test_the_token_of_one_project_leaves_those_without_one_open(world: World) ->
     assert told(seen)["id"] == world.open["protocol"]
 
 
+@pytest.mark.soak
 def test_a_wrong_project_token_opens_nothing(world: World) -> None:
     given = {"protocol_id": world.guarded["protocol"]}
     refused = world.use(lambda client: client.call_tool("get_protocol", given), project_token="wrong")

@@ -19,7 +19,7 @@ from tests.server.mcp.programs import SOURCE
 from tests.server.mcp.test_guide import blocks
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_codex_calls_a_tool_and_its_model_reads_the_answer(
     world: World,
     model_server: ModelServer,  # noqa: F811

@@ -42,6 +42,7 @@ def hints(tool: Declared) -> str:
     return ", ".join(name for name, holds in said.items() if holds)
 
 
+@pytest.mark.soak
 def test_the_tables_are_the_tools(world: World) -> None:
     async def listed(client: Client) -> dict[str, str]:
         return {tool.name: str(tool.description) for tool in (await client.list_tools()).tools}
@@ -57,6 +58,7 @@ def acting() -> list[str]:
     return [each.name for each in ACTING]
 
 
+@pytest.mark.soak
 def test_the_addresses_in_it_are_resources(world: World) -> None:
     async def templates(client: Client) -> set[str]:
         found = (await client.list_resource_templates()).resource_templates
@@ -96,7 +98,7 @@ def test_its_snippets_name_the_same_server_for_all_clients() -> None:
     assert "8126" in str(port.help)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("client", ["codex", "claude"])
 def test_the_commands_for_clients_are_ones_that_they_take(client: str, tmp_path: Path) -> None:
     bundled = Path(claude_package).parent / "_bundled" / "claude"

@@ -22,7 +22,7 @@ from ratchet.server.project_scope import ALLOWED
 from tests.server.mcp.conftest import PROJECT_TOKEN, World, text_of, told
 from tests.server.mcp.programs import command, environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 T = TypeVar("T")
 
 

@@ -26,6 +26,7 @@ async def everything_read(client: Client, world: World) -> dict[str, Any]:
     return answers
 
 
+@pytest.mark.soak
 def test_every_tool_that_is_listed_without_the_flag_answers_and_changes_nothing(world: World) -> None:
     before = world.last_event
     answers = world.use(lambda client: everything_read(client, world))
@@ -65,6 +66,7 @@ def test_reading_is_a_matter_of_get_requests_and_acting_is_not() -> None:
     assert [each.name for each in ACTING if each.method == "GET" or each.reads] == []
 
 
+@pytest.mark.soak
 def test_hints_of_tools_say_what_they_are(world: World) -> None:
     async def listed(client: Client) -> dict[str, Any]:
         return {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -203,6 +205,7 @@ def test_a_run_is_waited_for_until_it_stands_or_the_time_is_over(world: World) -
     assert world.use(waited) == [("pending", False), ("cancelled", True)]
 
 
+@pytest.mark.soak
 def test_resources_are_the_same_things_under_addresses(world: World) -> None:
     async def read(client: Client) -> dict[str, list[Any]]:
         uris = [each.uri for each in (await client.list_resources()).resources]

@@ -14,11 +14,11 @@ import pytest
 from mcp import Client
 
 from ratchet.cli import run
-from tests.runtime.conftest import eventually
 from tests.server.mcp.conftest import PROJECT_TOKEN, World, text_of, told
 from tests.server.mcp.programs import SOURCE, command, environment, over_stdio
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 # A client that says hello, asks for something that takes long, and then does nothing more.
 _CLIENT = """
 import asyncio, sys
@@ -114,7 +114,7 @@ def test_a_client_that_is_killed_leaves_no_process_behind(world: World) -> None:
     (server,) = Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()
     client.kill()
     client.communicate(timeout=60)
-    eventually(lambda: not lives(server), seconds=60)
+    eventually(lambda: not lives(server))
 
 
 def test_without_a_ledger_it_says_so_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

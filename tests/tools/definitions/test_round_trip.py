@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,7 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     return {**draw(COMMON), **draw(BODIES)}
 
 
+@pytest.mark.soak
 @given(definitions())
 def test_what_is_written_is_read_as_the_same_tool(data: dict[str, Any]) -> None:
     tool = read_tool(data, folder=None, id="t")
@@ -111,6 +113,7 @@ def test_what_is_written_is_read_as_the_same_tool(data: dict[str, Any]) -> None:
     assert read_tool(tool.data, folder=None, stored=True) == tool
 
 
+@pytest.mark.soak
 @given(definitions())
 def test_a_file_says_the_same_as_the_definition_that_was_written_into_it(data: dict[str, Any]) -> None:
     tool = read_tool(data, folder=None, id="t")
@@ -120,6 +123,7 @@ def test_a_file_says_the_same_as_the_definition_that_was_written_into_it(data: d
     assert read_tool(loaded_yaml(text), folder=None) == tool
 
 
+@pytest.mark.soak
 @given(definitions(), TEXT)
 def test_another_description_is_another_definition(data: dict[str, Any], text: str) -> None:
     tool = read_tool(data, folder=None, id="t")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 from ratchet.ledger import Ledger
 from tests.ledger.actors import acting, place_of
 from tests.tools.registry.actors import open_and_call
@@ -12,6 +14,7 @@ from tests.tools.registry.conftest import OpenHome
 PROCESSES, TOOLS, LIMIT = 3, 12, 4
 
 
+@pytest.mark.soak
 def test_they_record_each_tool_once_and_do_not_overshoot(open_home: OpenHome, ledger: Ledger) -> None:
     home = open_home(ledger)
     for number in range(TOOLS):

@@ -105,6 +105,7 @@ def test_a_removed_tool_is_never_found_again(home: Home) -> None:
         assert memory.words("bananas") == []
 
 
+@pytest.mark.soak
 def test_a_new_memory_learns_all_tools_again(home: Home) -> None:
     toolbox = home.open()
     toolbox.search("anything")

@@ -67,6 +67,7 @@ def test_a_version_that_is_not_there_is_an_error_that_lists_those_that_are(toolb
     assert error.value.hint == "there are 1.0.0"
 
 
+@pytest.mark.soak
 def test_a_pin_is_what_is_called(home: Home) -> None:
     home.python("my_tool")
     home.open()

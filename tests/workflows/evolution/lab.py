@@ -22,7 +22,7 @@ from ratchet.ledger.tools import (
     record_calls,
 )
 from ratchet.tools.definition import read_tool
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 from tests.workflows.evolution.variants import SLOW, SLOWER
 
 NAME = "add-up"
@@ -108,7 +108,7 @@ def settled(ledger: Ledger, run_id: int, seconds: float = 60.0) -> Run:
         with ledger.read() as tx:
             return get_run(tx, run_id)
 
-    eventually(lambda: look().status.final, seconds)
+    eventually(lambda: look().status.final)
     return look()
 
 

@@ -19,9 +19,9 @@ from ratchet.kernel import Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.sessions import list_sessions
 from ratchet.workflows.evolution.prompt import TRIED
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import pass_by
 from tests.runtime.kinds import mark
+from tests.waiting import eventually
 from tests.workflows.evolution.variants import variant
 
 COST_MICROUSD = 1_000
@@ -42,7 +42,7 @@ def _await_judge(home: Path, url: str) -> None:
             with ledger.read() as tx:
                 return bool(list_sessions(tx, limit=1))
 
-        eventually(recorded, 60)
+        eventually(recorded)
     pass_by(home, IN_JUDGE)
 
 

@@ -14,9 +14,9 @@ from ratchet.ledger.runs import list_runs
 from ratchet.memory import open_memory
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
 from ratchet.workflows.remembering import lessons_for
-from tests.runtime.conftest import eventually
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 from tests.workflows.evolution.lab import definition, settled
 from tests.workflows.running.settled import run
 
@@ -65,13 +65,14 @@ def is_remembered(runtime: Runtime) -> bool:
         return any("add-up" in lesson.told for lesson in lessons_for(memory, "make the tool add-up better"))
 
 
+@pytest.mark.soak
 def test_nothing_is_rewritten_without_leave(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime()
     assert run(runtime, adding_up(runtime.home))["status"] == "completed"
     assert evolutions(runtime) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_slow_tool_is_rewritten_once_and_used_from_then_on(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime(**{"workflows.evolution.auto": True})
     spec = adding_up(runtime.home)

@@ -14,8 +14,9 @@ from ratchet.ledger.tools import get_tool, pin_version
 from ratchet.runtime import Runtime
 from ratchet.workflows.evolution import find_opportunities, optimise_batch
 from ratchet.workflows.kinds import OPTIMISE
-from tests.runtime.conftest import ended, eventually
+from tests.runtime.conftest import ended
 from tests.runtime.deaths import places_passed
+from tests.waiting import eventually
 from tests.workflows.evolution.lab import completed, put_calls, put_tool, settled, versions
 from tests.workflows.evolution.rewriter import COST_MICROUSD
 
@@ -50,6 +51,7 @@ def test_tools_are_taken_by_how_much_they_are_used_and_what_they_lack(ledger: Le
     assert "below" in found[1].why
 
 
+@pytest.mark.soak
 def test_a_batch_promotes_what_is_better_and_says_what_it_did(runtime: Runtime, ledger: Ledger) -> None:
     put_used(ledger, "one", score=0.72)
     put_used(ledger, "two", score=0.71)
@@ -62,6 +64,7 @@ def test_a_batch_promotes_what_is_better_and_says_what_it_did(runtime: Runtime, 
     assert again.result["tools"] == []
 
 
+@pytest.mark.soak
 def test_a_batch_stops_when_its_money_is_gone(runtime: Runtime, ledger: Ledger) -> None:
     for name in ("one", "two", "three"):
         put_used(ledger, name, score=0.71)
@@ -85,6 +88,7 @@ def test_a_batch_in_which_nobody_could_try_anything_has_failed(runtime: Runtime,
     assert (run.status, run.reason) == (RunStatus.FAILED, "nobody is there")
 
 
+@pytest.mark.soak
 def test_what_a_schedule_fires_starts_a_batch(runtime: Runtime, ledger: Ledger) -> None:
     put_used(ledger, "one", score=0.71)
     payload = {"budget_usd": 1.0, "engine": "rewriter:direct"}
@@ -97,12 +101,14 @@ def test_what_a_schedule_fires_starts_a_batch(runtime: Runtime, ledger: Ledger) 
         assert [each.id for each in list_runs(tx, name="optimise")] == [run.id]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("wrong", [{"budget_usd": 0.0}, {"seconds": -1.0}, {"most": 0}])
 def test_a_batch_that_could_do_nothing_is_refused(wrong: dict[str, Any], runtime: Runtime) -> None:
     with pytest.raises(Misuse, match="must be above 0"):
         optimise(runtime, **wrong)
 
 
+@pytest.mark.soak
 def test_a_schedule_with_an_unknown_word_fails_and_names_it(runtime: Runtime, ledger: Ledger) -> None:
     with ledger.write() as tx:
         job_id = runtime.enqueue(tx, OPTIMISE, {"budget": 5})

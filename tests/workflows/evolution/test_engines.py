@@ -64,6 +64,7 @@ def loaded(url: str, tmp_path: Path, model: Model) -> Loaded:
     return load(tmp_path, url, **QUICK, **scripted)
 
 
+@pytest.mark.soak
 def test_a_model_answers_with_the_source(runtime: Runtime, ledger: Ledger, model: Model) -> None:
     prepared(ledger)
     model.writes = {"source": variant("direct", runtime.home)}
@@ -73,6 +74,7 @@ def test_a_model_answers_with_the_source(runtime: Runtime, ledger: Ledger, model
     assert model.script.problems == []
 
 
+@pytest.mark.soak
 def test_an_agent_edits_the_file(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     run = completed(ledger, evolve_tool(runtime, NAME, engine="mender", actor="test"))
@@ -80,6 +82,7 @@ def test_an_agent_edits_the_file(runtime: Runtime, ledger: Ledger) -> None:
     assert current(ledger).verdict["summary"] == "worked it out"
 
 
+@pytest.mark.soak
 def test_a_search_finds_a_constant_that_costs_less(runtime: Runtime, ledger: Ledger) -> None:
     """How often the tool counts for nothing is left to the search."""
     source = (
@@ -112,6 +115,7 @@ def put_echo(ledger: Ledger) -> None:
         record_calls(tx, rows)
 
 
+@pytest.mark.soak
 def test_a_prompt_that_costs_less_and_answers_as_well_is_promoted(
     runtime: Runtime, ledger: Ledger, model: Model
 ) -> None:
@@ -123,6 +127,7 @@ def test_a_prompt_that_costs_less_and_answers_as_well_is_promoted(
     assert current(ledger, "echo").definition["llm"]["system_prompt"] == "Say it back."
 
 
+@pytest.mark.soak
 def test_a_cheaper_prompt_that_answers_worse_is_refused(
     runtime: Runtime, ledger: Ledger, model: Model
 ) -> None:

@@ -14,8 +14,8 @@ from ratchet.ledger.tools import VersionStatus, find_version, get_tool, pin_vers
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import places_passed
+from tests.waiting import eventually
 from tests.workflows.evolution.lab import (
     INPUTS,
     NAME,
@@ -38,6 +38,7 @@ def evolve(runtime: Runtime, variants: str, **more: Any) -> int:
     return evolve_tool(runtime, NAME, engine=f"rewriter:{variants}", actor="test", **more)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("way", ["", "speaks,"])
 def test_a_faster_variant_is_promoted_with_its_numbers_and_its_parent(
     way: str, runtime: Runtime, ledger: Ledger
@@ -70,6 +71,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.soak
 def test_variants_that_are_no_better_are_refused_each_with_its_reason(
     runtime: Runtime, ledger: Ledger
 ) -> None:
@@ -87,6 +89,7 @@ def test_variants_that_are_no_better_are_refused_each_with_its_reason(
         assert row.verdict["improvement"] == 0.0
 
 
+@pytest.mark.soak
 def test_the_very_same_code_is_no_version_and_no_improvement(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     run = completed(ledger, evolve(runtime, "same"))
@@ -95,6 +98,7 @@ def test_the_very_same_code_is_no_version_and_no_improvement(runtime: Runtime, l
     assert len(versions(ledger)) == 1
 
 
+@pytest.mark.soak
 def test_what_only_the_judge_may_know_is_in_no_prompt(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     completed(ledger, evolve(runtime, "crashes,subtly wrong,direct"))
@@ -103,6 +107,7 @@ def test_what_only_the_judge_may_know_is_in_no_prompt(runtime: Runtime, ledger: 
         assert not any(str(n) in prompt for n in INPUTS)
 
 
+@pytest.mark.soak
 def test_the_author_is_told_what_was_tried_and_what_came_of_it(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     completed(ledger, evolve(runtime, "slower,subtly wrong,direct", why="it takes too long"))
@@ -115,6 +120,7 @@ def test_the_author_is_told_what_was_tried_and_what_came_of_it(runtime: Runtime,
     assert current(ledger).verdict["summary"] == "tried direct"
 
 
+@pytest.mark.soak
 def test_a_variant_that_was_refused_is_not_measured_until_it_looks_better(
     runtime: Runtime, ledger: Ledger
 ) -> None:
@@ -127,6 +133,7 @@ def test_a_variant_that_was_refused_is_not_measured_until_it_looks_better(
     assert "tried before" not in str(versions(ledger)[1].reason)
 
 
+@pytest.mark.soak
 def test_a_pinned_tool_is_not_rewritten(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     with ledger.write() as tx:
@@ -135,6 +142,7 @@ def test_a_pinned_tool_is_not_rewritten(runtime: Runtime, ledger: Ledger) -> Non
         evolve(runtime, "direct")
 
 
+@pytest.mark.soak
 def test_a_tool_that_is_pinned_while_it_is_rewritten_stays_as_it_is(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     (runtime.home / "gate").touch()
@@ -148,6 +156,7 @@ def test_a_tool_that_is_pinned_while_it_is_rewritten_stays_as_it_is(runtime: Run
     assert "pinned meanwhile" in run.result["tries"][0]["reason"]
 
 
+@pytest.mark.soak
 def test_a_version_that_came_into_use_meanwhile_is_not_replaced(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     (runtime.home / "gate").touch()
@@ -160,6 +169,7 @@ def test_a_version_that_came_into_use_meanwhile_is_not_replaced(runtime: Runtime
     assert current(ledger).id == other.id
 
 
+@pytest.mark.soak
 def test_a_promotion_can_be_taken_back_and_is_not_made_again(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     first = current(ledger)
@@ -175,6 +185,7 @@ def test_a_promotion_can_be_taken_back_and_is_not_made_again(runtime: Runtime, l
     assert taken_back.status is VersionStatus.ROLLED_BACK
 
 
+@pytest.mark.soak
 def test_a_variant_of_a_promoted_version_is_tried_on_what_came_before_it(
     runtime: Runtime, ledger: Ledger
 ) -> None:
@@ -188,6 +199,7 @@ def test_a_variant_of_a_promoted_version_is_tried_on_what_came_before_it(
     assert current(ledger).id == second.id
 
 
+@pytest.mark.soak
 def test_the_tests_that_a_tool_brings_with_it_must_pass(
     runtime: Runtime, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -225,6 +237,7 @@ def test_a_tool_that_does_not_exist_is_not_found(runtime: Runtime) -> None:
         evolve(runtime, "direct")
 
 
+@pytest.mark.soak
 def test_a_run_that_nobody_could_try_anything_in_has_failed(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     run = settled(ledger, evolve_tool(runtime, NAME, engine="rewriter:absent", actor="test"))
@@ -233,6 +246,7 @@ def test_a_run_that_nobody_could_try_anything_in_has_failed(runtime: Runtime, le
         assert [step.name for step in list_steps(tx, run.id)] == ["begin", "try 1"]
 
 
+@pytest.mark.soak
 def test_a_recording_moves_no_tool_in_a_run_that_is_no_simulation(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger)
     before = current(ledger)

@@ -46,6 +46,7 @@ def test_a_clear_difference_is_a_gain() -> None:
     assert not any(each.worse for each in found)
 
 
+@pytest.mark.soak
 def test_noise_is_no_gain() -> None:
     """Twins are measured a thousand times. Each is called better less often than the rule promises."""
     chance = random.Random(7)

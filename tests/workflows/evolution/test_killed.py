@@ -11,9 +11,9 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.tools import VersionStatus
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime, start_run
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet
+from tests.waiting import eventually
 from tests.workflows.evolution.conftest import QUICK
 from tests.workflows.evolution.lab import NAME, completed, current, prepared, put_calls, put_tool, versions
 from tests.workflows.evolution.rewriter import COST_MICROUSD, IN_JUDGE
@@ -26,6 +26,7 @@ PLACES = (
 )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_run_pays_for_no_session_twice_and_promotes_once(
     place: str, runtime: Runtime, ledger: Ledger, fleet: Fleet
@@ -54,6 +55,7 @@ def test_a_killed_run_pays_for_no_session_twice_and_promotes_once(
     assert held == (2 if place == "after the session" else 1)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_killed_batch_goes_on_with_the_tool_it_was_at(
     runtime: Runtime, ledger: Ledger, fleet: Fleet
@@ -81,4 +83,4 @@ def add_worker(fleet: Fleet) -> None:
 
 
 def await_death(home: Path, place: str) -> None:
-    eventually(lambda: place in places_passed(home) and not (home / "death").exists(), 60)
+    eventually(lambda: place in places_passed(home) and not (home / "death").exists())

@@ -19,7 +19,7 @@ from tests.workflows.evolution.lab import NAME, completed, current, prepared
 from tests.workflows.evolution.variants import variant
 
 __all__ = ["model_server"]
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
+pytestmark = [pytest.mark.soak, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 
 @pytest.fixture

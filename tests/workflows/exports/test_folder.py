@@ -127,6 +127,7 @@ def test_requirements_are_pinned_one_per_line(runtime: Runtime, tmp_path: Path) 
     assert all(line.startswith("#") for line in lines)
 
 
+@pytest.mark.soak
 def test_a_loose_requirement_is_pinned_to_what_the_tool_runs_with(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

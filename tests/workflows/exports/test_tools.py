@@ -27,7 +27,7 @@ from ratchet.runtime import Runtime
 from ratchet.tools.carried import folder_of
 from ratchet.workflows.exports import Target, export_workflow
 from ratchet.workflows.exports.runner.package import read_package
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 from tests.workflows.exports.machine import Machine
 from tests.workflows.exports.specs import one_step, python
 from tests.workflows.running.settled import run as run_here
@@ -104,7 +104,7 @@ def test_a_runner_that_is_told_to_end_takes_its_tools_along(runtime: Runtime, ma
     )
     asyncio.run(export_workflow(one_step(python(source)), Target.CLOUD, machine.folder, runtime=runtime))
     with subprocess.Popen([sys.executable, "-I", str(machine.folder / "run_workflow.py")]) as runner:
-        eventually(mark.exists, 60)
+        eventually(mark.exists)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(60) == 130
     assert not _lives(int(mark.read_text()))

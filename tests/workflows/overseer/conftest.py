@@ -21,8 +21,8 @@ from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, ope
 from ratchet.workflows.kinds import PLAN
 from ratchet.workflows.overseer import Planned, plan, planned_of, start_plan
 from tests.modelserver.fixtures import model_server
-from tests.runtime.conftest import eventually
 from tests.runtime.worker_process import load
+from tests.waiting import eventually
 from tests.workflows.overseer.plans import COUNTER, SENTENCE
 
 __all__ = ["model_server"]
@@ -77,7 +77,7 @@ class Desk:
     def run(self, sentence: str = SENTENCE, **more: Any) -> Run:
         """The run for a sentence once it stands still."""
         run_id = start_plan(self.runtime, sentence, actor="test", **more)
-        eventually(lambda: self.look(run_id).status.stands, seconds=60)
+        eventually(lambda: self.look(run_id).status.stands)
         return self.look(run_id)
 
     def plan(self, sentence: str = SENTENCE, **more: Any) -> Planned:

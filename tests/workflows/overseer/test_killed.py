@@ -17,9 +17,9 @@ from ratchet.modelserver import ModelServer, Turn, answer
 from ratchet.runtime import Runtime, start_run
 from ratchet.workflows.overseer import RUN_KIND, planned_of
 from ratchet.workflows.remembering import find_plans
-from tests.runtime.conftest import eventually
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet
+from tests.waiting import eventually
 from tests.workflows.overseer.conftest import write_home
 from tests.workflows.overseer.plans import GOOD_SOURCE, circle, source, wants_a_tool
 
@@ -41,6 +41,7 @@ def turns(*, again: bool) -> list[Turn]:
     return [*first, *(first if again else []), answer(wants_a_tool()), answer(source(GOOD_SOURCE))]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("url", "place", "again"),
     [
@@ -66,9 +67,9 @@ def test_a_plan_killed_at_any_stage_is_finished_and_no_recorded_session_is_paid_
     fleet.add()
     with ledger.write() as tx:
         run_id = start_run(tx, runtime, "plan_mortally", kind=RUN_KIND, name="plan:capitals", spec=SPEC)
-    eventually(lambda: not (tmp_path / "death").exists() or status(ledger, run_id).final, seconds=180)
+    eventually(lambda: not (tmp_path / "death").exists() or status(ledger, run_id).final)
     fleet.add()
-    eventually(lambda: status(ledger, run_id).final, seconds=180)
+    eventually(lambda: status(ledger, run_id).final)
     with ledger.read() as tx:
         run = get_run(tx, run_id)
         assert run.status is RunStatus.COMPLETED, run.reason

@@ -19,6 +19,7 @@ COUNT = "Count the words of a text"
 GOOD = answer(count_with("tally_words"))
 
 
+@pytest.mark.soak
 def test_the_same_sentence_is_answered_without_a_model_and_says_so_even_after_a_restart(desk: Desk) -> None:
     desk.open(GOOD)
     first = desk.plan(COUNT)
@@ -40,6 +41,7 @@ def test_the_same_sentence_is_answered_without_a_model_and_says_so_even_after_a_
     assert len(desk.saved()) == 1
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_sentence_that_means_nearly_the_same_uses_the_plan_again_and_says_how_like_it_is(
     desk: Desk,
@@ -56,6 +58,7 @@ def test_a_sentence_that_means_nearly_the_same_uses_the_plan_again_and_says_how_
     assert "nearly the same" in second.reused.reason
 
 
+@pytest.mark.soak
 @only_sqlite
 @pytest.mark.parametrize(
     ("before", "now"),
@@ -80,6 +83,7 @@ def test_a_plan_that_is_only_similar_is_shown_to_the_overseer(desk: Desk, before
     assert prepared["likeness"] >= 0.8
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_how_like_a_plan_must_be_is_a_setting(desk: Desk) -> None:
     desk.open(GOOD)
@@ -94,6 +98,7 @@ def test_how_like_a_plan_must_be_is_a_setting(desk: Desk) -> None:
     assert script.requests == []
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_whoever_wants_a_new_plan_gets_one_that_owes_nothing_to_the_old(desk: Desk) -> None:
     script = desk.open(GOOD, answer(plan(step("other"))))
@@ -105,6 +110,7 @@ def test_whoever_wants_a_new_plan_gets_one_that_owes_nothing_to_the_old(desk: De
     assert desk.plan(COUNT).workflow == planned.workflow
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_plan_whose_tool_is_gone_is_not_used_again(desk: Desk) -> None:
     desk.open(GOOD)
@@ -116,6 +122,7 @@ def test_a_plan_whose_tool_is_gone_is_not_used_again(desk: Desk) -> None:
     assert len(script.requests) == 1
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_what_failed_and_what_mended_it_is_told_to_the_next_overseer(desk: Desk) -> None:
     script = desk.open(answer(circle()), answer(circle()), GOOD, GOOD, **{"workflows.repairs": 1})
@@ -132,6 +139,7 @@ def test_what_failed_and_what_mended_it_is_told_to_the_next_overseer(desk: Desk)
     assert "What mended it: a plan with the steps count, say" in script.requests[2].said
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_memory_that_cannot_be_used_costs_no_plan(desk: Desk) -> None:
     script = desk.open(GOOD)
@@ -142,6 +150,7 @@ def test_a_memory_that_cannot_be_used_costs_no_plan(desk: Desk) -> None:
     assert '"tally_words"' in script.requests[0].said
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_an_example_has_its_tools_written_again(desk: Desk) -> None:
     before, now = f"{COUNT} and sort them by length", f"{COUNT} and sort them alphabetically"
@@ -155,6 +164,7 @@ def test_an_example_has_its_tools_written_again(desk: Desk) -> None:
     assert "upper" not in line
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_workflow_of_the_same_name_that_another_ledger_remembers_is_not_taken(desk: Desk) -> None:
     script = desk.open(GOOD, answer(plan(step("other"))))
@@ -165,6 +175,7 @@ def test_a_workflow_of_the_same_name_that_another_ledger_remembers_is_not_taken(
     assert len(script.requests) == 2
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_failure_that_has_nothing_to_do_with_the_plan_teaches_nothing(desk: Desk) -> None:
     script = desk.open(fail(401, message="no such key"), GOOD)

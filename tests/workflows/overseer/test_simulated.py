@@ -25,6 +25,7 @@ def record(desk: Desk, cassette: Path) -> None:
     desk.plan(SHOUT, reuse=False)
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_recorded_plan_is_made_again_without_a_model_marked_and_not_remembered(
     desk: Desk, tmp_path: Path
@@ -41,6 +42,7 @@ def test_a_recorded_plan_is_made_again_without_a_model_marked_and_not_remembered
     assert (again.workflow, again.simulated) == ("word_report", False)
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_recording_plans_nothing_in_a_run_that_is_no_simulation(desk: Desk, tmp_path: Path) -> None:
     record(desk, tmp_path / "tape.jsonl")

@@ -26,6 +26,7 @@ only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 SHOUT = "Turn a text into capitals"
 
 
+@pytest.mark.soak
 def test_a_tool_whose_example_fails_is_sent_back_and_the_next_one_is_carried_by_the_workflow(
     desk: Desk,
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_tool_whose_example_fails_is_sent_back_and_the_next_one_is_carried_by_
         get_tool(tx, name)
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_tool_that_never_passes_fails_the_plan_and_leaves_nothing(desk: Desk) -> None:
     two = plan(
@@ -70,6 +72,7 @@ def test_a_tool_that_never_passes_fails_the_plan_and_leaves_nothing(desk: Desk) 
         get_tool(tx, "shouter")
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_tool_is_kept_in_the_toolbox_when_that_is_asked_for(desk: Desk) -> None:
     desk.open(answer(wants_a_tool(tool="shouter")), answer(source(GOOD_SOURCE)))
@@ -84,6 +87,7 @@ def test_a_tool_is_kept_in_the_toolbox_when_that_is_asked_for(desk: Desk) -> Non
         assert [each.origin for each in list_versions(tx, get_tool(tx, "shouter").id)] == ["generated"]
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_new_tool_takes_the_name_of_no_other(desk: Desk) -> None:
     desk.open(answer(wants_a_tool(tool="tally_words")), answer(source(GOOD_SOURCE)))

@@ -33,6 +33,7 @@ def busy() -> WorkflowSpec:
     )
 
 
+@pytest.mark.soak
 def test_a_profile_shows_the_critical_path_and_what_to_evolve_next(runtime: Runtime, ledger: Ledger) -> None:
     done = run(runtime, busy(), {"number": 1})
     with ledger.read() as tx:
@@ -50,6 +51,7 @@ def test_a_profile_shows_the_critical_path_and_what_to_evolve_next(runtime: Runt
     assert profile.data()["evolve_next"]["tool"] == "work"
 
 
+@pytest.mark.soak
 def test_a_profile_of_a_workflow_is_a_mean_over_its_last_runs(runtime: Runtime, ledger: Ledger) -> None:
     first = run(runtime, busy(), {"number": 1})["run_id"]
     second = run(runtime, busy(), {"number": 1})["run_id"]
@@ -63,6 +65,7 @@ def test_a_profile_of_a_workflow_is_a_mean_over_its_last_runs(runtime: Runtime, 
     assert last.path_ms == 0.0 < both.path_ms
 
 
+@pytest.mark.soak
 def test_what_is_no_run_of_a_workflow_has_no_profile(runtime: Runtime, ledger: Ledger) -> None:
     with ledger.write() as tx:
         other = create_run(tx, "workflow", "evolve:x", spec={"tool": "x"})

@@ -45,6 +45,7 @@ def remembered(runtime: Runtime) -> Iterator[Memory]:
         yield memory
 
 
+@pytest.mark.soak
 def test_the_step_that_failed_is_remembered_with_its_reason(runtime: Runtime) -> None:
     failed = run(runtime)
     for _ in range(2):

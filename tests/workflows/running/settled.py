@@ -10,7 +10,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Runtime
 from ratchet.workflows.running import prepare, report_run, start_workflow
-from tests.runtime.conftest import eventually
+from tests.waiting import eventually
 
 
 def start(
@@ -35,7 +35,7 @@ def settle(ledger: Ledger, run_id: int, seconds: float = 60.0) -> dict[str, Any]
         with ledger.read() as tx:
             return get_run(tx, run_id).status.stands
 
-    eventually(stands, seconds)
+    eventually(stands)
     with ledger.read() as tx:
         return report_run(tx, ledger.artifacts, run_id, values=True)
 

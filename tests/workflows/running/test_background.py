@@ -9,9 +9,10 @@ import pytest
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
 from ratchet.runtime import Runtime
-from tests.runtime.conftest import ended, eventually
+from tests.runtime.conftest import ended
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 from tests.workflows.running.settled import settle, start
 from tests.workflows.running.tools import function, workflow
 
@@ -19,7 +20,7 @@ from tests.workflows.running.tools import function, workflow
 _STEPS = 14
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_background_run_gives_way_and_repeats_nothing(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -16,9 +16,9 @@ from ratchet.ledger.approvals import decide_approval, list_approvals
 from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import CallRow, list_tools
 from ratchet.runtime import Runtime, resume_run
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 from tests.workflows.running.settled import run, settle, start
 from tests.workflows.running.tools import function, workflow
 
@@ -73,6 +73,7 @@ def test_a_call_is_on_record_with_what_its_steps_took(runtime: Runtime, ledger: 
     assert outer.wall_ms >= max(call.wall_ms for call in inner) > 0
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_inputs_that_do_not_fit_are_refused_before_anything_of_it_runs(
     runtime: Runtime, ledger: Ledger, folder: Path
@@ -88,6 +89,7 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_of_it_runs(
         assert [call.ok for call in calls(tx, "inner")] == [False]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(
     ("declared", "wrong"),
@@ -124,6 +126,7 @@ def test_another_tool_stands_in_for_one_that_fails(runtime: Runtime, ledger: Led
     assert (done["status"], done["outputs"]) == ("completed", {"named": 7}), done
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_a_tool_is_called_no_more_often_than_it_may_be(runtime: Runtime, folder: Path) -> None:
     put(folder, "inner", last(), constraints={"max_calls_per_hour": 2})
@@ -134,6 +137,7 @@ def test_a_tool_is_called_no_more_often_than_it_may_be(runtime: Runtime, folder:
     assert "may be called 2 times an hour" in done["error"]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_what_runs_is_stopped_when_the_tool_takes_too_long(runtime: Runtime, folder: Path) -> None:
     put(
@@ -174,6 +178,7 @@ def test_one_that_waits_for_a_person_is_one_call(runtime: Runtime, ledger: Ledge
         assert [call.ok for call in calls(tx, "inner")] == [True]
 
 
+@pytest.mark.soak
 def test_one_whose_worker_is_killed_is_one_call(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, folder: Path
 ) -> None:

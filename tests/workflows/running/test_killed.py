@@ -14,9 +14,9 @@ from ratchet.kernel import StepStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.runtime import Runtime
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 from tests.workflows.running.settled import settle, start
 from tests.workflows.running.tools import DOUBLE, function, python, workflow
 
@@ -88,7 +88,7 @@ def test_items_of_a_list_and_steps_inside_are_remembered_too(
     assert names(file) == {"a": 1, "b": 1, "c": 1, "dies": 2}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_workflow_runs_across_two_workers_each_step_once(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_workflow_runs_across_two_workers_each_step_once(
     assert by == {first, second}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_killed_carrier_finds_what_others_did_for_it(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_killed_carrier_finds_what_others_did_for_it(
     assert names(file) == {"dies": 2, "s0": 1, "s1": 1, "s2": 1, "s3": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_storm_of_kills_loses_nothing_and_finishes_every_step_once(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:

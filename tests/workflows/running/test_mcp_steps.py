@@ -19,7 +19,7 @@ from tests.workflows.running.settled import run
 from tests.workflows.running.tools import function, workflow
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_tool_of_a_server_is_a_step(url: str, tmp_path: Path) -> None:
     loaded = load(tmp_path, url, **{"tools.mcp.lab.argv": f"{sys.executable} {lab.__file__}"})

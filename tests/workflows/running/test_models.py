@@ -111,7 +111,7 @@ def test_a_model_that_fails_fails_the_step_and_nothing_is_made_up(asked: tuple[M
     assert done["steps"]["shorten"]["status"] == "skipped"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_answer_that_is_on_record_is_not_paid_for_again_after_a_kill(
     model_server: ModelServer,
     runtime: Runtime,

@@ -20,8 +20,8 @@ from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job_rows import unfinished_jobs
 from ratchet.tools.carried import folder_of
 from ratchet.workflows.running import prepare, start_workflow
-from tests.runtime.conftest import eventually
 from tests.runtime.kinds import marks
+from tests.waiting import eventually
 from tests.workflows.running.settled import run, settle, start
 from tests.workflows.running.tools import ADD, DOUBLE, FAIL, function, python, sums, workflow
 

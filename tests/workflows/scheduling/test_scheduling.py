@@ -21,8 +21,8 @@ from ratchet.runtime.schedules import fire
 from ratchet.workflows.kinds import SCHEDULED
 from ratchet.workflows.running import BadWorkflow, read_outputs
 from ratchet.workflows.scheduling import schedule_optimisation, schedule_workflow, start_scheduled
-from tests.runtime.conftest import eventually
 from tests.runtime.fleet import Fleet
+from tests.waiting import eventually
 from tests.workflows.running.tools import python, sums, workflow
 
 ME = "process-1"
@@ -150,6 +150,7 @@ def test_a_workflow_that_could_not_run_is_not_scheduled(ledger: Ledger, runtime:
         assert list_schedules(tx) == []
 
 
+@pytest.mark.soak
 def test_a_scheduled_workflow_runs_on_workers_that_are_killed(
     fleet: Fleet,
     ledger: Ledger,
@@ -159,14 +160,14 @@ def test_a_scheduled_workflow_runs_on_workers_that_are_killed(
         runtime, "sums", "every 2 seconds", sums(), {"number": 5}, overlap="queue", missed="all", actor="test"
     )
     killed = fleet.add()
-    eventually(lambda: len(runs(ledger)) >= 1, 60)
+    eventually(lambda: len(runs(ledger)) >= 1)
     fleet.kill(killed)
     fleet.add()
 
     def completed() -> list[Run]:
         return [run for run in runs(ledger) if run.status is RunStatus.COMPLETED]
 
-    eventually(lambda: len(completed()) >= 2, 90)
+    eventually(lambda: len(completed()) >= 2)
     with ledger.read() as tx:
         found = list_jobs(tx, limit=500)
     times = [job.once for job in found if job.kind == SCHEDULED]

@@ -1,5 +1,12 @@
 """What a version must pass before it may be promoted: its form, its own tests, its start-up, and canary calls."""
 
-from ratchet.agents.checks.version import Checked, VersionJudge, check_version
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.agents.checks.version import Checked, VersionJudge, check_version
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["Checked", "VersionJudge", "check_version"]

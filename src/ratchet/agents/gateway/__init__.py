@@ -1,7 +1,14 @@
 """The stable addresses of agents: a reverse proxy that asks a directory who answers."""
 
-from ratchet.agents.gateway.directory import Directory, Entered, Route, SessionOver, Unavailable
-from ratchet.agents.gateway.gateway import Gateway
-from ratchet.agents.gateway.limits import Limits
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.agents.gateway.directory import Directory, Entered, Route, SessionOver, Unavailable
+    from ratchet.agents.gateway.gateway import Gateway
+    from ratchet.agents.gateway.limits import Limits
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["Directory", "Entered", "Gateway", "Limits", "Route", "SessionOver", "Unavailable"]

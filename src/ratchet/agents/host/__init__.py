@@ -1,6 +1,14 @@
 """The host of agents: their servers kept running, and one address for each that always leads to the right version."""
 
-from ratchet.agents.host.host import Host
-from ratchet.agents.host.hosting import hosting, reached
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.agents.host._hosting import hosting
+    from ratchet.agents.host._reaching import reached
+    from ratchet.agents.host.host import Host
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["Host", "hosting", "reached"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.addresses import addresses
 from ratchet.agents.place import place_of
+from ratchet.agents.views._versions import version_record
 from ratchet.agents.views.runs import agent_runs
-from ratchet.agents.views.versions import version_record
 from ratchet.agents.views.words import bounded
-from ratchet.config.agent_settings import Agents
 from ratchet.kernel import iso
-from ratchet.ledger import Transaction
 from ratchet.ledger.agents import Agent, AgentVersion, current_versions, get_agent, list_agents
+
+if TYPE_CHECKING:
+    from ratchet.config.agent_settings import Agents
+    from ratchet.ledger import Transaction
 
 _LAST_RUNS = 5
 

@@ -12,13 +12,15 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.contract import LOGS, Role
 from ratchet.agents.place import place_of
 from ratchet.agents.references import find_version
-from ratchet.ledger import Transaction
 from ratchet.ledger.agents import get_agent
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 MOST_LINES = 10_000
 _MOST_BYTES = 1_000_000

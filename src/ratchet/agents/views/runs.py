@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.architect import RUN_KIND
 from ratchet.agents.views.words import bounded
 from ratchet.kernel import iso
-from ratchet.ledger import Run, Transaction
 from ratchet.ledger.runs import list_runs
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Run, Transaction
 
 
 def agent_runs(

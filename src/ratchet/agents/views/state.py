@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.agentkit import Change
+if TYPE_CHECKING:
+    from ratchet.agentkit import Change
 
 
 def change_record(change: Change) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,16 +15,18 @@ from ratchet.agents.arguments import check_arguments, parse_arguments, signature
 from ratchet.agents.calling import CALL_SECONDS, Callee, tools_of
 from ratchet.agents.calling import call as call_agent
 from ratchet.agents.contract import Role, ToolShape
+from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.agent_make import name_argument
 from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import note, show_list
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _version_option = click.option(
     "--version", metavar="VERSION", help="Of this version; of the current one if not given."
@@ -43,7 +45,7 @@ _tuner_option = click.option(
     ],
     see=["agent call"],
 )
-@name_argument
+@agent_argument
 @_version_option
 @_tuner_option
 @click.pass_obj
@@ -78,7 +80,7 @@ def tools_(session: Session, name: str, version: str | None, tuner: bool) -> Non
     ],
     see=["agent tools", "agent logs", "agent feedback"],
 )
-@name_argument
+@agent_argument
 @click.argument("tool", metavar="TOOL", help="A tool that `ratchet agent tools` lists.")
 @click.argument("pairs", metavar="[KEY=VALUE]…", nargs=-1, help="Arguments of the tool.")
 @click.option("--arguments", "document", metavar="JSON", help="All arguments as one JSON object.")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.agents import operations
-from ratchet.agents.operations import Moved
 from ratchet.agents.views import one_agent
+from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.agent_make import name_argument
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
-from ratchet.cli.session import Session
 from ratchet.kernel import Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.runtime import Kinds, Runtime
+
+if TYPE_CHECKING:
+    from ratchet.agents.operations import Moved
+    from ratchet.cli.session import Session
 
 _ACTOR = "cli"
 _FREE = "latest"
@@ -31,7 +34,7 @@ _version_argument = click.argument(
     examples=["ratchet agent rollback greeter", "ratchet agent rollback greeter 0.1.0 --carry-state"],
     see=["agent versions", "agent promote", "agent pin"],
 )
-@name_argument
+@agent_argument
 @click.argument(
     "version",
     metavar="[VERSION]",
@@ -58,7 +61,7 @@ def rollback(session: Session, name: str, version: str | None, carry_state: bool
     examples=["ratchet agent promote greeter 0.2.0", "ratchet agent promote greeter 9f1c2ab --force"],
     see=["agent versions", "agent rollback"],
 )
-@name_argument
+@agent_argument
 @_version_argument
 @click.option("--force", is_flag=True, help="Also a quarantined version; that takes it out of quarantine.")
 @click.pass_obj
@@ -82,7 +85,7 @@ def promote(session: Session, name: str, version: str, force: bool) -> None:
     ],
     see=["agent promote"],
 )
-@name_argument
+@agent_argument
 @_version_argument
 @click.pass_obj
 def pin(session: Session, name: str, version: str) -> None:
@@ -106,7 +109,7 @@ def pin(session: Session, name: str, version: str) -> None:
     examples=["ratchet agent delete greeter", "ratchet agent delete greeter --yes --purge"],
     see=["agent list"],
 )
-@name_argument
+@agent_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Remove its directory with all versions and states for good.")
 @click.pass_obj

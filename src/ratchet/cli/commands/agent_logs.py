@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.agents.contract import Role
 from ratchet.agents.views import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
+from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.agent_make import name_argument
 from ratchet.cli.numbers import Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note
 from ratchet.cli.records import print_document, print_line
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines as harmless
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _LOOK_SECONDS = 0.25
 
@@ -30,7 +33,7 @@ _LOOK_SECONDS = 0.25
     ],
     see=["agent call"],
 )
-@name_argument
+@agent_argument
 @click.option("--version", metavar="VERSION", help="Of this version; of the current one if not given.")
 @click.option(
     "--server",

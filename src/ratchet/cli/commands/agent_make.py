@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.agents.architect import Severity, Wanted, create_agent, send_feedback
 from ratchet.agents.views import outcome
 from ratchet.cli.agent_progress import progress
+from ratchet.cli.arguments import agent_argument, detach_option
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.cli.words import lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing, RunStatus
 
-name_argument = click.argument("name", metavar="AGENT", help="The name of an agent.")
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+
 _engine_option = click.option(
     "--engine",
     metavar="ENGINE",
@@ -30,9 +32,6 @@ _model_option = click.option(
 )
 _simulated_option = click.option(
     "--simulated", is_flag=True, help="Allow recorded sessions; what they make is marked as a simulation."
-)
-_detach_option = click.option(
-    "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
 )
 
 
@@ -49,7 +48,7 @@ _detach_option = click.option(
 @_engine_option
 @_model_option
 @_simulated_option
-@_detach_option
+@detach_option
 @from_file_option
 @click.pass_obj
 def create(
@@ -88,7 +87,7 @@ def create(
     ],
     see=["agent versions", "agent diff", "agent rollback"],
 )
-@name_argument
+@agent_argument
 @click.argument("text", metavar="[TEXT]", required=False, help="What was wrong, in words.")
 @click.option(
     "--severity",
@@ -105,7 +104,7 @@ def create(
 @_engine_option
 @_model_option
 @_simulated_option
-@_detach_option
+@detach_option
 @from_file_option
 @click.pass_obj
 def feedback(

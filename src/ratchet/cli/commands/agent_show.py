@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.agents import views
+from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.agent_make import name_argument
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age_of
 from ratchet.cli.words import lines, one_line
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _SHORT = 12
 
@@ -54,7 +56,7 @@ def list_(session: Session, limit: int, after: str) -> None:
     examples=["ratchet agent show greeter", "ratchet agent show greeter --json | jq -r .address.runner"],
     see=["agent versions", "agent tools"],
 )
-@name_argument
+@agent_argument
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show one agent: its version, its address, its last runs.
@@ -79,7 +81,7 @@ def show(session: Session, name: str) -> None:
     ],
     see=["agent diff", "agent promote"],
 )
-@name_argument
+@agent_argument
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
 @click.option("--before", type=ID, metavar="ID", help="Only older than this version: the next page.")
 @click.pass_obj
@@ -118,7 +120,7 @@ def versions_(session: Session, name: str, limit: int, before: int | None) -> No
     ],
     see=["agent versions"],
 )
-@name_argument
+@agent_argument
 @click.argument(
     "old", metavar="[OLD]", required=False, help="A version; the one NEW was made from if not given."
 )

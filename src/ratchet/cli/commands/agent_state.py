@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.agents import operations
 from ratchet.agents.views import change_record
+from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.agent_make import name_argument
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, show_list
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age_of
 from ratchet.kernel import Misuse
 from ratchet.runtime import Kinds, Runtime
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(
@@ -26,7 +30,7 @@ from ratchet.runtime import Kinds, Runtime
         "ratchet agent state greeter --restore 3",
     ]
 )
-@name_argument
+@agent_argument
 @click.option("--version", metavar="VERSION", help="Of this version; of the current one if not given.")
 @click.option("--history", is_flag=True, help="List the changes of the state, newest first.")
 @click.option("--limit", "-n", type=COUNT, default=20, show_default=True, help="At most so many changes.")

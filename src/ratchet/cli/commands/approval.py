@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +12,11 @@ from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.ledger.approvals import Approval, ApprovalStatus, get_approval, list_approvals
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _approval_argument = click.argument(
     "approval_id", metavar="APPROVAL", type=ID, help="The number of an approval."

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, show_list
-from ratchet.cli.session import Session
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

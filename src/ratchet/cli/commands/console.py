@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import webbrowser
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.numbers import PORT
 from ratchet.cli.output import confirm
-from ratchet.cli.session import Session
-from ratchet.config import Loaded
 from ratchet.kernel import Missing
 from ratchet.server.token import Token, find_token
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.config import Loaded
 
 _PATIENCE_SECONDS = 10.0
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.demo.showing import ACTS, show
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _ACT = click.Choice(ACTS)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,11 +15,13 @@ from ratchet.cli.command import command
 from ratchet.cli.numbers import PORT
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
-from ratchet.cli.session import Session
 from ratchet.cli.words import one_line
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Exchange, ModelServer, Script, Turn, read_script
 from ratchet.modelserver.clients import claude_environment, codex_config, openai_environment
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _HELLO = Turn(text="This is a scripted answer.", repeat="always")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm
 from ratchet.cli.progress import working
-from ratchet.cli.session import Session
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(examples=["ratchet dev reference", "ratchet dev reference --out /tmp/reference --json"], see=["man"])

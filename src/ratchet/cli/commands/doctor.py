@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.doctor import Check, agents, disk, engines, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -8,21 +8,23 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import Amount
-from ratchet.cli.opening import configure_logs
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.progress import working
-from ratchet.cli.session import Session
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.looking import look_at
 from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, engine_names, open_engine
 from ratchet.kernel import Misuse, RatchetError
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _MISSING = 3
 

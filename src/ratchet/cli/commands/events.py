@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.cli.command import command
@@ -10,12 +12,14 @@ from ratchet.cli.numbers import COUNT, ID, Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list
 from ratchet.cli.records import print_line, record
-from ratchet.cli.session import Session
 from ratchet.cli.times import clock
 from ratchet.cli.words import one_line, pairs
 from ratchet.ledger import Event, Filter, Ledger, follow
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _SHOWN = 50
 _SHOWN_BEFORE_FOLLOWING = 10

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.opening import configure_logs, has_ledger
+from ratchet.cli.log import configure_logs
+from ratchet.cli.opening import has_ledger
 from ratchet.cli.output import confirm
-from ratchet.cli.session import Session
 from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -5,25 +5,26 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.opening import configure_logs, existing_ledger
+from ratchet.cli.log import configure_logs
+from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document, record
-from ratchet.cli.session import Session
 from ratchet.cli.times import clock
-from ratchet.config import Artifacts, Loaded
 from ratchet.kernel import LedgerCorrupt
-from ratchet.ledger import Ledger
-from ratchet.ledger.backup import backup as take_backup
-from ratchet.ledger.backup import restore as restore_backup
-from ratchet.ledger.check import Finding
-from ratchet.ledger.check import check as look_over
-from ratchet.ledger.vacuum import vacuum as give_back_room
+from ratchet.ledger import backup as backups
 from ratchet.runtime import open_ledger
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.config import Artifacts, Loaded
+    from ratchet.ledger import Ledger
+    from ratchet.ledger.check import Finding
 
 _DAY_MS = 86_400_000
 
@@ -37,7 +38,7 @@ def backup(session: Session, file: Path) -> None:
     Others may go on working. The file appears whole or not at all, and either database can take it in.
     """
     with existing_ledger(session) as ledger, working("writing the backup"):
-        report = take_backup(ledger, file)
+        report = backups.backup(ledger, file)
     _mention_losses(report.left_out)
     rows = sum(report.rows.values())
     confirm(
@@ -65,7 +66,7 @@ def restore(session: Session, file: Path, force: bool) -> None:
     loaded = session.load()
     configure_logs(loaded)
     with _sound_ledger(loaded) as ledger, working("restoring"):
-        report = restore_backup(
+        report = backups.restore(
             ledger, file, force=force, dead_after_seconds=loaded.settings.runtime.dead_after_seconds
         )
     _mention_losses(report.left_out)
@@ -87,6 +88,9 @@ def check(session: Session) -> int:
 
     Reads all of it and changes nothing; others may go on working. Exits with 1 if something is wrong.
     """
+    # Each loaded where it is used: both build every table.
+    from ratchet.ledger.check import check as look_over
+
     with existing_ledger(session) as ledger, working("reading the whole ledger"):
         report = look_over(ledger)
     if session.json:
@@ -104,6 +108,8 @@ def vacuum(session: Session) -> None:
     The rules are artifacts.retention_days and artifacts.grace_minutes. Others may go on working; no run, step, trial or
     event is removed.
     """
+    from ratchet.ledger.vacuum import vacuum as give_back_room
+
     rules = session.load().settings.artifacts
     with existing_ledger(session) as ledger, working("tidying"):
         report = give_back_room(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm
 from ratchet.cli.program import root
-from ratchet.cli.session import Session
 from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -12,10 +12,10 @@ from ratchet.cli.numbers import PORT
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
-from ratchet.cli.session import Session
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
+    from ratchet.cli.session import Session
     from ratchet.server.mcp import Answering
 
 _HOST, _PORT = "127.0.0.1", 8126

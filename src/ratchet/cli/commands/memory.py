@@ -6,22 +6,24 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import COUNT
-from ratchet.cli.opening import configure_logs
 from ratchet.cli.output import confirm, show_list
 from ratchet.cli.progress import working
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.cli.words import compact
 from ratchet.kernel import Misuse, NotFound
 from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory
 from ratchet.memory import reembed as make_anew
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EMPTY = "Nothing is remembered that fits. `ratchet memory store TEXT` adds something."
@@ -64,8 +66,9 @@ def store(session: Session, /, text: str, data: str, **how: Any) -> None:
     It is found again by its meaning, by engines and by `ratchet memory find`. A memory is made if there is none.
     """
     said = sys.stdin.read() if text == "-" else text
+    facts = _object(data)
     with _opened(session, making=True) as memory:
-        id = memory.store(said, data=_object(data), **how)
+        id = memory.store(said, data=facts, **how)
     confirm(session, {"id": id}, f"Remembered as {id}.")
 
 

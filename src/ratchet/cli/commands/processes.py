@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import show_list
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.runtime import list_processes
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +14,8 @@ from ratchet.cli.protocol_carrying import tell_who_works
 from ratchet.cli.protocol_choice import by_option, project_argument, user_name
 from ratchet.cli.records import print_document
 from ratchet.cli.secrets import read_secret_text
-from ratchet.cli.session import Session
 from ratchet.cli.words import as_json, one_line
 from ratchet.kernel import Misuse
-from ratchet.ledger.clarifications import Clarification
 from ratchet.ledger.projects import Project, get_project
 from ratchet.projects.answers import read_answer
 from ratchet.projects.branches import delete_branch as delete_remote_branch
@@ -28,6 +26,10 @@ from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.protocols.finding import project_named, question_named
 from ratchet.protocols.views import clarification_record, project_record
 from ratchet.runtime import Kinds
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger.clarifications import Clarification
 
 
 @command(

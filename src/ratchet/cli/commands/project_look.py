@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.cli.command import command
@@ -12,7 +14,6 @@ from ratchet.cli.progress import working
 from ratchet.cli.project_pages import print_project
 from ratchet.cli.protocol_choice import project_argument
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.cli.words import as_json, one_line
 from ratchet.ledger.clarifications import list_clarifications
@@ -22,6 +23,9 @@ from ratchet.projects.onboarding_view import onboarding_view
 from ratchet.protocols.finding import project_named
 from ratchet.protocols.views import clarification_record, onboarding_record, project_record, project_records
 from ratchet.runtime import Kinds
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _MOST_QUESTIONS = 1000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,6 @@ from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_
 from ratchet.cli.protocol_choice import detach_option, project_argument
 from ratchet.cli.records import print_document
 from ratchet.cli.secrets import read_secret_text
-from ratchet.cli.session import Session
 from ratchet.config import write_initial
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project
@@ -33,6 +32,9 @@ from ratchet.protocols.finding import project_named
 from ratchet.protocols.naming import slug_of
 from ratchet.protocols.planning import next_name
 from ratchet.protocols.views import onboarding_record, project_record, protocol_record
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

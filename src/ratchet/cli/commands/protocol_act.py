@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,16 +13,18 @@ from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
 from ratchet.cli.protocol_carrying import Overview, carry_protocol, is_done, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
-from ratchet.cli.session import Session
 from ratchet.kernel import JobId, RunStatus
-from ratchet.ledger import Transaction
-from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.protocols import actions
 from ratchet.protocols.finding import protocol_named
 from ratchet.protocols.moves import wake
 from ratchet.protocols.views import protocol_record
 from ratchet.runtime import Kinds, Runtime
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Transaction
+    from ratchet.ledger.protocol_steps import ProtocolStep
 
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
 _UNDER_WAY = (RunStatus.PLANNING, RunStatus.RUNNING)

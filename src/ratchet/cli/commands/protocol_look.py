@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,6 @@ from ratchet.cli.output import note, show_list
 from ratchet.cli.protocol_choice import protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
 from ratchet.cli.records import print_document, print_line, record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
@@ -26,8 +26,11 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocol_steps import count_protocol_steps, list_protocol_steps
 from ratchet.ledger.protocols import Protocol, list_protocols
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.protocols import views
 from ratchet.protocols.finding import project_named, protocol_named
-from ratchet.protocols.views import attempt_records, overview, protocol_record
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _PART = 1024 * 1024
 
@@ -65,7 +68,7 @@ def list_(session: Session, project: str | None, unfinished: bool, limit: int, b
             "pull request": lambda each: pull_request(each.pull_request),
             "reason": lambda each: None if each.status.final else each.reason,
         },
-        record=lambda each: protocol_record(each, brief=True),
+        record=lambda each: views.protocol_record(each, brief=True),
         empty='No such protocols. `ratchet protocol new "WHAT TO CHANGE"` makes one.',
     )
 
@@ -84,7 +87,7 @@ def list_(session: Session, project: str | None, unfinished: bool, limit: int, b
 def show(session: Session, wanted: str, project: str | None) -> None:
     """Show one protocol: its steps, why it stands, and the command to type next."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
+        found = views.overview(tx, protocol_named(tx, wanted, project=project).run_id)
     if session.json:
         print_document(found)
     else:
@@ -128,7 +131,7 @@ def log(
             chosen = _chosen(tx, protocol, place, attempt)
             told = [(step, tried, _whole(tx, tried)) for step, tried in chosen]
             after = max((offset for _, _, (_, offset) in told), default=0)
-            records = attempt_records(tx, [tried for _, tried in chosen]) if session.json else []
+            records = views.attempt_records(tx, [tried for _, tried in chosen]) if session.json else []
         if session.json and not following:
             print_document(
                 [

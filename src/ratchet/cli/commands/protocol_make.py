@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,18 +14,20 @@ from ratchet.cli.output import confirm
 from ratchet.cli.project_here import chosen_project, require_set_up, set_up
 from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option
-from ratchet.cli.session import Session
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.config import write_initial
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Misuse
-from ratchet.ledger import Transaction
-from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import get_protocol
 from ratchet.projects.local import find_top
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.planning import create_described
 from ratchet.protocols.views import protocol_record
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Transaction
+    from ratchet.ledger.projects import Project
 
 _MOST_BYTES = 100_000
 

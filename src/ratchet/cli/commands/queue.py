@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,12 +11,14 @@ from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact
 from ratchet.runtime import Job, JobStatus, Kinds, QueueState, get_job, list_jobs, list_queues
-from ratchet.runtime.delivery import QueueRule
 from ratchet.runtime.queues import configured_rules
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.runtime.delivery import QueueRule
 
 _OPEN = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.WAITING, JobStatus.STARTED)
 _ENDED = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)

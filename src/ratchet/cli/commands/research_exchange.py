@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.research_run import run_argument
-from ratchet.cli.opening import configure_logs, existing_ledger
+from ratchet.cli.log import configure_logs
+from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
-from ratchet.cli.session import Session
 from ratchet.cli.words import one_line
 from ratchet.kernel import Direction, RatchetError
-from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
-from ratchet.research.adapter import TaskAdapter
 from ratchet.research.campaign import task_of
 from ratchet.research.exchange import export_run, import_run
 from ratchet.runtime import open_ledger
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Run
+    from ratchet.research.adapter import TaskAdapter
 
 # As many remarks as a person reads; a program gets all of them.
 _REMARKS = 50
@@ -76,7 +80,7 @@ def import_(session: Session, directory: Path, name: str, task: str | None, dire
     examples=["ratchet research export 3 exported", "ratchet research export tides exported --force"],
     see=["research import"],
 )
-@run_argument
+@research_argument
 @click.argument("directory", metavar="DIR", type=_directory, help="The folder to write.")
 @click.option("--force", is_flag=True, help="Replace its files in a directory that is not empty.")
 @click.pass_obj

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.numbers import COUNT, Amount, Number
@@ -13,19 +14,18 @@ from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
 from ratchet.cli.research_progress import progress
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines
 from ratchet.kernel import Conflict, RunStatus
-from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, start_research
 from ratchet.research.views import status
 from ratchet.runtime import Kinds, cancel_run, pause_run, resume_run
 
-run_argument = click.argument(
-    "wanted", metavar="RUN", help="The number or the name of a run; of several the newest."
-)
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Run
+
 _POSITIVE = Amount()
 _TOKENS = Number(1, 10**15)
 _SEED = Number(0, LARGEST_SEED)
@@ -97,7 +97,7 @@ def run(
 
 
 @command(examples=["ratchet research resume 3", "ratchet research resume tides"], see=["research status"])
-@run_argument
+@research_argument
 @click.pass_obj
 def resume(session: Session, wanted: str) -> int | None:
     """Go on with a run that was paused, blocked or cut off, here and now.
@@ -117,7 +117,7 @@ def resume(session: Session, wanted: str) -> int | None:
 
 
 @command(examples=["ratchet research pause 3"], see=["research resume", "research stop"])
-@run_argument
+@research_argument
 @click.pass_obj
 def pause(session: Session, wanted: str) -> None:
     """Pause a run; trials in flight are made again when it goes on.
@@ -135,7 +135,7 @@ def pause(session: Session, wanted: str) -> None:
     examples=["ratchet research stop 3", "ratchet research stop tides"],
     see=["research pause", "research report"],
 )
-@run_argument
+@research_argument
 @click.pass_obj
 def stop(session: Session, wanted: str) -> None:
     """End a run for good; what was kept stays.

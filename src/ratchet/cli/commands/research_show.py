@@ -7,23 +7,21 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.research_run import run_argument
 from ratchet.cli.foreground import follow_run
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note, show_list
 from ratchet.cli.records import print_document, record
 from ratchet.cli.research_progress import progress
-from ratchet.cli.session import Session
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact, lines
 from ratchet.kernel import Misuse
-from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import list_runs
 from ratchet.ledger.trials import get_trial
@@ -44,6 +42,10 @@ from ratchet.research.views import (
     whole,
     yields,
 )
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Ledger, Transaction
 
 
 class View(Protocol):
@@ -83,7 +85,7 @@ def list_(session: Session, limit: int, before: int | None) -> None:
     examples=["ratchet research status 3", "ratchet research status tides --watch"],
     see=["research leaderboard", "research report", "events"],
 )
-@run_argument
+@research_argument
 @click.option("--watch", is_flag=True, help="Go on showing it until the run stands still.")
 @click.pass_obj
 def status_(session: Session, wanted: str, watch: bool) -> None:
@@ -113,7 +115,7 @@ def _view(name: str, help: str, read: Callable[[Transaction, int], View]) -> cli
     examples = [f"ratchet research {name} 3", f"ratchet research {name} circle_packing --json"]
 
     @command(name, help=help, examples=examples, see=["research status", "research report"])
-    @run_argument
+    @research_argument
     @click.pass_obj
     def show(session: Session, wanted: str) -> None:
         with existing_ledger(session) as ledger, ledger.read() as tx:
@@ -140,7 +142,7 @@ lessons_ = _view("lessons", "Show what specialists have learned.", insights)
     examples=["ratchet research tree 3", "ratchet research tree 3 075"],
     see=["research trial", "research leaderboard"],
 )
-@run_argument
+@research_argument
 @click.argument(
     "exp", metavar="[TRIAL]", required=False, help="Its number, such as 075; the best one if not given."
 )
@@ -159,7 +161,7 @@ def tree_(session: Session, wanted: str, exp: str | None) -> None:
     examples=["ratchet research trial 3 075", "ratchet research trial 3 075 --diff | git apply"],
     see=["research tree", "research leaderboard"],
 )
-@run_argument
+@research_argument
 @click.argument("exp", metavar="TRIAL", help="Its number, such as 075.")
 @click.option("--diff", "with_diff", is_flag=True, help="Show how it differs from its parent.")
 @click.pass_obj
@@ -199,7 +201,7 @@ def _print_trial(shown: dict[str, Any]) -> None:
     examples=["ratchet research report 3", "ratchet research report tides --out tides.html"],
     see=["research status"],
 )
-@run_argument
+@research_argument
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),

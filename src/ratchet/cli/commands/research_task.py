@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.opening import configure_logs
+from ratchet.cli.log import configure_logs
 from ratchet.cli.output import confirm, show_list
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.words import one_line
 from ratchet.kernel import RatchetError
-from ratchet.research.adapter import TaskAdapter
-from ratchet.research.checking import Finding, Grade, check
-from ratchet.research.tasks import installed_task, scaffold, task_names
+from ratchet.research import tasks
+from ratchet.research.checking.finding import Finding, Grade
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.research.adapter import TaskAdapter
 
 _COLOURS = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.FAILED: "red"}
 _WIDTH = 58
@@ -43,7 +44,7 @@ def new(session: Session, name: str, directory: Path) -> None:
 
     It can be improved as it is. Its task.toml explains every key.
     """
-    folder = scaffold(name, directory)
+    folder = tasks.scaffold(name, directory)
     confirm(
         session,
         {"task": name, "path": str(folder)},
@@ -64,7 +65,7 @@ def tasks_(session: Session) -> None:
     """
     show_list(
         session,
-        [_described(name) for name in task_names()],
+        [_described(name) for name in tasks.task_names()],
         {
             "task": lambda task: task["name"],
             "kind": lambda task: task["kind"],
@@ -102,6 +103,11 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     loaded = session.load()
     configure_logs(loaded)
     hear = (lambda _finding: None) if session.json else _print
+    # Loaded here: it is made of everything that a run is made of.
+    import asyncio
+
+    from ratchet.research.checking import check
+
     found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, hear=hear))
     counts = Counter(finding.grade for finding in found)
     if session.json:
@@ -132,7 +138,7 @@ def _print(finding: Finding) -> None:
 def _described(name: str) -> dict[str, Any]:
     """An installed task; of one that cannot be read, what is wrong with it."""
     try:
-        task = installed_task(name)
+        task = tasks.installed_task(name)
     except RatchetError as error:
         empty = dict.fromkeys(
             ("kind", "score_field", "direction", "known_best", "plain_baseline", "description", "path")

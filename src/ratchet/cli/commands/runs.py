@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,15 +12,16 @@ from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.records import record
-from ratchet.cli.session import Session
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact
 from ratchet.kernel import Conflict, RunStatus, Usage
-from ratchet.ledger import Attempt, Run, Step
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
-from ratchet.ledger.usage import total
-from ratchet.runtime import Kinds, Runtime, cancel_run, pause_run, resume_run
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Attempt, Run, Step
+    from ratchet.runtime import Runtime
 
 _run_argument = click.argument("run_id", metavar="RUN", type=ID, help="The number of a run.")
 
@@ -78,6 +79,9 @@ def show(session: Session, run_id: int) -> None:
     Its status, its reason if it stands, what it has used, and each step with its attempts. With --json everything that
     is recorded of it.
     """
+    # Loaded here: it needs tables that the list does not.
+    from ratchet.ledger.usage import total
+
     with existing_ledger(session) as ledger, ledger.read() as tx:
         run = get_run(tx, run_id)
         steps = [(step, list_attempts(tx, step.id)) for step in list_steps(tx, run_id)]
@@ -107,6 +111,8 @@ def pause(session: Session, run_id: int, reason: str) -> None:
 
     Whoever works on it is asked to stop. A run that has ended cannot be paused.
     """
+    from ratchet.runtime import Kinds, pause_run
+
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             pause_run(tx, runtime, run_id, reason=reason)
@@ -121,6 +127,8 @@ def resume(session: Session, run_id: int) -> None:
 
     It is handed to a worker: `ratchet worker` or `ratchet serve` does it.
     """
+    from ratchet.runtime import resume_run
+
     with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             found = get_run(tx, run_id)
@@ -145,6 +153,8 @@ def cancel(session: Session, run_id: int, reason: str) -> None:
 
     Whoever works on it is asked to stop. It cannot be resumed; what is recorded stays.
     """
+    from ratchet.runtime import Kinds, cancel_run
+
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             cancel_run(tx, runtime, run_id, reason=reason)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,15 @@ from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.schedules import confirm_set, listed, local, moment, schedule_record, timing_options
-from ratchet.cli.session import Session
 from ratchet.cli.times import age
 from ratchet.cli.words import compact
 from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger import Transaction
 from ratchet.runtime import Schedule, Timetable, get_schedule, list_schedules, read_when, remove_schedule
 from ratchet.runtime.schedules import chosen_priority, set_schedule_paused
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Transaction
 
 
 @command("list", examples=["ratchet schedule list"], see=["schedule add", "workflow schedule"])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import PORT
-from ratchet.cli.opening import configure_logs
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
-from ratchet.cli.session import Session
 from ratchet.observe import tracing
 from ratchet.server.serving import Serving
 from ratchet.server.serving import serve as serve_until_told
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,6 @@ from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
 from ratchet.cli.protocol_choice import within_option
 from ratchet.cli.records import print_document, record
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
@@ -24,6 +23,9 @@ from ratchet.protocols.finding import project_named, protocol_named
 from ratchet.protocols.spec import SCHEMA, files_below, root_of, spec_problems
 from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _PAGE = 100
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,11 +23,9 @@ from ratchet.cli.protocol_choice import (
     within_option,
 )
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact, lines
 from ratchet.kernel import NotFound, RunStatus
-from ratchet.ledger import Attempt, Ledger, Transaction
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step
 from ratchet.ledger.protocols import get_protocol
@@ -37,6 +35,10 @@ from ratchet.protocols import actions
 from ratchet.protocols.finding import protocol_named, step_named
 from ratchet.protocols.qa.reporting import MARKDOWN
 from ratchet.protocols.views import attempt_records, overview, step_record
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Attempt, Ledger, Transaction
 
 _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")

@@ -6,30 +6,33 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.agents.arguments import read_pairs
+from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.tool_look import tool_argument, type_option
+from ratchet.cli.commands.tool_look import type_option
 from ratchet.cli.inputs import input_options, read_document
 from ratchet.cli.numbers import Amount
 from ratchet.cli.output import note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
-from ratchet.cli.toolbox import existing_toolbox, located
+from ratchet.cli.toolbox import located, working_toolbox
 from ratchet.cli.words import compact, lines
 from ratchet.kernel import Missing
 from ratchet.tools.call import Occasion, ToolFailed
-from ratchet.tools.definition import Tool
 from ratchet.tools.examples import test_tool as try_examples
-from ratchet.tools.registry import Toolbox, ToolVersion
 from ratchet.tools.sandboxed import NOT_FOUND
 from ratchet.tools.using import CALL_SECONDS, use_tool
 from ratchet.workflows import views
 from ratchet.workflows.running.as_tool import with_workflows
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.tools.definition import Tool
+    from ratchet.tools.registry import Toolbox, ToolVersion
 
 _ALL = "all"
 _MIB = 1024 * 1024
@@ -72,7 +75,7 @@ def run(
     Exits with 0 when the tool answered, 1 when it failed, 3 when a program that it needs is not installed.
     """
     name, folders = located(tool)
-    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+    with working_toolbox(session, folders=folders) as (runtime, toolbox):
         chosen = toolbox.get(name, version)
         values = {**read_document(document), **_values(chosen.tool, pairs)}
         with _hearing(session, chosen) as listen:
@@ -112,7 +115,7 @@ def test(session: Session, tool: str, kind: str | None, seconds: float) -> int:
     Exits with 0 when all examples passed, 1 when one did not or there are none.
     """
     name, folders = located(tool)
-    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+    with working_toolbox(session, folders=folders) as (runtime, toolbox):
         occasion = with_workflows(Occasion(runtime, actor="cli", seconds=seconds))
         found = []
         for each in _chosen(toolbox, name, kind):

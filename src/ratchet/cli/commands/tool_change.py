@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.tool_look import tool_argument
 from ratchet.cli.numbers import ID
 from ratchet.cli.output import confirm, note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
-from ratchet.cli.toolbox import existing_toolbox, located
+from ratchet.cli.toolbox import existing_toolbox, located, working_toolbox
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
-from ratchet.runtime import Runtime
 from ratchet.tools.carried import read_name
-from ratchet.tools.definition import Tool
-from ratchet.tools.registry import Toolbox, ToolVersion
 from ratchet.tools.using import take_server
 from ratchet.workflows import views
 from ratchet.workflows.evolution import roll_back_tool
 from ratchet.workflows.running.tools_of_run import tool_of_run
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.runtime import Runtime
+    from ratchet.tools.definition import Tool
+    from ratchet.tools.registry import Toolbox, ToolVersion
 
 
 @command(
@@ -59,7 +62,7 @@ def add(
     """
     if sum(each is not None for each in (file, run_id, server)) != 1:
         raise Misuse("it is not clear what to add", hint="give a FILE, --from-run RUN, or --mcp SERVER")
-    with existing_toolbox(session) as (runtime, toolbox):
+    with working_toolbox(session) as (runtime, toolbox):
         if server is not None:
             _add_server(session, runtime, toolbox, server)
             return
@@ -106,7 +109,7 @@ def rollback(session: Session, tool: str) -> None:
     What was taken back stays on record and is not promoted again. A pinned tool is not moved.
     """
     name, folders = located(tool)
-    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+    with working_toolbox(session, folders=folders) as (runtime, toolbox):
         own, _ = read_name(name)
         roll_back_tool(runtime, own, folder=toolbox.get(name).folder, actor="cli")
         back = toolbox.get(name)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.agents.arguments import described
+from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age_of
 from ratchet.cli.toolbox import existing_toolbox, located
 from ratchet.cli.words import compact, lines
 from ratchet.tools.definition import ToolType
 from ratchet.workflows import views
 
-tool_argument = click.argument(
-    "tool",
-    metavar="TOOL",
-    help="The name of a tool; WORKFLOW/TOOL for one that a workflow brings with it, or its file beside the workflow.",
-)
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+
 type_option = click.option(
     "--type", "kind", type=click.Choice([str(each) for each in ToolType]), help="Only of this type."
 )
@@ -48,11 +45,11 @@ def list_(session: Session, kind: str | None, tag: str | None, by_score: bool) -
     They come from YAML and JSON files in `tools` of Ratchet's home and in the folders of the setting `tools.folders`,
     from installed packages, from the MCP servers in the settings, and from `ratchet tool add`.
     """
-    with existing_toolbox(session) as (runtime, toolbox):
+    with existing_toolbox(session) as (ledger, toolbox):
         versions = sorted(toolbox.list(), key=lambda each: each.name)
         found = [views.tool_record(version) for version in versions]
         if by_score:
-            with runtime.ledger.read() as tx:
+            with ledger.read() as tx:
                 ranked = views.best_first(tx, versions)
             found = [{**views.tool_record(version), "score": score} for version, score in ranked]
         broken = list(toolbox.broken)
@@ -88,9 +85,9 @@ def list_(session: Session, kind: str | None, tag: str | None, by_score: bool) -
 def show(session: Session, tool: str, version: str | None) -> None:
     """Show one tool: what it takes, what it answers, how it has done."""
     name, folders = located(tool)
-    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+    with existing_toolbox(session, folders=folders) as (ledger, toolbox):
         chosen = toolbox.get(name, version)
-        with runtime.ledger.read() as tx:
+        with ledger.read() as tx:
             found = views.one_tool(tx, chosen)
     show_one(session, found, _fields(found))
     if not session.json:
@@ -148,9 +145,9 @@ def versions_(session: Session, tool: str, limit: int, before: int | None) -> No
     @ is the one that is called. Variants that were tried and refused are listed as well, with the reason.
     """
     name, folders = located(tool)
-    with existing_toolbox(session, folders=folders) as (runtime, toolbox):
+    with existing_toolbox(session, folders=folders) as (ledger, toolbox):
         called = toolbox.get(name)
-        with runtime.ledger.read() as tx:
+        with ledger.read() as tx:
             found = views.tool_versions(tx, called, before=before, limit=limit)
     show_list(
         session,
@@ -196,4 +193,6 @@ def _said(schema: Any) -> str | None:
     """A schema in short: its properties, or what it is where it has none. --json has the whole of it."""
     if not isinstance(schema, dict):
         return compact(schema)
+    from ratchet.agents.arguments import described
+
     return "\n".join(described(schema)) or compact(schema)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import COUNT
-from ratchet.cli.opening import configure_logs
-from ratchet.cli.session import Session
 from ratchet.observe import tracing
 from ratchet.runtime import Worker, open_ledger, open_runtime
 from ratchet.runtime.signals import StopSignals
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

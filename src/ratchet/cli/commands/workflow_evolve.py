@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.cli.agent_progress import progress
+from ratchet.cli.arguments import detach_option, simulated_option
 from ratchet.cli.command import command
-from ratchet.cli.commands.workflow_run import detach_option, simulated_option
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing
-from ratchet.ledger import Run
 from ratchet.workflows import views
 from ratchet.workflows.choosing import choose_tool
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
 from ratchet.workflows.profiling import Profile, profile_run, profile_workflow
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Run
 
 _TOLD = ("evolution.", "attempt.failed", "attempt.error", "tool.")
 _MIB = 1024 * 1024

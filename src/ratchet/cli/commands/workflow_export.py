@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.cli.arguments import source_argument
 from ratchet.cli.command import command
 from ratchet.cli.inputs import split_pair
 from ratchet.cli.numbers import ID
@@ -15,14 +16,16 @@ from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.words import lines
-from ratchet.cli.workflow_sources import existing_file, source_argument
+from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import RunId
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
 from ratchet.workflows.exports import Exported, export_workflow, read_target
 from ratchet.workflows.sources import load_workflow, names_file
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.cli.arguments import source_argument
 from ratchet.cli.command import command
-from ratchet.cli.commands.workflow_run import tell_outcome
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.times import age_of
 from ratchet.cli.words import compact, lines, one_line
-from ratchet.cli.workflow_sources import existing_file, find_source, runtime_if_any, source_argument
-from ratchet.flowkit.schema import workflow_schema
 from ratchet.kernel import Misuse
-from ratchet.ledger import Ledger
 from ratchet.workflows import views
-from ratchet.workflows.checking import check_file
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Ledger
 
 
 @command(
@@ -43,13 +42,19 @@ def validate(session: Session, file: str | None, schema: bool) -> int:
     Exits with 0 when the workflow could run, 1 when something is wrong with it, 2 when there is no such file.
     """
     if schema:
+        from ratchet.flowkit.schema import workflow_schema
+
         print_document(workflow_schema())
         return 0
     if file is None:
         raise Misuse("the file is missing", hint="name a workflow file, or use --schema")
+    # Loaded here: it knows what every kind of tool is called with.
+    from ratchet.cli.workflow_sources import existing_file, ledger_if_any
+    from ratchet.workflows.checking import check_file
+
     path = existing_file(file)
-    with runtime_if_any(session) as runtime:
-        problems = check_file(path, runtime)
+    with ledger_if_any(session) as ledger:
+        problems = check_file(path, ledger, session.load().settings)
     if session.json:
         print_document({"file": file, "valid": not problems, "problems": problems})
     elif problems:
@@ -74,9 +79,11 @@ def plan(session: Session, source: str) -> None:
     soon as what it needs is there. With --json only the waves are printed, as lists of step ids. Times are those of the
     last runs.
     """
+    from ratchet.cli.workflow_sources import find_source, ledger_if_any
+
     spec, _ = find_source(session, source)
-    with runtime_if_any(session) as runtime, contextlib.ExitStack() as stack:
-        tx = None if runtime is None else stack.enter_context(runtime.ledger.read())
+    with ledger_if_any(session) as ledger, contextlib.ExitStack() as stack:
+        tx = None if ledger is None else stack.enter_context(ledger.read())
         found = views.plan_record(tx, spec)
     if session.json:
         print_document(found["waves"])
@@ -186,6 +193,8 @@ def _milliseconds(took: float | None) -> str | None:
 
 
 def _show_run(session: Session, ledger: Ledger, run_id: int) -> None:
+    from ratchet.cli.workflow_outcome import tell_outcome
+
     with ledger.read() as tx:
         found = views.outcome(tx, ledger.artifacts, run_id)
     if session.json:

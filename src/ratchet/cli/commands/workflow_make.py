@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.cli.agent_progress import progress
+from ratchet.cli.arguments import detach_option, simulated_option
 from ratchet.cli.command import command
 from ratchet.cli.commands.workflow_look import print_plan
-from ratchet.cli.commands.workflow_run import detach_option, simulated_option
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
-from ratchet.cli.session import Session
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.cli.words import one_line
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.engines.failure import Failure
 from ratchet.flowkit.reading import read_spec
 from ratchet.kernel import Conflict, Missing, Misuse, RunStatus
-from ratchet.ledger import Run
 from ratchet.ledger.sessions import list_sessions
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
@@ -32,6 +30,10 @@ from ratchet.workflows.building import read_file
 from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, planned_of, start_plan
 from ratchet.workflows.remembering import delete_workflow
 from ratchet.workflows.saving import keep_workflow
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Run
 
 _TOLD = ("workflow.", "attempt.failed", "attempt.error")
 

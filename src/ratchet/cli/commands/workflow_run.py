@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.cli.arguments import detach_option, simulated_option, source_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.inputs import input_options, workflow_inputs
 from ratchet.cli.numbers import PRIORITY
-from ratchet.cli.output import confirm, note
+from ratchet.cli.output import confirm
 from ratchet.cli.records import print_document, print_line
-from ratchet.cli.session import Session
-from ratchet.cli.words import lines, one_line
+from ratchet.cli.workflow_outcome import tell_outcome
 from ratchet.cli.workflow_progress import progress
-from ratchet.cli.workflow_sources import existing_file, source_argument
+from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import Missing, Misuse, RunStatus
 from ratchet.workflows import views
 from ratchet.workflows.running.preparing import prepare
 from ratchet.workflows.running.starting import start_workflow
 from ratchet.workflows.sources import load_workflow, names_file
 
-simulated_option = click.option(
-    "--simulated", is_flag=True, help="Allow recorded answers; the run is marked as a simulation."
-)
-detach_option = click.option(
-    "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
-)
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 
 @command(
@@ -112,63 +105,3 @@ def _carry(session: Session, here: Foreground, run_id: int, name: str, steps: in
     if ended.status is RunStatus.COMPLETED:
         return 0
     return Missing.exit_code if views.lacks_program(found) else 1
-
-
-def tell_outcome(found: Mapping[str, Any]) -> None:
-    """What a run has come to: its outputs to stdout, all else to stderr."""
-    run_id, status = found["run_id"], found["status"]
-    if "steps" not in found:
-        note(f"Run {run_id} ({found['workflow']}) is {status}." + _because(found["reason"]))
-        print_document(found["result"])
-        return
-    _print_outputs(found["outputs"], whole=status == "completed")
-    for name, step in found["steps"].items():
-        if step["error"]:
-            note(
-                f"{'error: ' if step['status'] == 'failed' else ''}step {one_line(name)}: {lines(step['error'])}"
-            )
-            if step["hint"]:
-                note(f"hint: {lines(step['hint'])}")
-    if found["error"] and not any(step["error"] for step in found["steps"].values()):
-        note(f"error: {lines(found['error'])}")
-    note(f"Run {run_id} of {one_line(found['workflow'])} is {status}: {_counted(found['steps'])}.")
-    if found["simulated"]:
-        note("This is a simulation: recorded answers are allowed in it.")
-    _tell_next(found)
-
-
-def _tell_next(found: Mapping[str, Any]) -> None:
-    run_id = found["run_id"]
-    match found["status"]:
-        case "blocked":
-            note("`ratchet approval list` shows what is asked; an answer lets it go on.")
-        case "failed" | "cancelled":
-            note("What was done is kept: run it again, and only the rest is done.")
-            note(f"`ratchet workflow show {run_id} --json` has every step.")
-        case "completed":
-            pass
-        case _:
-            note(f"`ratchet events --run {run_id} --follow` tells what happens.")
-
-
-def _because(reason: str | None) -> str:
-    return f" {one_line(reason)}." if reason else ""
-
-
-def _print_outputs(outputs: Mapping[str, Any], *, whole: bool) -> None:
-    """The one text of a whole run is printed as it is; anything else as JSON."""
-    values = list(outputs.values())
-    if whole and len(values) == 1 and isinstance(values[0], str):
-        # A terminal would obey what a step has written; a program that reads it wants it as it is.
-        print(lines(values[0]) if sys.stdout.isatty() else values[0])
-    elif outputs:
-        print_document(outputs)
-
-
-def _counted(steps: Mapping[str, Mapping[str, Any]]) -> str:
-    counts = Counter(step["status"] for step in steps.values())
-    cached = sum(bool(step["cached"]) for step in steps.values())
-    told = [f"{number} {status}" for status, number in counts.items()]
-    if cached:
-        told.append(f"{cached} of them known from before")
-    return f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}" + (f", {', '.join(told)}" if told else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,13 +12,15 @@ from ratchet.cli.inputs import input_options, workflow_inputs
 from ratchet.cli.numbers import COUNT, Amount
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.schedules import confirm_set, timing_options
-from ratchet.cli.session import Session
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime, get_schedule
 from ratchet.runtime.schedules import chosen_priority
 from ratchet.workflows.scheduling import Overlap, schedule_optimisation, schedule_workflow
 from ratchet.workflows.sources import load_workflow, names_file
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
 
 _FOR_WORKFLOWS = ("pairs", "document", "overlap", "no_cache", "priority")
 _FOR_BATCHES = ("budget", "most", "engine")

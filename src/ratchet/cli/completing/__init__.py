@@ -1,5 +1,12 @@
 """Completion of a line that is being typed. It answers at a key press, so it imports no command and nothing heavy."""
 
-from ratchet.cli.completing.answering import answer
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.cli.completing.answering import answer
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["answer"]

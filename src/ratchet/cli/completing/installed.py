@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from ratchet.cli.completing.place import Place
+if TYPE_CHECKING:
+    from ratchet.cli.completing.place import Place
 
 
 def engines(place: Place, built_in: Iterable[str]) -> Mapping[str, str]:

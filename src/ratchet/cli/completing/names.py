@@ -9,8 +9,10 @@ import contextlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ratchet.cli.completing.place import Place
+if TYPE_CHECKING:
+    from ratchet.cli.completing.place import Place
 
 _SECONDS = 0.1
 _SECONDS_TO_CONNECT = 2

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ratchet import __version__
 from ratchet.cli.reference.commands_page import EXIT_CODES
-from ratchet.cli.reference.walking import Documented
+
+if TYPE_CHECKING:
+    from ratchet.cli.reference.walking import Documented
 
 _SECTION = "1"
 

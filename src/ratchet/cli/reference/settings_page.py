@@ -11,10 +11,10 @@ from pydantic_core import PydanticUndefined
 
 from ratchet.cli.reference.markdown import GENERATED, code, page, prose, table
 from ratchet.cli.reference.schema_words import resolved, type_words
-from ratchet.config import Settings
 from ratchet.config.aliases import ALIASES, IGNORED
-from ratchet.config.schema import ANY, Key, Leaf, Table, dotted, entries
-from ratchet.config.sources import variable
+from ratchet.config.keys import Keys
+from ratchet.config.schema import ANY, Leaf, Table, entries
+from ratchet.config.sources import Key, dotted, variable
 
 # What depends on the machine or on the home is told in words.
 _DEFAULTS: Mapping[Key, str] = {
@@ -50,7 +50,7 @@ def settings_page() -> str:
 
 
 def _groups() -> Iterator[str]:
-    schema = Settings.model_json_schema()
+    schema = Keys.model_json_schema()
     found = list(entries())
     yield "## All keys"
     for name, group in groupby(found, key=lambda entry: entry.key[0]):

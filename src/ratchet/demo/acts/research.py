@@ -15,9 +15,9 @@ from ratchet.research.campaign import research_directory
 from ratchet.research.evidence import evidence_of
 from ratchet.research.starting import Wanted, start_research
 from ratchet.research.views import read_status
+from ratchet.research.views._report.markup import Markup
+from ratchet.research.views._report.plot import plot
 from ratchet.research.views.plotted import plotted
-from ratchet.research.views.report.markup import Markup
-from ratchet.research.views.report.plot import plot
 from ratchet.research.views.words import number
 
 TASK = "circle_packing"

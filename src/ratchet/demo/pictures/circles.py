@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ratchet.research.views.report.markup import Markup, joined, tag
+from ratchet.research.views._report.markup import Markup, joined, tag
 
 _SIDE = 240.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views.report.markup import Markup, joined, tag
+from ratchet.research.views._report.markup import Markup, joined, tag
 from ratchet.research.views.scale import Scale
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 84.0, 24.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views.report.markup import Markup, joined, tag
+from ratchet.research.views._report.markup import Markup, joined, tag
 from ratchet.research.views.words import one_line
 
 _WIDTH, _LEFT = 760.0, 132.0

@@ -11,7 +11,7 @@ from ratchet.demo.place import Place
 from ratchet.demo.report.style import CSS
 from ratchet.demo.shown import Command, Failed, Outcome, Shown
 from ratchet.kernel import RatchetError
-from ratchet.research.views.report.markup import Markup, joined, tag
+from ratchet.research.views._report.markup import Markup, joined, tag
 
 # Nothing is loaded and nothing runs, whatever somebody has written.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.research.views.report.style import CSS as RESEARCH
+from ratchet.research.views._report.style import CSS as RESEARCH
 
 CSS = (
     RESEARCH

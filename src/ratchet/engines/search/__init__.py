@@ -1,6 +1,13 @@
 """An engine without a model: it searches over the constants and choices that a program declares."""
 
-from ratchet.engines.search.declaration import BadDeclaration
-from ratchet.engines.search.engine import SearchEngine, open_search
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.engines.search.declaration import BadDeclaration
+    from ratchet.engines.search.engine import SearchEngine, open_search
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["BadDeclaration", "SearchEngine", "open_search"]

@@ -15,8 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ratchet.ledger.protocol_tables import metadata
-from ratchet.ledger.tables import components
+from ratchet.ledger.tables import components, metadata
 
 # A change that an older Ratchet cannot read raises it.
 FORMAT = 1

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from ratchet.ledger.protocol_tables import metadata
+from ratchet.ledger.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -25,7 +25,7 @@ from ratchet.ledger.runs import lock_run
 from ratchet.protocols.ci.verdict import CiVerdict, judge_checks, required_checks, where
 from ratchet.protocols.moves import block_run, complete_step, move_step, wake
 from ratchet.protocols.policies import apply_triggers, read_policies
-from ratchet.protocols.qa.feedback import CiFailure, feedback
+from ratchet.protocols.qa._feedback import CiFailure, feedback
 from ratchet.runtime import Runtime
 from ratchet.runtime.job_rows import unfinished_jobs
 

@@ -1,9 +1,16 @@
 """CodeMachine workspaces as protocols: read without running anything, and imported whole or not at all."""
 
-from ratchet.protocols.codemachine.errors import WorkspaceInvalid
-from ratchet.protocols.codemachine.importing import import_workspace
-from ratchet.protocols.codemachine.specs import prompt_files, to_protocol_spec
-from ratchet.protocols.codemachine.workspace import CodeMachine, read_workspace
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.protocols.codemachine.errors import WorkspaceInvalid
+    from ratchet.protocols.codemachine.importing import import_workspace
+    from ratchet.protocols.codemachine.specs import prompt_files, to_protocol_spec
+    from ratchet.protocols.codemachine.workspace import CodeMachine, read_workspace
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "CodeMachine",

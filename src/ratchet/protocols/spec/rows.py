@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ratchet.protocols.spec.dependencies import names_of
+from ratchet.protocols.spec._dependencies import names_of
 from ratchet.protocols.spec.step_spec import ProtocolSpec
 from ratchet.protocols.spec.writing import write_step_spec
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ratchet.protocols.policies.reading import policy_problems
-from ratchet.protocols.spec.dependencies import dependency_problems
+from ratchet.protocols.spec._dependencies import dependency_problems
 from ratchet.protocols.spec.paths import Exists, candidates, find_path, unsafe_path
 from ratchet.protocols.spec.step_spec import ProtocolSpec, StepSpec
 from ratchet.workspaces.names import unwanted_name

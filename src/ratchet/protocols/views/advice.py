@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger.clarifications import Clarification
-from ratchet.ledger.protocol_steps import ProtocolStep
-from ratchet.ledger.protocols import Protocol
+
+if TYPE_CHECKING:
+    from ratchet.ledger.clarifications import Clarification
+    from ratchet.ledger.protocol_steps import ProtocolStep
+    from ratchet.ledger.protocols import Protocol
 
 _STOPPED = (StepStatus.FAILED, StepStatus.BLOCKED)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger import Artifact, Attempt, Transaction
 from ratchet.ledger.artifacts import of_attempts
 from ratchet.ledger.sessions import SessionRow
 from ratchet.ledger.sessions import of_attempts as sessions_of_attempts
 from ratchet.ledger.usage import totals
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 from ratchet.protocols.views.times import when
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Artifact, Attempt, Transaction
 
 _TRANSCRIPT = "-transcript.jsonl"
 _EVENT_DATA = "event-data.json"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger.clarifications import Clarification
 from ratchet.protocols.views.times import when
+
+if TYPE_CHECKING:
+    from ratchet.ledger.clarifications import Clarification
 
 
 def clarification_record(asked: Clarification) -> dict[str, Any]:

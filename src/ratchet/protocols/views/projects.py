@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger import Event, Transaction
 from ratchet.ledger.project_secrets import names_by_project
-from ratchet.ledger.projects import Project
-from ratchet.projects.onboarding_view import Onboarding
 from ratchet.protocols.views.times import when
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Event, Transaction
+    from ratchet.ledger.projects import Project
+    from ratchet.projects.onboarding_view import Onboarding
 
 
 def project_record(tx: Transaction, project: Project) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger.protocols import Protocol
 from ratchet.protocols.spec import root_of
 from ratchet.protocols.views.times import when
+
+if TYPE_CHECKING:
+    from ratchet.ledger.protocols import Protocol
 
 
 def protocol_record(protocol: Protocol, *, brief: bool = False) -> dict[str, Any]:

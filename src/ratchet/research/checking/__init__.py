@@ -1,10 +1,17 @@
 """Checking a task before money is spent: the contract, hostile recipes, and Ratchet itself with something broken."""
 
-from ratchet.research.checking.attacks import check_attacks
-from ratchet.research.checking.conformance import check_conformance
-from ratchet.research.checking.faults import check_harness
-from ratchet.research.checking.finding import Finding, Grade, Hear, Part
-from ratchet.research.checking.suite import check
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.research.checking.attacks import check_attacks
+    from ratchet.research.checking.conformance import check_conformance
+    from ratchet.research.checking.faults import check_harness
+    from ratchet.research.checking.finding import Finding, Grade, Hear, Part
+    from ratchet.research.checking.suite import check
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "Finding",

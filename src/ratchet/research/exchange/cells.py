@@ -14,7 +14,7 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.research.adapter import FIXED_COLUMNS, Specialist, TaskAdapter
 from ratchet.research.exchange.layout import Layout
 from ratchet.research.exchange.numbers import id_text, score_text, time_text
-from ratchet.research.keeping.strict import delta_text
+from ratchet.research.keeping._strict import delta_text
 from ratchet.research.views.row import measured
 
 _COLUMN = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)

@@ -15,9 +15,9 @@ from ratchet.ledger.lessons import add_lesson
 from ratchet.ledger.research import open_research, set_baseline
 from ratchet.ledger.runs import create_run, list_runs
 from ratchet.ledger.trial_import import ImportedTrial, import_trials
+from ratchet.research.exchange._replay import Mismatch, replay
 from ratchet.research.exchange.numbers import read_number, score_text
 from ratchet.research.exchange.remarks import Remark, Remarks, counts
-from ratchet.research.exchange.replay import Mismatch, replay
 from ratchet.research.exchange.rows import Row, measurements
 from ratchet.research.exchange.snapshots import commit_snapshots, find_snapshots
 from ratchet.research.exchange.staging import Stage, staged

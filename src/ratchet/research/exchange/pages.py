@@ -17,7 +17,7 @@ from ratchet.research.exchange.insights import insight_lines
 from ratchet.research.exchange.numbers import read_number
 from ratchet.research.exchange.outline import Outline
 from ratchet.research.exchange.tsv import flat
-from ratchet.research.views.leaderboard import kept_best_first
+from ratchet.research.views._leaderboard import kept_best_first
 
 _TOP = 20
 _RECENT = 30

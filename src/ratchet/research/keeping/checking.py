@@ -16,7 +16,7 @@ from ratchet.judges.comparison import average
 from ratchet.judges.reports import finite
 from ratchet.kernel import Direction, Misuse, Usage
 from ratchet.research.adapter import KeepRule
-from ratchet.research.keeping.certificate import FORMAT, content_hash, ruling_json
+from ratchet.research.keeping._certificate import FORMAT, content_hash, ruling_json
 from ratchet.research.keeping.decided import Champion, Decided, Phase, Side
 from ratchet.research.keeping.deciding import deciding
 from ratchet.research.keeping.noise import Noise

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ratchet.kernel import TrialStatus
+from ratchet.research.keeping._strict import delta_text, strict
 from ratchet.research.keeping.decided import Decided, Phase, Side
 from ratchet.research.keeping.held_out import held_out_confidently, held_out_exactly, with_held_out
 from ratchet.research.keeping.pairing import PAIRED, Look, look, look_shares
 from ratchet.research.keeping.rounds import Ask, Case, Rounds, Scores
 from ratchet.research.keeping.rule import STRICT, check_rule
-from ratchet.research.keeping.strict import delta_text, strict
 
 # A mean of one round may lie on the wrong side by chance; of two it does so seldom enough to give up.
 _HOPE_ROUNDS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Direction, Misuse
 from ratchet.research.adapter import (
@@ -17,7 +17,6 @@ from ratchet.research.adapter import (
 )
 from ratchet.research.tasks.folder import read_plain
 from ratchet.research.tasks.layout import existing
-from ratchet.research.tasks.swarm import Swarm
 from ratchet.research.tasks.tables import (
     EvaluatorTable,
     KeepTable,
@@ -27,6 +26,9 @@ from ratchet.research.tasks.tables import (
     ToolTable,
 )
 from ratchet.sandbox import Bounds
+
+if TYPE_CHECKING:
+    from ratchet.research.tasks.swarm import Swarm
 
 _LARGEST_PREAMBLE = 100_000
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import Room, plain_files, read_plain
+
+if TYPE_CHECKING:
+    from ratchet.research.adapter import TaskAdapter
 
 _ROOM = Room(files=20_000, file_bytes=32 * 1024**2, total_bytes=256 * 1024**2)
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from ratchet.config.complaints import explain_invalid
-from ratchet.config.schema import Key, dotted, most_like
-from ratchet.config.sources import Given
+from ratchet.config.sources import Given, Key, dotted
+from ratchet.config.spelling import most_like
 from ratchet.config.toml_lines import line_of
 from ratchet.kernel import Misuse
 from ratchet.research.tasks.tables import tables
@@ -27,7 +27,7 @@ def explain(error: ValidationError, path: Path, text: str, found: Mapping[str, A
         return _unknown(unknown, path, text)
     keys = [_key(each["loc"]) for each in wrong][:_MOST_LINES]
     given = {key: Given(_value(found, key), "file", f"{path}{line_of(text, key)}") for key in keys}
-    return explain_invalid(error, given)
+    return explain_invalid([(_key(each["loc"]), each["msg"]) for each in wrong], given)
 
 
 def _unknown(keys: list[Key], path: Path, text: str) -> Misuse:

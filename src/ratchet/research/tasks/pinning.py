@@ -15,16 +15,19 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError
 from ratchet.ledger.disk import settle_everything
-from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.finding import installed_task
 from ratchet.research.tasks.folder import SKIPPED, Room, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reading import read_task
 from ratchet.workspaces.removal import remove_tree
+
+if TYPE_CHECKING:
+    from ratchet.research.adapter import TaskAdapter
 
 _COPY = "task"
 _RECORD = "pinned.json"

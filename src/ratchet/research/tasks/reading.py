@@ -15,7 +15,6 @@ from ratchet.research.tasks import code
 from ratchet.research.tasks.checking import check_task
 from ratchet.research.tasks.facts import facts
 from ratchet.research.tasks.folder import read_plain
-from ratchet.research.tasks.mistakes import explain
 from ratchet.research.tasks.swarm import FILE_NAME as SWARM_NAME
 from ratchet.research.tasks.swarm import read_swarm
 from ratchet.research.tasks.tables import Tables, TaskFile
@@ -58,6 +57,9 @@ def _described(root: Path, variant: str | None) -> dict[str, Any]:
     try:
         whole = TaskFile.model_validate(found)
     except ValidationError as error:
+        # Loaded here: it knows every setting there is.
+        from ratchet.research.tasks.mistakes import explain
+
         # Not chained: the library's own text says less.
         raise explain(error, path, text, found) from None
     merged = varied(found, variant, path)

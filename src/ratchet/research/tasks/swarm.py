@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from ratchet.config.schema import most_like
+from ratchet.config.spelling import most_like
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import Specialist
 from ratchet.research.tasks.folder import read_plain
 from ratchet.research.tasks.tables import Line, Table
+
+if TYPE_CHECKING:
+    from ratchet.research.adapter import Specialist
 
 FILE_NAME = "swarm_config.json"
 _LARGEST = 1024 * 1024

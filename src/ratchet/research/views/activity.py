@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.ledger.research import Standing, get_standing
-from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import tried_trials
-from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.row import record, status_of
 from ratchet.research.views.words import cell, number, signed, table
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
 
 _TEXT = 80
 

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import TrialStatus
-from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.words import cell, number
+
+if TYPE_CHECKING:
+    from ratchet.ledger.trial_rows import Trial
 
 SATURATED_AFTER = 5
 _LOOKED_AT = 400

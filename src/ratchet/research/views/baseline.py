@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import exp_id
-from ratchet.ledger.research import Standing
-from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trials import find_trial
 from ratchet.research.views.words import finite
+
+if TYPE_CHECKING:
+    from ratchet.ledger.research import Standing
+    from ratchet.ledger.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import kept_scores
+from ratchet.research.views._overview import Overview, overview
 from ratchet.research.views.bests import in_force
-from ratchet.research.views.overview import Overview, overview
 from ratchet.research.views.words import finite
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
 
 KEEPS = 2000
 _BUDGETS = 8

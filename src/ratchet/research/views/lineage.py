@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import Misuse, NotFound, TrialStatus, exp_id
 from ratchet.ledger.lessons import lessons_at
 from ratchet.ledger.lineage_page import Lengths, LineagePage, Named
 from ratchet.ledger.research import Standing, get_standing
-from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_keys import Key
+from ratchet.research.views._calibration import expectations_of
+from ratchet.research.views._insights import different
+from ratchet.research.views._leaderboard import TOP, leaderboard_head
+from ratchet.research.views._status import better
 from ratchet.research.views.activity import activity_head
 from ratchet.research.views.advice import repeated, saturation
 from ratchet.research.views.baseline import Baseline, baseline_of
-from ratchet.research.views.calibration import expectations_of
-from ratchet.research.views.insights import different
-from ratchet.research.views.leaderboard import TOP, leaderboard_head
 from ratchet.research.views.misses import nearest
 from ratchet.research.views.sections import Entry, Section, fit
-from ratchet.research.views.status import better
 from ratchet.research.views.told import Told, told_trials
 from ratchet.research.views.words import cell, number, signed, table
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_keys import Key
 
 LEAST_CHARS = 2000
 _LINEAGE = "Lineage of the best, and what was made from it"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import kept_scores, latest_points, latest_trials
-from ratchet.ledger.trial_rows import Trial
+from ratchet.research.views._status import Status, read_status
 from ratchet.research.views.bests import in_force
-from ratchet.research.views.status import Status, read_status
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
 
 _LAST = 5
 _SCORES = 60

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.ledger import trial_pages as ledger
 from ratchet.ledger.research import Standing, get_standing
-from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.baseline import Baseline, baseline_of
 from ratchet.research.views.row import record, status_of, why
 from ratchet.research.views.words import cell, number, signed, table
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
 
 # Nearly as good is within twice the noise, or, where there is none, within a hundredth of what the run has gained.
 _NOISES = 2.0

@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ratchet.kernel import TrialStatus, exp_id
-from ratchet.ledger.trial_pages import Point
-from ratchet.ledger.trial_rows import Trial
-from ratchet.research.views.baseline import Baseline
-from ratchet.research.views.plotted import Plotted
 from ratchet.research.views.scale import Scale, shown_range
-from ratchet.research.views.status import Status
 from ratchet.research.views.words import number, one_line
+
+if TYPE_CHECKING:
+    from ratchet.ledger.trial_pages import Point
+    from ratchet.ledger.trial_rows import Trial
+    from ratchet.research.views._status import Status
+    from ratchet.research.views.baseline import Baseline
+    from ratchet.research.views.plotted import Plotted
 
 _FAILED = "failed-"
 _FAILURES = {

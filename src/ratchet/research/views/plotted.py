@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import TrialStatus
-from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_pages import Point, kept_lines, points_at
-from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.bests import in_force
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
 
 _KEEPS = 300
 _BESTS = (TrialStatus.BASELINE, TrialStatus.KEEP)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import TrialStatus, exp_id, iso
-from ratchet.ledger.trial_rows import Trial
 from ratchet.research.views.words import both_ends, cell, escaped, finite, json_text, number, signed
+
+if TYPE_CHECKING:
+    from ratchet.ledger.trial_rows import Trial
 
 RUNNING = "running"
 _WHY = {

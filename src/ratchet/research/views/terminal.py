@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ratchet.ledger.trial_rows import Trial
-from ratchet.research.views.live import Live
+from ratchet.research.views._status import Status, better
 from ratchet.research.views.row import status_of
-from ratchet.research.views.status import Status, better
 from ratchet.research.views.words import NOTHING, duration, money, number, one_line, signed
-from ratchet.research.views.yields import Yield
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+    from ratchet.ledger.trial_rows import Trial
+    from ratchet.research.views._yields import Yield
+    from ratchet.research.views.live import Live
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

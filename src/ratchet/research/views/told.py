@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Set
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from ratchet.kernel import exp_id
-from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_keys import Key
 from ratchet.ledger.trial_lines import trial_lines
-from ratchet.ledger.trial_rows import Trial
+from ratchet.research.views._calibration import Expectation, expectation
+from ratchet.research.views._leaderboard import kept_cells
+from ratchet.research.views._tree import described
 from ratchet.research.views.activity import tried_cells
-from ratchet.research.views.calibration import Expectation, expectation
-from ratchet.research.views.leaderboard import kept_cells
 from ratchet.research.views.row import brief, status_of, why
 from ratchet.research.views.sections import Entry
-from ratchet.research.views.tree import described
 from ratchet.research.views.words import cell, number, one_line, signed, table_row
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_keys import Key
+    from ratchet.ledger.trial_rows import Trial
 
 _ABOVE = "(above)"
 

@@ -1,6 +1,13 @@
 """When something is to happen again: said in English or as cron, told in words, found as moments in a time zone."""
 
-from ratchet.runtime.timetable.moments import Timetable
-from ratchet.runtime.timetable.when import When, read_when
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.runtime.timetable.moments import Timetable
+    from ratchet.runtime.timetable.when import When, read_when
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["Timetable", "When", "read_when"]

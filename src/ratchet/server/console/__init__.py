@@ -1,5 +1,12 @@
 """The console: server-rendered pages at /console, live by server-sent events."""
 
-from ratchet.server.console.app import create_console
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.server.console.app import create_console
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["create_console"]

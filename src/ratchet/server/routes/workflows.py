@@ -25,7 +25,7 @@ from ratchet.server.paging import Cut, Page, Paging
 from ratchet.server.routes.tools import Evolution
 from ratchet.server.service import Access, Api
 from ratchet.workflows import views
-from ratchet.workflows.checking import check_data, require_spec
+from ratchet.workflows.checking import check_data, known_tools, require_spec
 from ratchet.workflows.choosing import choose_of_workflow
 from ratchet.workflows.evolution import evolve_tool
 from ratchet.workflows.exports import Target, export_workflow
@@ -108,7 +108,7 @@ def schema() -> dict[str, Any]:
 @router.post("/workflows/validate", response_model=shapes.Checked)
 def validate(api: Api, given: GivenWorkflow) -> dict[str, Any]:
     """Everything that is wrong with a workflow, tools that do not exist included. Nothing is run."""
-    problems = check_data(given.spec, api.runtime)
+    problems = check_data(given.spec, known_tools(api.runtime.ledger, api.runtime.settings))
     return {"valid": not problems, "problems": problems}
 
 

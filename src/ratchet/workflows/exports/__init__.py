@@ -1,7 +1,14 @@
 """Workflows as folders that run where there is no Ratchet."""
 
-from ratchet.workflows.exports.exporting import Exported, export_workflow
-from ratchet.workflows.exports.refusal import NotExportable
-from ratchet.workflows.exports.target import Target, read_target
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.workflows.exports.exporting import Exported, export_workflow
+    from ratchet.workflows.exports.refusal import NotExportable
+    from ratchet.workflows.exports.target import Target, read_target
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = ["Exported", "NotExportable", "Target", "export_workflow", "read_target"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.workflows.exports import Exported
+if TYPE_CHECKING:
+    from ratchet.workflows.exports import Exported
 
 
 def exported_record(exported: Exported) -> dict[str, Any]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.flowkit.graph import dependencies, waves
-from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Transaction
 from ratchet.ledger.runs import latest_steps, list_runs
 from ratchet.workflows.profiling.path import longest_way
 from ratchet.workflows.profiling.taken import add_up
 from ratchet.workflows.views.runs import RUN_KIND
+
+if TYPE_CHECKING:
+    from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
+    from ratchet.ledger import Transaction
 
 _LOOKED_AT = 5
 _MOST_ROWS = 2_000

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import NotFound, iso
-from ratchet.ledger import ArtifactStore, Run, Transaction
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.tools.sandboxed import NOT_FOUND
 from ratchet.workflows.running.report import report_run
+
+if TYPE_CHECKING:
+    from ratchet.ledger import ArtifactStore, Run, Transaction
 
 RUN_KIND = "workflow"
 

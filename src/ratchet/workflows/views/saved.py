@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.flowkit.graph import waves
-from ratchet.flowkit.reading import read_spec
 from ratchet.kernel import iso
-from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, get_workflow, list_workflows
 from ratchet.workflows.views.runs import workflow_runs
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
 
 _LAST_RUNS = 5
 
@@ -24,6 +24,10 @@ def workflows(tx: Transaction, *, before: int | None = None, limit: int = 50) ->
 
 def one_workflow(tx: Transaction, name: str) -> dict[str, Any]:
     """A saved workflow with its spec, its waves and its last runs. Raises `NotFound`."""
+    # Loaded here: a list needs no specs.
+    from ratchet.flowkit.graph import waves
+    from ratchet.flowkit.reading import read_spec
+
     saved = get_workflow(tx, name)
     return {
         **workflow_record(saved),

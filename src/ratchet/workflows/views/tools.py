@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger import Run, Transaction
-from ratchet.ledger.tool_calls import CallStats
 from ratchet.ledger.tools import VersionRow, call_stats, list_versions, versions_by_id
-from ratchet.tools.call import Called, ToolFailed, ToolUse
 from ratchet.tools.carried import full_name
-from ratchet.tools.examples import ExampleResult, ToolTested
-from ratchet.tools.registry import ToolVersion
-from ratchet.tools.search import Choice
-from ratchet.workflows.running.plan import tools_of_steps
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Run, Transaction
+    from ratchet.ledger.tool_calls import CallStats
+    from ratchet.tools.call import Called, ToolFailed, ToolUse
+    from ratchet.tools.examples import ExampleResult, ToolTested
+    from ratchet.tools.registry import ToolVersion
+    from ratchet.tools.search import Choice
 
 
 def tool_record(version: ToolVersion) -> dict[str, Any]:
@@ -106,6 +107,8 @@ def choice_record(choice: Choice) -> dict[str, Any]:
 
 def call_record(version: ToolVersion, came: Called | ToolFailed) -> dict[str, Any]:
     """What came of one call, good or not."""
+    from ratchet.tools.call import Called, ToolFailed
+
     failed = came if isinstance(came, ToolFailed) else None
     return {
         "tool": version.name,
@@ -150,6 +153,9 @@ def _example_record(result: ExampleResult) -> dict[str, Any]:
 def tools_of_run(tx: Transaction, run: Run) -> dict[str, str]:
     """The full names of the tools that the steps of a run call, by the names that they use. Those in files beside a
     workflow can be reached from there only, and have none."""
+    # Loaded here: it knows how every kind of tool is called.
+    from ratchet.workflows.running.plan import tools_of_steps
+
     return {
         name: full_name(row.name, row.folder)
         for name, row in tools_of_steps(tx, run).items()

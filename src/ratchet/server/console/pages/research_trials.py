@@ -19,7 +19,7 @@ from ratchet.research.campaign import research_directory
 from ratchet.research.evidence import evidence_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views import pairs, whole
-from ratchet.research.views.calibration import expected_delta
+from ratchet.research.views._calibration import expected_delta
 from ratchet.research.views.row import record
 from ratchet.server import research_shapes as shapes
 from ratchet.server.console.rendering import Page

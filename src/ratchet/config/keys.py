@@ -1,0 +1,211 @@
+"""Every key that may be set, with its default, its range and what it is for."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SecretStr,
+    model_validator,
+)
+
+from ratchet.config.agent_settings import Agents
+from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.engine_settings import Engines
+from ratchet.config.llm_settings import Llm
+from ratchet.config.memory_settings import Memory
+from ratchet.config.protocol_settings import Projects, Protocols
+from ratchet.config.quantities import Count, Dollars, Port, Real, Seconds
+from ratchet.config.research_settings import Research
+from ratchet.config.section import Section
+from ratchet.config.workflow_settings import Tools, Workflows
+from ratchet.kernel import BudgetPolicy, Limits, is_name
+
+DEFAULT_QUEUE = "default"
+
+
+class Server(Section):
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
+    port: Port = Field(8484, description="port to listen on; 0 takes a free one")
+    token: SecretStr | None = Field(
+        None,
+        min_length=1,
+        description="bearer token of the API; generated at the first start when unset",
+        examples=["a long random text"],
+    )
+
+
+class Runtime(Section):
+    slots: Count = Field(
+        default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
+        description="jobs that one process runs at once",
+    )
+    poll_seconds: Seconds = Field(0.1, description="how often a worker looks into a queue that has limits")
+    heartbeat_seconds: Seconds = Field(2.0, description="how often a worker says that it lives")
+    dead_after_seconds: Seconds = Field(
+        10.0, description="silence after which a worker's jobs are handed on; at least three heartbeats"
+    )
+    max_attempts: Count = Field(3, description="tries of a job before it has failed")
+    retry_base_seconds: Seconds = Field(
+        1.0, description="pause before the second try; doubles with each further one"
+    )
+    retry_cap_seconds: Seconds = Field(60.0, description="the longest pause between two tries")
+    max_recoveries: Count = Field(
+        20, description="workers that may die while doing one job before it has failed"
+    )
+    job_timeout_seconds: Seconds | None = Field(
+        None, description="wall time after which a job is stopped", examples=[3600.0]
+    )
+    drain_seconds: Annotated[Real, Field(ge=0)] = Field(
+        30.0, description="how long running jobs may take to finish when the process is told to stop"
+    )
+    delivery_history_hours: Count = Field(
+        24, description="how long finished deliveries are kept for inspection"
+    )
+
+    @model_validator(mode="after")
+    def _spans_fit(self) -> Self:
+        least = 3 * self.heartbeat_seconds
+        if self.dead_after_seconds < least:
+            raise ValueError(
+                f"dead_after_seconds is {self.dead_after_seconds:g}; it must be at least {least:g}, that is"
+                f" three times heartbeat_seconds ({self.heartbeat_seconds:g}),"
+                " or a late beat looks like a death"
+            )
+        if self.retry_cap_seconds < self.retry_base_seconds:
+            raise ValueError(
+                f"retry_cap_seconds is {self.retry_cap_seconds:g}; it must be at least retry_base_seconds "
+                f"({self.retry_base_seconds:g})"
+            )
+        return self
+
+
+class Queue(Section):
+    concurrency: Count | None = Field(
+        None, description="jobs of this queue that run at once in the whole fleet", examples=[4]
+    )
+    rate_limit: Count | None = Field(None, description="jobs that may start in rate_seconds", examples=[60])
+    rate_seconds: Seconds | None = Field(None, description="the span of rate_limit", examples=[60.0])
+
+    @model_validator(mode="after")
+    def _rate_is_whole(self) -> Self:
+        if (self.rate_limit is None) != (self.rate_seconds is None):
+            given, absent = (
+                ("rate_limit", "rate_seconds") if self.rate_limit else ("rate_seconds", "rate_limit")
+            )
+            raise ValueError(
+                f"{given} is {getattr(self, given):g}, but {absent} is not set; set both or neither"
+            )
+        return self
+
+
+class BudgetLimits(Section):
+    tokens: Count | None = Field(None, description="tokens in and out", examples=[1_000_000])
+    cost_usd: Dollars | None = Field(None, description="money, in US dollars", examples=[5.0])
+    wall_seconds: Seconds | None = Field(None, description="wall time", examples=[3600.0])
+    trials: Count | None = Field(None, description="attempts with a score", examples=[100])
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.tokens, self.cost_usd, self.wall_seconds, self.trials)
+
+
+class Budgets(Section):
+    policy: BudgetPolicy = Field(
+        BudgetPolicy.STRICT,
+        description="what an exhausted budget does: strict stops, warn notes it, off ignores it",
+    )
+    attempt: BudgetLimits = Field(
+        default_factory=BudgetLimits, description="the most that one attempt may use"
+    )
+    run: BudgetLimits = Field(default_factory=BudgetLimits, description="the most that one run may use")
+    project: BudgetLimits = Field(
+        default_factory=BudgetLimits, description="the most that one project may use"
+    )
+
+
+class Artifacts(Section):
+    retention_days: Count | None = Field(
+        None,
+        description="age at which artifacts of finished runs are removed; unset keeps them",
+        examples=[90],
+    )
+    grace_minutes: Count = Field(60, description="age below which no artifact is removed")
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class Log(Section):
+    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+        "info", description="the least serious lines that are written: debug, info, warning or error"
+    )
+    format: Literal["text", "json"] = Field("text", description="text for people, json for machines")
+
+
+def _collector(endpoint: str) -> str:
+    if not endpoint.startswith(("http://", "https://")):
+        raise ValueError("must start with http:// or https://")
+    if "@" in endpoint:
+        raise ValueError("must not carry a password; put credentials into OTEL_EXPORTER_OTLP_HEADERS")
+    return endpoint
+
+
+class Tracing(Section):
+    enabled: bool = Field(False, description="send OpenTelemetry spans (needs the extra `otel`)")
+    endpoint: Annotated[str, AfterValidator(_collector)] | None = Field(
+        None, description="where spans go, over OTLP and HTTP", examples=["http://127.0.0.1:4318"]
+    )
+
+
+def _database_url(value: object) -> DatabaseUrl:
+    if not isinstance(value, str):
+        raise ValueError("must be a text such as 'sqlite:///ledger.db'")
+    return DatabaseUrl.parse(value)
+
+
+def _named_queues(queues: dict[str, Queue]) -> dict[str, Queue]:
+    for name in queues:
+        if not is_name(name):
+            raise ValueError(f"the queue name {name!r} must be lower-case letters, digits, '.', '_' and '-'")
+        if name == "backend":
+            raise ValueError("the queue name 'backend' is taken by the API's list of queues")
+    return {DEFAULT_QUEUE: Queue(), **queues}
+
+
+Queues = Annotated[dict[str, Queue], AfterValidator(_named_queues)]
+
+
+class Keys(Section):
+    """Every table of the settings. `Settings` holds their values."""
+
+    database_url: Annotated[DatabaseUrl, PlainValidator(_database_url), PlainSerializer(str)] = Field(
+        description="the ledger: a SQLite file (a relative path starts at the home), or postgresql://…"
+    )
+    server: Server = Field(default_factory=Server, description="the HTTP API")
+    runtime: Runtime = Field(default_factory=Runtime, description="how jobs are run")
+    queues: Queues = Field(
+        default_factory=dict,
+        description="limits of one queue; the queue `default` always exists",
+        json_schema_extra={"example": "gpu"},
+    )
+    budgets: Budgets = Field(default_factory=Budgets, description="how much work may cost")
+    artifacts: Artifacts = Field(default_factory=Artifacts, description="how long outputs are kept")
+    engines: Engines = Field(default_factory=Engines, description="what proposes changes")
+    llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
+    memory: Memory = Field(default_factory=Memory, description="lessons, tools and past work")
+    agents: Agents = Field(default_factory=Agents, description="services that are rewritten while they serve")
+    research: Research = Field(default_factory=Research, description="runs that improve a recipe")
+    workflows: Workflows = Field(default_factory=Workflows, description="plans that run as DAGs")
+    tools: Tools = Field(default_factory=Tools, description="what steps of a workflow may call")
+    projects: Projects = Field(default_factory=Projects, description="repositories that are worked on")
+    protocols: Protocols = Field(default_factory=Protocols, description="planned work on a project")
+    log: Log = Field(default_factory=Log, description="what the processes say about themselves")
+    tracing: Tracing = Field(default_factory=Tracing, description="OpenTelemetry spans")

@@ -1,0 +1,78 @@
+"""The ledger's tables.
+
+Times are whole milliseconds since 1970 (UTC), numbered rows never reuse a number, and JSON is text. The indexes serve
+the lists and views: each reads a page from the end of one index, however long the history is. Those that matter only
+for unfinished work are partial, so that finished work costs nothing.
+
+Building a table takes a while, so that those of a subject are built when one of them is first used. `metadata` has all
+of them.
+"""
+
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.ledger.tables._agents import agent_versions, agents
+    from ratchet.ledger.tables._complete import metadata
+    from ratchet.ledger.tables._jobs import components, job_tallies, jobs, processes, queues, schedules
+    from ratchet.ledger.tables._projects import project_secrets, projects
+    from ratchet.ledger.tables._protocols import (
+        ci_checks,
+        protocol_steps,
+        protocols,
+        webhook_deliveries,
+    )
+    from ratchet.ledger.tables._questions import approvals, clarifications
+    from ratchet.ledger.tables._record import artifacts, events
+    from ratchet.ledger.tables._research import lessons, research, specialists, trial_tallies, trials
+    from ratchet.ledger.tables._runs import attempts, holds, runs, stages, steps
+    from ratchet.ledger.tables._tools import tool_buffers, tool_calls, tool_starts, tool_versions, tools
+    from ratchet.ledger.tables._usage import budgets, sessions, usage, usage_days, usage_totals
+    from ratchet.ledger.tables._workflows import step_results, workflows
+else:
+    __getattr__ = on_demand(__name__)
+
+__all__ = [
+    "agent_versions",
+    "agents",
+    "approvals",
+    "artifacts",
+    "attempts",
+    "budgets",
+    "ci_checks",
+    "clarifications",
+    "components",
+    "events",
+    "holds",
+    "job_tallies",
+    "jobs",
+    "lessons",
+    "metadata",
+    "processes",
+    "project_secrets",
+    "projects",
+    "protocol_steps",
+    "protocols",
+    "queues",
+    "research",
+    "runs",
+    "schedules",
+    "sessions",
+    "specialists",
+    "stages",
+    "step_results",
+    "steps",
+    "tool_buffers",
+    "tool_calls",
+    "tool_starts",
+    "tool_versions",
+    "tools",
+    "trial_tallies",
+    "trials",
+    "usage",
+    "usage_days",
+    "usage_totals",
+    "webhook_deliveries",
+    "workflows",
+]

@@ -1,0 +1,118 @@
+"""Tools, their versions and their calls."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from ratchet.ledger._columns import Json, Number, Words, numbered, partial, to
+from ratchet.ledger.tables._metadata import metadata
+
+# A tool by its id. `current_id` is the version that is called, unless `pinned_id` holds it at another one. Those of
+# `folder` are known only where that folder is used, such as beside a workflow; it is empty for those known everywhere.
+tools = sa.Table(
+    "tools",
+    metadata,
+    numbered(),
+    sa.Column("folder", Words, nullable=False),
+    sa.Column("name", Words, nullable=False),
+    # Where its definition comes from, a mark by which a changed file is told without reading it, and what was in it.
+    sa.Column("source", Words, nullable=False),
+    sa.Column("source_mark", Words),
+    sa.Column("source_hash", sa.String(64)),
+    sa.Column("removed", sa.Boolean, nullable=False),
+    sa.Column("current_id", Number),
+    sa.Column("pinned_id", Number),
+    # Grows with every change of any tool: who has seen up to one reads only what is newer.
+    sa.Column("revision", Number, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("updated_at", Number, nullable=False),
+    sa.UniqueConstraint("folder", "name"),
+    sa.Index("ix_tools_revision", "revision"),
+    sqlite_autoincrement=True,
+)
+
+# Every definition that a tool ever had, and every variant that was tried and not taken (`refused`).
+tool_versions = sa.Table(
+    "tool_versions",
+    metadata,
+    numbered(),
+    to("tools", required=True),
+    sa.Column("version", Words, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("definition", Json, nullable=False),
+    sa.Column("change_type", sa.String(16), nullable=False),
+    sa.Column("parent_id", Number),
+    sa.Column("origin", sa.String(16), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", Words),
+    sa.Column("verdict", Json),
+    to("runs"),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("promoted_at", Number),
+    # What its calls came to, kept with each of them; those of simulations are left out.
+    sa.Column("calls", Number, nullable=False),
+    sa.Column("failures", Number, nullable=False),
+    sa.Column("wall_ms", sa.Float(53), nullable=False),
+    sa.Column("cost_microusd", Number, nullable=False),
+    sa.Column("tokens", Number, nullable=False),
+    sa.Column("scored", Number, nullable=False),
+    sa.Column("score_sum", sa.Float(53), nullable=False),
+    sa.UniqueConstraint("tool_id", "hash"),
+    sa.Index("ix_tool_versions_tool", "tool_id", "id"),
+    sa.Index("ix_tool_versions_version", "tool_id", "version", "id"),
+    partial("ix_tool_versions_promoted", "tool_id", "promoted_at", where="promoted_at IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
+# One call of a tool as it was measured. Inputs and outputs are kept while they are small: they are real cases to try a
+# variant on.
+tool_calls = sa.Table(
+    "tool_calls",
+    metadata,
+    numbered(),
+    to("tools", required=True),
+    sa.Column("version_id", Number, sa.ForeignKey("tool_versions.id"), nullable=False),
+    to("runs"),
+    sa.Column("step", Words),
+    sa.Column("ok", sa.Boolean, nullable=False),
+    sa.Column("error", Words),
+    sa.Column("wall_ms", sa.Float(53), nullable=False),
+    sa.Column("cpu_ms", sa.Float(53)),
+    sa.Column("peak_bytes", Number),
+    sa.Column("cost_microusd", Number, nullable=False),
+    sa.Column("tokens", Number, nullable=False),
+    # From 0 to 1, where somebody or something has scored it.
+    sa.Column("score", sa.Float(53)),
+    sa.Column("input", Json),
+    sa.Column("output", Json),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    sa.Column("at", Number, nullable=False),
+    sa.Index("ix_tool_calls_tool", "tool_id", "at"),
+    sa.Index("ix_tool_calls_version", "version_id", "id"),
+    partial("ix_tool_calls_run", "run_id", "id", where="run_id IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
+# When a tool that may be called only so often was started; an hour later the row is of no more use.
+tool_starts = sa.Table(
+    "tool_starts",
+    metadata,
+    numbered(),
+    to("tools", required=True),
+    sa.Column("at", Number, nullable=False),
+    sa.Index("ix_tool_starts_tool", "tool_id", "at"),
+    sqlite_autoincrement=True,
+)
+
+# Values that a tool gathers under a name until there are enough.
+tool_buffers = sa.Table(
+    "tool_buffers",
+    metadata,
+    numbered(),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("value", Json),
+    sa.Column("at", Number, nullable=False),
+    sa.Index("ix_tool_buffers_name", "name", "id"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,136 @@
+"""A run of a workflow as it goes: every step of the plan, how far it is, what it took, and the longest way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ratchet.flowkit.graph import dependencies
+from ratchet.flowkit.reading import read_spec
+from ratchet.kernel import StepStatus, iso
+from ratchet.ledger.runs import find_step, latest_attempts, latest_steps
+from ratchet.workflows.profiling import StepProfile, profile_rows
+from ratchet.workflows.profiling.taken import top_step
+from ratchet.workflows.running.report import step_record
+
+if TYPE_CHECKING:
+    from ratchet.flowkit.spec import WorkflowStep
+    from ratchet.ledger import Run, Step, Transaction
+
+_MOST_ROWS = 2_000
+_LOOKED_AT, _MOST_PARTS = 500, 100
+_MOST_ATTEMPTS = 20
+_KEPT = ("value", "artifact", "bytes")
+_MEASURES = (
+    "calls",
+    "wall_ms",
+    "cpu_ms",
+    "peak_bytes",
+    "cost_microusd",
+    "tokens",
+    "cached",
+    "failed",
+    "tries",
+    "time_share",
+    "cost_share",
+    "path_share",
+)
+
+
+def progress(tx: Transaction, run: Run) -> dict[str, Any]:
+    """The steps of the workflow that a run runs, in the order of the file. Of a list and of a workflow inside, the
+    parts are added up; of very many only the last are, which `truncated` says.
+    """
+    rows = latest_steps(tx, run.id, limit=_MOST_ROWS)
+    truncated = len(rows) == _MOST_ROWS
+    spec = read_spec(run.spec["workflow"])
+    found = profile_rows(run, spec, rows, truncated=truncated)
+    needs = dependencies(spec)
+    measured = {each.step: each for each in found.steps}
+    parts: dict[str, list[Step]] = defaultdict(list)
+    for row in rows:
+        parts[top_step(row.name)].append(row)
+    steps = []
+    on_path = frozenset(found.critical_path)
+    for step in spec.steps:
+        own = next((row for row in parts[step.step_id] if row.name == step.step_id), None)
+        if own is None and truncated:
+            own = find_step(tx, run.id, step.step_id)
+        steps.append(
+            {
+                **_planned(step, sorted(needs[step.step_id])),
+                **_state(own, parts[step.step_id]),
+                **_measured(measured.get(step.step_id)),
+                "on_path": step.step_id in on_path,
+            }
+        )
+    return {
+        "steps": steps,
+        "critical_path": [
+            {"step": name, "wall_ms": measured[name].wall_ms, "share": measured[name].path_share}
+            for name in found.critical_path
+        ],
+        "path_ms": found.path_ms,
+        "wall_ms": found.wall_ms,
+        "cost_microusd": found.cost_microusd,
+        "tokens": found.tokens,
+        "truncated": truncated,
+    }
+
+
+def one_step(tx: Transaction, run_id: int, name: str) -> dict[str, Any] | None:
+    """What became of a step, or of a part of one such as `translate[3]`; None if it has not begun.
+
+    `kept` is its value as the ledger keeps it, and `parts` are the last of what it holds.
+    """
+    row = find_step(tx, run_id, name)
+    if row is None:
+        return None
+    inside = [
+        each
+        for each in latest_steps(tx, run_id, limit=_LOOKED_AT)
+        if each.name != name and each.name.startswith((f"{name}[", f"{name}/"))
+    ]
+    return {
+        "name": row.name,
+        **step_record(row),
+        "spec": row.spec,
+        "kept": {key: value for key, value in (row.result or {}).items() if key in _KEPT},
+        "created_at": iso(row.created_at),
+        "ended_at": None if row.ended_at is None else iso(row.ended_at),
+        "attempts": [
+            {"id": each.id, "number": each.number, "outcome": each.outcome, "reason": each.reason}
+            for each in latest_attempts(tx, row.id, limit=_MOST_ATTEMPTS)
+        ],
+        "parts": [{"name": each.name, **step_record(each)} for each in reversed(inside[:_MOST_PARTS])],
+        "more_parts": max(0, len(inside) - _MOST_PARTS),
+    }
+
+
+def _planned(step: WorkflowStep, needs: list[str]) -> dict[str, Any]:
+    return {
+        "step": step.step_id,
+        "type": str(step.step_type),
+        "tool": step.tool_name or step.tool_path or step.workflow_path,
+        "description": step.description,
+        "needs": needs,
+    }
+
+
+def _state(own: Step | None, parts: Sequence[Step]) -> dict[str, Any]:
+    """How far a step is: as its own row says, or as its parts do while it has none."""
+    others = sum(row is not own for row in parts)
+    if own is not None:
+        shown = step_record(own)
+        return {"status": shown["status"], "reason": shown["error"] or shown["reason"], "parts": others}
+    status = StepStatus.RUNNING if parts else StepStatus.PENDING
+    return {"status": str(status), "reason": None, "parts": others}
+
+
+def _measured(found: StepProfile | None) -> Mapping[str, Any]:
+    if found is None:
+        return dict.fromkeys(_MEASURES)
+    taken = asdict(found)
+    return {name: taken[name] for name in _MEASURES}
