@@ -20,12 +20,9 @@ code = run(sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(set(sys.modules) - before)}))
 """
 _WORKFLOW = """
-name: report
-description: count the words of a text
+workflow_id: report
 steps:
-  words:
-    tool: word_count
-    inputs: {text: hello}
+  - {step_id: words, type: python_tool, tool: word_count, input_mapping: {text: hello}}
 """
 
 # Packages of others, and our own, that reading the ledger takes; and what checks settings that somebody asks for.
@@ -123,7 +120,8 @@ def modules_of(program: Program, command: str) -> set[str]:
         timeout=120,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["code"] in (0, 1), done.stderr  # 1: a doctor that finds something wrong here
+    # A doctor may find something wrong with this machine.
+    assert found["code"] == 0 or command == "doctor", done.stderr
     return set(found["modules"])
 
 
