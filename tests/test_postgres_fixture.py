@@ -23,6 +23,7 @@ def test_each_kind_of_database_url_gives_an_empty_database(database_url: str) ->
     engine.dispose()
 
 
+@pytest.mark.soak
 def test_databases_are_separate_and_can_be_dropped(postgres_server: PostgresServer) -> None:
     first, second = postgres_server.create_database(), postgres_server.create_database()
     write_note(first, "kept apart")

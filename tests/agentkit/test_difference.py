@@ -33,6 +33,7 @@ def test_to_follow_the_difference_leads_from_one_value_to_the_other(old: Any, ne
     assert json.dumps(reached, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
+@pytest.mark.soak
 @given(objects)
 def test_a_value_does_not_differ_from_itself(value: Any) -> None:
     assert difference(value, copy.deepcopy(value)) == []

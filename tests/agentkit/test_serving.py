@@ -193,6 +193,7 @@ def test_tools_are_listed_with_their_words_and_types(served: tuple[Path, int]) -
     assert tools["meet"].input_schema["properties"] == {}
 
 
+@pytest.mark.soak
 def test_a_tool_that_blocks_does_not_stop_the_others(served: tuple[Path, int]) -> None:
     async def meet() -> list[str]:
         async with Client(f"http://127.0.0.1:{served[1]}/mcp") as client, asyncio.TaskGroup() as group:

@@ -182,6 +182,7 @@ def test_an_empty_api_token_is_nobodys(given: bytes) -> None:
     assert Callers(Tokens(), "").of(given) is None
 
 
+@pytest.mark.soak
 def test_asking_for_an_agent_starts_a_run_which_can_be_waited_for(
     runtime: Runtime, loaded: Loaded, worker: Worker, ledger: Ledger
 ) -> None:
@@ -247,6 +248,7 @@ def test_an_agent_can_do_nothing_but_speak_for_itself(
         assert [run.spec["action"] for run in list_runs(tx)] == ["create", "create"]
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_an_agent_that_complains_without_end_is_stopped(
     runtime: Runtime, loaded: Loaded, ledger: Ledger
@@ -353,6 +355,7 @@ def test_what_cannot_be_done_is_told_and_nothing_begins(
         assert len(list_runs(tx)) == 1
 
 
+@pytest.mark.soak
 def test_versions_are_listed_compared_rolled_back_and_promoted(
     runtime: Runtime, loaded: Loaded, ledger: Ledger
 ) -> None:
@@ -378,6 +381,7 @@ def test_versions_are_listed_compared_rolled_back_and_promoted(
         assert [(event.actor, event.data["to"]) for event in moves] == [("mcp", first)]
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_twenty_callers_are_served_at_once(runtime: Runtime, loaded: Loaded, ledger: Ledger) -> None:
     greeter(ledger, loaded.home)

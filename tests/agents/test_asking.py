@@ -100,6 +100,7 @@ def asking(
         place.runtime.ledger.close()
 
 
+@pytest.mark.soak
 def test_an_answer_is_charged_to_the_run_that_made_the_version(asking: Asking) -> None:
     script = asking.open(say("A greeter."))
     told = asking.ask("Who are you?", system="Be brief.")

@@ -248,6 +248,7 @@ def test_two_feedbacks_on_one_version_come_one_after_the_other(runtime: Runtime,
     assert versions[0].parent == ends[0].result["commit"]
 
 
+@pytest.mark.soak
 def test_two_agents_are_changed_at_the_same_time(runtime: Runtime, worker: Worker) -> None:
     settle(runtime, "left")
     settle(runtime, "right")
@@ -313,6 +314,7 @@ def test_a_version_that_was_taken_back_meanwhile_is_not_promoted_over(
     assert git(place(runtime).repository, "rev-parse", f"{third.result['commit']}^") == first
 
 
+@pytest.mark.soak
 def test_an_agent_of_another_home_is_not_touched(runtime: Runtime, worker: Worker) -> None:
     settle(runtime)
     place(runtime).root.rename(runtime.home / "elsewhere")

@@ -37,6 +37,7 @@ def test_a_change_on_one_side_is_taken_as_it_is(base: Any, changed: Any) -> None
     assert same(merge(base, changed, changed), changed)
 
 
+@pytest.mark.soak
 @given(OBJECTS, OBJECTS, OBJECTS)
 def test_the_sides_are_equal_but_for_the_order_of_what_was_appended(base: Any, one: Any, other: Any) -> None:
     assert _either_way(base, one, other) == _either_way(base, other, one)

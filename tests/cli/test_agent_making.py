@@ -100,6 +100,7 @@ def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, w
     assert waiting["status"] == "pending"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_without_its_engine_an_agent_is_not_tried_twice_and_the_next_step_is_told(
     ratchet: Ratchet, home: Path

@@ -20,6 +20,7 @@ def filled(ledger: Ledger) -> Ledger:
     return ledger
 
 
+@pytest.mark.soak
 def test_a_backup_is_written_and_restored_over_what_came_later(
     ratchet: Ratchet, filled: Ledger, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_check_finds_nothing_in_a_healthy_ledger(ratchet: Ratchet, filled: Ledge
     assert ratchet("ledger", "check", "--json").json == {"ok": True, "findings": []}
 
 
+@pytest.mark.soak
 def test_check_finds_a_lost_artifact_and_fails(ratchet: Ratchet, filled: Ledger) -> None:
     for _, file in list(filled.artifacts.stored()):
         file.unlink()

@@ -191,6 +191,7 @@ def test_ctrl_c_ends_a_command_with_130(plain_program: Program, ending: Keep) ->
     assert (out, err) == ("", "error: interrupted\n")
 
 
+@pytest.mark.soak
 def test_a_reader_that_had_enough_is_no_error(plain_program: Program) -> None:
     command = [*MODULE, "config", "show"]
     with subprocess.Popen(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import Place
-from tests.config.keys import KEYS, NAMED, toml, value_of, variable
+from tests.config.keys import KEYS, NAMED, ONE_OF_EACH_TABLE, toml, value_of, variable
 
 
 def test_every_key_of_the_settings_is_tried_here(place: Place) -> None:
@@ -37,7 +37,7 @@ def test_a_stronger_source_wins(place: Place, key: str) -> None:
     assert from_file.settings != default
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", ONE_OF_EACH_TABLE)
 def test_the_origin_of_each_value_is_explained(place: Place, key: str) -> None:
     weak, middle, strong = KEYS[key]
     line = toml(key, weak).count("\n")

@@ -50,6 +50,7 @@ def test_an_endpoint_that_refuses_is_told_apart(
     assert word in failed.hint
 
 
+@pytest.mark.soak
 def test_an_endpoint_that_repeats_the_key_does_not_spread_it(subject: ClaudeSubject, asked: Request) -> None:
     failed = fails(subject.plays([fail(403, message=f"{KEY} may not do that")] * 4), asked)
     assert "may not do that" in str(failed)
@@ -66,11 +67,13 @@ def test_a_stream_that_breaks_or_is_nonsense_is_a_crash(
     assert subject.script.left == 3
 
 
+@pytest.mark.soak
 def test_a_model_that_refuses_is_refused(subject: ClaudeSubject, asked: Request) -> None:
     failed = fails(subject.plays([Turn(text="no", ended="refused")] * 4), asked)
     assert (failed.failure, failed.worked) == (Failure.REFUSED, True)
 
 
+@pytest.mark.soak
 def test_an_answer_that_never_ends_is_a_crash(subject: ClaudeSubject, asked: Request) -> None:
     failed = fails(subject.plays([Turn(text="and so on", ended="length")] * 8), asked)
     assert failed.failure is Failure.CRASHED
@@ -95,6 +98,7 @@ def test_waiting_for_longer_than_the_deadline_is_not_begun(subject: ClaudeSubjec
     assert time.monotonic() - began < 39
 
 
+@pytest.mark.soak
 def test_an_endpoint_that_wants_to_be_left_alone_for_an_hour_is_not_waited_for(
     subject: ClaudeSubject, asked: Request
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_session_that_runs_out_of_time_still_tells_what_it_cost(
     assert usage.cost_microusd > 0
 
 
+@pytest.mark.soak
 def test_too_many_turns_use_up_the_budget(subject: ClaudeSubject, asked: Request) -> None:
     failed = fails(subject.plays([call("Bash", command="true")] * 4, max_turns=2), asked)
     assert (failed.failure, subject.script.left) == (Failure.BUDGET, 2)
@@ -185,6 +190,7 @@ def test_without_a_key_nothing_is_started(subject: ClaudeSubject, asked: Request
     assert "NOT_SET" in str(failed.hint)
 
 
+@pytest.mark.soak
 def test_an_endpoint_of_ones_own_needs_no_key(subject: ClaudeSubject, asked: Request) -> None:
     assert propose(subject.plays([say("x")], key_variable="NOT_SET"), asked).text == "x"
 
@@ -231,6 +237,7 @@ def test_a_program_that_breaks_off_is_a_crash(
         assert "out of luck" in str(failed)
 
 
+@pytest.mark.soak
 def test_a_listener_that_breaks_is_not_taken_for_a_fault_of_the_session(
     subject: ClaudeSubject, workspace: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_program_that_lies_beside_keys_can_be_used(
         assert propose(engine, Request("Do it.", workspace=workspace)).text == "x"
 
 
+@pytest.mark.soak
 def test_another_program_can_be_named(subject: ClaudeSubject, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "other").symlink_to(bundled())

@@ -191,6 +191,7 @@ def test_a_session_gets_the_tools_of_its_servers(
     assert session.data["denied"] == []
 
 
+@pytest.mark.soak
 def test_a_server_that_nobody_answers_for_is_a_failure_before_anything_is_asked(
     subject: ClaudeSubject, workspace: Path
 ) -> None:
@@ -212,6 +213,7 @@ def test_names_that_could_be_mistaken_are_refused(
         )
 
 
+@pytest.mark.soak
 def test_a_tool_that_never_answers_does_not_hold_up_a_cancellation(
     subject: ClaudeSubject, workspace: Path
 ) -> None:

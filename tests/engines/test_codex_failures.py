@@ -106,6 +106,7 @@ def test_the_budget_ends_a_session_that_is_still_running(codex: CodexSubject, wo
     assert failed.session.usage.tokens == 220
 
 
+@pytest.mark.soak
 def test_the_wall_time_of_the_budget_ends_it_before_the_deadline(
     codex: CodexSubject, workspace: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_program_that_is_not_there_is_missing(tmp_path: Path) -> None:
     assert caught.value.failure is Failure.MISSING
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("script", "failure"),
     [

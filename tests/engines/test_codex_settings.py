@@ -19,6 +19,7 @@ def codex(place: Place, model_server: ModelServer) -> CodexSubject:
     return CodexSubject(place, model_server)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("sandbox", "edits"), [("read-only", False), ("workspace-write", True), ("danger-full-access", True)]
 )
@@ -38,6 +39,7 @@ def test_the_sandbox_decides_whether_files_change(
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("network", [True, False])
 def test_the_network_is_open_to_commands_only_if_so_set(
     codex: CodexSubject, workspace: Path, model_server: ModelServer, network: bool
@@ -52,6 +54,7 @@ def test_the_network_is_open_to_commands_only_if_so_set(
     assert (workspace / "reached").exists() is network
 
 
+@pytest.mark.soak
 def test_named_variables_reach_commands(codex: CodexSubject, workspace: Path) -> None:
     engine = codex.open(
         call("exec_command", cmd="echo $JAVA_HOME > seen"),
@@ -63,6 +66,7 @@ def test_named_variables_reach_commands(codex: CodexSubject, workspace: Path) ->
     assert (workspace / "seen").read_text() == "/opt/java\n"
 
 
+@pytest.mark.soak
 def test_the_model_of_the_request_is_stronger_than_that_of_the_name_and_of_the_settings(
     place: Place, model_server: ModelServer, workspace: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_sandbox_that_does_not_work_is_found_before_the_model_is_asked(
     assert not asyncio.run(engine.check()).ready
 
 
+@pytest.mark.soak
 def test_a_sandbox_that_breaks_later_makes_the_session_a_failure(
     codex: CodexSubject, workspace: Path, bin_directory: Path
 ) -> None:
@@ -80,11 +81,13 @@ def test_a_sandbox_that_breaks_later_makes_the_session_a_failure(
     assert "bwrap: gone" in str(failed)
 
 
+@pytest.mark.soak
 def test_a_command_that_only_prints_such_an_error_does_not(codex: CodexSubject, workspace: Path) -> None:
     engine = codex.runs("echo 'bwrap: gone'")
     assert propose(engine, Request("x", workspace)).text == "done"
 
 
+@pytest.mark.soak
 def test_an_old_bubblewrap_runs_commands_as_well(
     codex: CodexSubject, workspace: Path, bin_directory: Path
 ) -> None:
@@ -98,12 +101,14 @@ def test_an_old_bubblewrap_runs_commands_as_well(
     assert (workspace / "made").exists()
 
 
+@pytest.mark.soak
 def test_commands_cannot_replace_what_the_sandbox_itself_starts(codex: CodexSubject, workspace: Path) -> None:
     command = "p=$(dirname $(command -v codex-linux-sandbox || command -v apply_patch)); touch $p/x && echo $p > made"
     propose(codex.runs(command), Request("x", workspace))
     assert not (workspace / "made").exists()
 
 
+@pytest.mark.soak
 def test_the_key_is_in_no_process_that_commands_can_look_into(codex: CodexSubject, workspace: Path) -> None:
     propose(
         codex.runs("cat /proc/[0-9]*/environ > seen; cat /proc/self/environ >> seen"), Request("x", workspace)
@@ -147,6 +152,7 @@ def test_any_prompt_arrives(codex: CodexSubject, workspace: Path, prompt: str) -
     assert said.strip() == prompt.encode(errors="replace").decode().strip()
 
 
+@pytest.mark.soak
 def test_the_key_reaches_the_endpoint_and_nobody_asks_for_one_that_is_not_there(
     codex: CodexSubject, workspace: Path
 ) -> None:
@@ -157,6 +163,7 @@ def test_the_key_reaches_the_endpoint_and_nobody_asks_for_one_that_is_not_there(
     assert "authorization" not in codex.script.requests[0].headers
 
 
+@pytest.mark.soak
 def test_the_path_of_the_session_is_that_of_its_commands(
     codex: CodexSubject, workspace: Path, bin_directory: Path
 ) -> None:
@@ -169,6 +176,7 @@ def test_the_path_of_the_session_is_that_of_its_commands(
     assert f"{bin_directory}:/usr/bin:/bin" in (workspace / "seen").read_text()
 
 
+@pytest.mark.soak
 def test_a_patch_is_told_as_a_change_of_files(codex: CodexSubject, workspace: Path) -> None:
     patch = "*** Begin Patch\n*** Add File: made.txt\n+x\n*** End Patch\n"
     heard: list[SessionEvent] = []
@@ -180,6 +188,7 @@ def test_a_patch_is_told_as_a_change_of_files(codex: CodexSubject, workspace: Pa
     assert session.model == "gpt-5.5"
 
 
+@pytest.mark.soak
 def test_commands_are_told_with_their_output_and_exit_code(codex: CodexSubject, workspace: Path) -> None:
     heard: list[SessionEvent] = []
     propose(codex.runs("echo hello; exit 3"), Request("x", workspace, listen=heard.append))
@@ -258,6 +267,7 @@ asyncio.run(engine.propose(Request("x", Path(sys.argv[3]))))
 """
 
 
+@pytest.mark.soak
 def test_no_command_outlives_a_killed_ratchet(
     place: Place, workspace: Path, model_server: ModelServer
 ) -> None:

@@ -126,6 +126,7 @@ def test_the_network_is_there_only_if_so_described(
     assert propose(engine, Request("x", workspace)).text == ("reached" if network else "cut off")
 
 
+@pytest.mark.soak
 def test_what_it_prints_is_heard_while_it_runs(bench: Bench, workspace: Path) -> None:
     heard: list[SessionEvent] = []
     engine = bench.open("import time; print('begun', flush=True); time.sleep(60)")

@@ -22,6 +22,7 @@ def bench(place: Place, tmp_path: Path) -> Bench:
     return Bench(place, tmp_path / "bin")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("program", "failure"),
     [

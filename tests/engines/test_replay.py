@@ -74,6 +74,7 @@ def tree(workspace: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.soak
 def test_a_session_of_the_real_codex_is_replayed_byte_for_byte(
     codex: CodexSubject, cassette: Path, workspaces: tuple[Path, Path]
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_session_of_the_real_codex_is_replayed_byte_for_byte(
     assert repr(again) == repr(heard).replace(here, there)
 
 
+@pytest.mark.soak
 def test_in_the_same_place_the_transcript_is_the_same_to_the_byte(
     codex: CodexSubject, cassette: Path, workspaces: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_cassette_holds_no_place_of_the_workspace_and_no_secret(
     ]
 
 
+@pytest.mark.soak
 def test_a_failed_session_is_recorded_and_fails_again(
     codex: CodexSubject, cassette: Path, workspaces: tuple[Path, Path]
 ) -> None:
@@ -378,6 +381,7 @@ def test_without_a_path_it_is_not_ready(place: Place) -> None:
         run(engine, "Say.")
 
 
+@pytest.mark.soak
 def test_a_resumed_session_of_codex_is_replayed_too(codex: CodexSubject, cassette: Path) -> None:
     recording = Recording(codex.says("one", "two"), cassette)
     first = run(recording, "First.")

@@ -153,6 +153,7 @@ def test_pauses_double_up_to_a_limit_and_vary() -> None:
     assert len(set(spread(2))) > 100
 
 
+@pytest.mark.soak
 def test_the_real_codex_is_tried_again_after_a_429(place: Place, model_server: ModelServer) -> None:
     subject = CodexSubject(place, model_server)
     engine = subject.open(fail(429), say("at last"), toml="retries = 0")

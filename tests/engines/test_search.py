@@ -296,6 +296,7 @@ _declarations = st.one_of(
 )
 
 
+@pytest.mark.soak
 @given(st.lists(_declarations, min_size=1, max_size=8), st.integers(0, 1000))
 def test_every_draw_is_what_the_program_allows(declarations: list[str], trial: int) -> None:
     text = "".join(f"A{number} = {each}\n" for number, each in enumerate(declarations))

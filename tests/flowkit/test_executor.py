@@ -175,6 +175,7 @@ def test_a_final_failure_is_not_tried_again() -> None:
     assert (done.steps["a"].error, done.steps["a"].tries) == ("wrong input", 1)
 
 
+@pytest.mark.soak
 def test_a_step_that_takes_too_long_has_failed() -> None:
     async def hang() -> None:
         await asyncio.Event().wait()

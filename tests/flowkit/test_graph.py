@@ -49,6 +49,7 @@ def test_waves_exist_exactly_when_no_step_waits_for_itself(graph: Graph) -> None
             assert wave == [name for name in graph if name in wave]
 
 
+@pytest.mark.soak
 @given(graphs)
 def test_a_cycle_is_found_exactly_when_there_is_one_and_each_step_of_it_waits_for_the_next(
     graph: Graph,

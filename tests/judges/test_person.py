@@ -157,6 +157,7 @@ def test_the_person_sees_the_change_and_what_others_said(ledger: Ledger) -> None
     assert shown["diff"].endswith("(80000 more characters)")
 
 
+@pytest.mark.soak
 def test_a_run_waits_without_a_worker_and_goes_on_when_it_is_answered(
     runtime: Runtime, worker: Worker
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_run_waits_without_a_worker_and_goes_on_when_it_is_answered(
         assert len(list_approvals(tx, run_id=run_id)) == 1
 
 
+@pytest.mark.soak
 def test_an_answer_that_comes_before_the_run_is_blocked_is_not_lost(
     runtime: Runtime, worker: Worker, hooks: list[Hook]
 ) -> None:

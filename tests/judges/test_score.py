@@ -62,6 +62,7 @@ def test_a_noisy_score_is_measured_until_it_is_clear(
     assert judged.verdict.measurements.keys() == {"mean", "sd", "n", "effect", "p_value", "incumbent_mean"}
 
 
+@pytest.mark.soak
 def test_the_same_candidate_is_measured_with_the_same_seeds(
     make_candidate: MakeCandidate, make_score: MakeScore
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_candidate_that_is_disqualified_fails(make_candidate: MakeCandidate, m
     assert (verdict.outcome, verdict.reason) == (Outcome.FAILED, "circles overlap")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -56,6 +56,7 @@ def test_what_is_left_is_never_negative_and_nothing_is_left_where_the_limit_is_r
             assert (rest == 0) == (getattr(usage, each.name) >= allowed)
 
 
+@pytest.mark.soak
 @given(limits, limits)
 def test_the_tightest_of_two_limits_holds_both(one: Limits, two: Limits) -> None:
     tight = one.tightest(two)

@@ -55,6 +55,7 @@ def test_a_full_artifact_store_keeps_no_half_file_and_no_row_for_it(disk: Path) 
     assert (found["left"], found["check"], found["rows"]) == ([], [], found["put"] + 1)
 
 
+@pytest.mark.soak
 def test_a_backup_that_does_not_fit_leaves_the_older_one(disk: Path) -> None:
     found = on_disk(SMALL, disk, disk_actors.fill_backup, size="2m")
     assert "No space left" in found["full"]["message"]

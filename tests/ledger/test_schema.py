@@ -79,6 +79,7 @@ def test_opening_again_changes_nothing(database_url: str, tmp_path: Path) -> Non
     ledger.close()
 
 
+@pytest.mark.soak
 def test_many_processes_may_create_one_ledger_at_once(database_url: str, tmp_path: Path) -> None:
     count = 4
     opened = [acting(open_ledger, database_url, tmp_path / "artifacts") for _ in range(count)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from ratchet.memory import Found, Memory
 from tests.memory.tasks import TASKS, TOOLS
 
@@ -16,6 +18,7 @@ def right(search: Callable[..., list[Found]], *, within: int) -> int:
     )
 
 
+@pytest.mark.soak
 def test_meaning_finds_the_tool_that_words_miss(memory: Memory) -> None:
     for tool, text in TOOLS.items():
         memory.store(text, kind="tool", data={"tool": tool})

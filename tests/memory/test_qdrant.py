@@ -95,6 +95,7 @@ def test_something_else_at_the_address_is_told(
         open_memory(settings(url), tmp_path, Letters())
 
 
+@pytest.mark.soak
 def test_a_server_that_does_not_answer_in_time_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -84,6 +84,7 @@ def test_codex_edits_by_a_command_and_tells_its_usage(codex: Codex, play: Play, 
     assert (script.problems, script.left) == ([], 0)
 
 
+@pytest.mark.soak
 def test_codex_edits_by_a_patch_where_the_model_is_offered_that_tool(
     codex: Codex, play: Play, work: Path
 ) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ratchet.observe import metrics
@@ -48,6 +49,7 @@ def page_of(snapshots: Iterable[dict[str, float]], *gauges: Gauge) -> bytes:
     return metrics.exposition(metrics.merge(snapshots), gauges)
 
 
+@pytest.mark.soak
 def test_the_counts_of_two_processes_add_up() -> None:
     page = page_of([spawned(3), spawned(4)])
     finished = {"kind": "trial", "outcome": "completed"}

@@ -76,6 +76,7 @@ def test_what_must_not_be_deleted_stays_and_the_try_is_told(
     assert (last.type, last.data) == ("branch_delete_failed", {"branch": branch})
 
 
+@pytest.mark.soak
 @sqlite_only
 def test_the_branch_of_a_protocol_stays_until_the_protocol_has_ended(
     runtime: Runtime, project: int, remote: Path

@@ -179,6 +179,7 @@ def test_a_remote_that_refuses_the_push_says_why(runtime: Runtime, project: Proj
     assert branches(remote) == ["main"]
 
 
+@pytest.mark.soak
 def test_a_clone_whose_configuration_was_turned_against_us_runs_nothing(
     runtime: Runtime, project: Project, remote: Path, tmp_path: Path
 ) -> None:
@@ -282,6 +283,7 @@ def test_a_remote_that_wants_a_password_gets_none_and_a_hint_is_given(runtime: R
     assert "git_token" in (missing.value.hint or "")
 
 
+@pytest.mark.soak
 def test_a_remote_that_never_answers_is_given_up_with_all_its_processes(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime(projects__remote_seconds=1.0)
     with http_remote(hang=True) as server:

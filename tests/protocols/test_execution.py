@@ -167,6 +167,7 @@ def test_an_imported_step_is_told_the_specification_and_its_answer_is_kept_besid
     assert types == ["step_started", "codemachine_step_completed", "step_completed"]
 
 
+@pytest.mark.soak
 def test_a_prompt_that_is_not_there_fails_the_step_and_says_what_to_do(world: World, worker: Worker) -> None:
     run_id = lay_out(world, {"a": step(None), "b": step("write b.txt 1")})
     assert finished(world, run_id) is RunStatus.BLOCKED

@@ -179,6 +179,7 @@ def test_what_a_locked_branch_did_not_take_is_judged_again_and_not_made_again(
         assert len(list_attempts(tx, refused.step_id)) == 1
 
 
+@pytest.mark.soak
 def test_a_branch_of_somebody_else_is_not_touched(world: World, worker: Worker) -> None:
     world.git("branch", NAME, "main")
     before = world.git("rev-parse", NAME)

@@ -118,6 +118,7 @@ def test_a_pause_keeps_everything_and_a_resume_makes_exactly_the_rest(
         assert [trial.number for trial in reversed(latest_trials(tx, run_id, limit=100))] == list(range(61))
 
 
+@pytest.mark.soak
 def test_a_cancelled_run_stands_still(runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path) -> None:
     run_id = start(runtime, hill, trials=10_000)
     eventually(lambda: trials_of(ledger, run_id) >= 3)
@@ -133,6 +134,7 @@ def trials_of(ledger: Ledger, run_id: int) -> int:
         return get_standing(tx, run_id).trials
 
 
+@pytest.mark.soak
 def test_a_recipe_that_cannot_be_measured_fails_the_run_before_anything_is_spent(
     runtime: Runtime, worker: Worker, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ def test_what_can_never_work_is_refused_at_once(
         find_research(tx, "hill")
 
 
+@pytest.mark.soak
 def test_an_engine_that_is_not_there_fails_the_run_at_once(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:

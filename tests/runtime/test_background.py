@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ratchet.config import Loaded
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, get_job, open_runtime
@@ -100,6 +102,7 @@ def test_work_of_a_paused_queue_makes_nobody_yield(ledger: Ledger, runtime: Runt
     assert not JobContext(runtime, job, ME).should_yield()
 
 
+@pytest.mark.soak
 def test_a_background_job_gives_its_only_place_back_and_goes_on_afterwards(
     ledger: Ledger, loaded: Loaded, tmp_path: Path
 ) -> None:

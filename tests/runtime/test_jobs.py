@@ -37,6 +37,7 @@ def test_a_job_of_a_rolled_back_transaction_does_not_exist(
     assert marks(tmp_path / "marks") == []
 
 
+@pytest.mark.soak
 def test_a_failing_job_is_tried_three_times_and_every_error_is_visible(
     ledger: Ledger, runtime: Runtime, worker: Worker
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_failing_job_is_tried_three_times_and_every_error_is_visible(
     assert [event.data.get("retry_in_seconds") for event in told] == [0.1, 0.2, None]
 
 
+@pytest.mark.soak
 def test_a_job_that_fails_once_succeeds_at_the_second_try(
     ledger: Ledger, runtime: Runtime, worker: Worker
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_job_that_hangs_is_stopped_at_its_timeout(
     assert "longer than 0.3 s" in (job.error or "")
 
 
+@pytest.mark.soak
 def test_a_delayed_job_waits(ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path) -> None:
     with ledger.write() as tx:
         asked = tx.now / 1000
@@ -198,6 +201,7 @@ def test_a_job_that_cannot_be_meant_is_refused(
     assert words in f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.soak
 def test_a_paused_queue_stands_still_and_goes_on(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
@@ -253,6 +257,7 @@ def test_a_retry_lets_the_next_of_its_key_go_first(
     assert (second.ended_at or 0) <= (first.ended_at or 0)
 
 
+@pytest.mark.soak
 def test_the_handler_cannot_write_after_its_job_was_stopped(
     ledger: Ledger, runtime: Runtime, worker: Worker
 ) -> None:

@@ -60,6 +60,7 @@ def told(ledger: Ledger, type: str) -> list[str]:
         return [event.message or "" for event in events.since(tx.connection, where=Filter(type=type))]
 
 
+@pytest.mark.soak
 def test_a_schedule_fires_once_per_time_however_many_workers_there_are(
     fleet: Fleet, ledger: Ledger, tmp_path: Path
 ) -> None:

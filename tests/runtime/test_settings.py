@@ -57,6 +57,7 @@ def test_a_job_without_a_timeout_of_its_own_has_the_configured_one(
     assert "longer than 0.3 s" in (ended(ledger, job_id).error or "")
 
 
+@pytest.mark.soak
 def test_urgent_jobs_of_a_limited_queue_start_first(
     fleet: Fleet, ledger: Ledger, url: str, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_budgets_of_the_settings_are_in_force(ledger: Ledger, tmp_path: Path, sc
     assert configured_budgets(lenient.settings).policy is BudgetPolicy.WARN
 
 
+@pytest.mark.soak
 def test_lines_written_in_a_step_carry_its_ids(loaded: Loaded, ledger: Ledger) -> None:
     kinds = Kinds()
     lines = io.StringIO()

@@ -131,6 +131,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.soak
 def test_nothing_outlives_a_ratchet_that_was_killed() -> None:
     mark = uuid.uuid4().hex
     with started([sys.executable, "-c", DIES, tree(mark)]) as process:
@@ -154,6 +155,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.soak
 def test_a_fork_of_ratchet_keeps_nothing_alive() -> None:
     mark = uuid.uuid4().hex
     with started([sys.executable, "-c", FORKS, tree(mark)]) as process:
@@ -218,14 +220,18 @@ def children_of(pid: int) -> set[int]:
 
 
 def test_a_parent_of_nodes_that_was_killed_is_an_error_and_then_replaced() -> None:
-    slow = Node("import time\ndef run(_):\n    time.sleep(30)", modules=("colorsys",))
+    slow = Node(
+        "import sys, time\ndef run(_):\n    print('begun', flush=True)\n    time.sleep(600)",
+        modules=("colorsys",),
+    )
     quick = Node("def run(x):\n    return x", modules=("colorsys",))
 
     async def killed() -> list[Finished | BaseException]:
         for _ in range(8):
             assert (await run(quick, stdin=b"1")).ok
-        running = asyncio.create_task(run(slow))
-        await asyncio.sleep(0.3)
+        begun = asyncio.Event()
+        running = asyncio.create_task(run(slow, overhear=lambda _: begun.set()))
+        await begun.wait()
         for pid in node_parents():
             kill(pid)
         ends = await asyncio.gather(running, return_exceptions=True)

@@ -65,6 +65,7 @@ def test_one_agent_is_told_as_the_command_line_tells_it(
     assert told == {**shown, "serving": None}
 
 
+@pytest.mark.soak
 def test_an_agent_that_there_is_not_is_404_everywhere(api: TestClient) -> None:
     answers = [api.get(f"/agents/nobody{path}") for path in READ]
     answers += [api.post(f"/agents/nobody{path}", json=body) for path, body in WRITTEN.items()]

@@ -85,6 +85,7 @@ def test_a_projects_token_opens_no_other_place_of_the_machine(
     ok(api.post("/projects/1/codemachine/import", json=outside, headers={"X-Project-Token": TOKEN}))
 
 
+@pytest.mark.soak
 def test_a_worker_may_do_it(worker: Worker, loaded: Loaded, tmp_path: Path) -> None:
     api = client_of(worker.runtime, loaded, worker)
     local, remote = checked_out(tmp_path)

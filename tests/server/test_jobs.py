@@ -78,6 +78,7 @@ def test_a_queue_says_what_lies_in_it(api: TestClient, runtime: Runtime) -> None
     }
 
 
+@pytest.mark.soak
 def test_a_paused_queue_starts_nothing_until_it_is_resumed(
     working_api: TestClient, worker: Worker, ledger: Ledger
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_running_job_is_stopped_by_its_worker(
     assert ended(ledger, job_id).status == "cancelled"
 
 
+@pytest.mark.soak
 def test_the_fleet_is_listed(working_api: TestClient, worker: Worker) -> None:
     [process] = working_api.get("/processes").json()["items"]
     assert (process["id"], process["state"], process["slots"]) == (worker.process_id, "alive", 4)

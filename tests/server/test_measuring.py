@@ -33,6 +33,7 @@ def test_a_request_is_a_span_with_its_id(api: TestClient) -> None:
     assert b"the-one" in body
 
 
+@pytest.mark.soak
 def test_a_request_is_a_log_line_that_its_path_cannot_break(api: TestClient) -> None:
     stream = io.StringIO()
     logs.configure("info", "json", stream)

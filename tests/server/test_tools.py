@@ -104,6 +104,7 @@ def test_tools_are_listed_by_name_in_pages_and_by_type_and_tag(api: TestClient, 
     assert api.get("/tools", params={"type": "colour"}).status_code == 422
 
 
+@pytest.mark.soak
 @ONE_DATABASE
 def test_a_search_explains_itself_and_takes_what_people_say_into_account(
     api: TestClient, double: str

@@ -102,6 +102,7 @@ def test_an_environment_does_not_see_the_packages_of_ratchet(made: tuple[Path, E
     assert b"ModuleNotFoundError" in asked.stderr
 
 
+@pytest.mark.soak
 def test_the_same_packages_are_installed_once(made: tuple[Path, Environment]) -> None:
     home, environment = made
     assert make(home, "TinyThing == 1.0") == environment

@@ -89,6 +89,7 @@ def test_a_whole_server_is_told_which_tool_is_meant(bench: Bench) -> None:
     assert bench.fails(whole, {"a": 1}).final
 
 
+@pytest.mark.soak
 def test_what_a_tool_raises_is_a_failure(bench: Bench) -> None:
     failed = bench.fails(mcp_tool("fail", server="far"))
     assert "far: fail failed" in str(failed)
@@ -142,6 +143,7 @@ def test_a_server_that_is_switched_off_is_not_started(bench: Bench) -> None:
     assert bench.fails(mcp_tool("add", enabled=False)).final
 
 
+@pytest.mark.soak
 def test_a_definition_cannot_ask_for_any_variable(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_KEY", "x")
     tool = mcp_tool("add", server="own", command="python", env={"KEY": "${OTHER_KEY}"})

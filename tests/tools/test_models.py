@@ -150,6 +150,7 @@ def test_a_run_that_has_used_its_budget_asks_nobody(place: Place) -> None:
     assert len(script.requests) == 1
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_words_are_heard_before_the_answer_is_whole(place: Place) -> None:
     place.open(replace(say(TALE), pace_seconds=0.05))
@@ -159,6 +160,7 @@ def test_words_are_heard_before_the_answer_is_whole(place: Place) -> None:
     assert len(pieces) > 2
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_words_that_were_heard_one_by_one_are_one_event_of_the_ledger(place: Place) -> None:
     place.open(replace(say(TALE), pace_seconds=0.05))

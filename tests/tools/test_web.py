@@ -243,6 +243,7 @@ def test_addresses_that_are_reached(host: str, address: str, named: bool) -> Non
     check_address(host, address, named=named)
 
 
+@pytest.mark.soak
 def test_a_secret_is_sent_and_never_told(
     service: Service, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

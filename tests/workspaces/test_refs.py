@@ -106,6 +106,7 @@ def test_of_many_that_advance_at_once_one_wins(repository: Repository, base: str
     assert repository.ref(BEST) in outcomes
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lock", ["refs/heads/best.lock", "packed-refs.lock"])
 def test_a_lock_left_by_a_dead_process_is_waited_for_and_then_named(
     repository: Repository, base: str, better: str, lock: str

@@ -107,6 +107,7 @@ def test_a_file_that_a_patch_changed_is_not_taken_for_that_of_the_base(
     assert [change.path for change in workspace.changes()] == ["README.md", "src/app.py"]
 
 
+@pytest.mark.soak
 def test_unchanged_files_of_a_large_tree_are_not_read(repository: Repository, base: str) -> None:
     files = {f"d{number % 20}/f{number}": b"%d\n" % number for number in range(2000)}
     large = repository.commit_files(files, parent=base, message="large")

@@ -160,6 +160,7 @@ def test_tests_that_were_left_out_are_missed(check: Check, agent: Path) -> None:
     assert "test_b was not run" in reason
 
 
+@pytest.mark.soak
 def test_settings_of_pytest_in_the_agent_do_not_decide(check: Check, agent: Path) -> None:
     (agent / "pytest.ini").write_text("[pytest]\naddopts = --collect-only\n")
     outcome, reason = outcome_of(check, agent, "def test_it(): assert False\n")

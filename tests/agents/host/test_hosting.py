@@ -121,6 +121,7 @@ def test_an_agent_that_becomes_ready_is_started_without_being_called(home: Home)
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_a_second_host_stands_by_and_takes_over(home: Home, make_home: MakeHome) -> None:
     home.make_agent()
     second_home = make_home()

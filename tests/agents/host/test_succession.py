@@ -39,6 +39,7 @@ def carry(succession: Succession) -> Carried:
     return asyncio.run(succession.carry())
 
 
+@pytest.mark.soak
 def test_changes_since_the_cut_are_merged_once_and_the_cut_moves(tmp_path: Path, settings: Agents) -> None:
     old = version(tmp_path, OLD, {"seen": 3, "list": [1, 2]})
     new = version(tmp_path, NEW, {"seen": 1, "list": [1], "own": True})

@@ -144,6 +144,7 @@ def test_where_both_versions_changed_the_state_the_new_one_stays_and_it_is_told(
     assert [(each["commit"], each["left_out"]) for each in home.told("state")] == [(second, ["/word"])]
 
 
+@pytest.mark.soak
 @on_sqlite
 def test_a_host_finishes_what_another_that_died_owed(home: Home) -> None:
     first = home.make_agent("one")

@@ -59,6 +59,7 @@ def _compressed(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(body)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("answer", "told"),
     [(_endless, f"more than {MOST_BYTES} bytes"), (_compressed, "compressed")],

@@ -74,6 +74,7 @@ subprocess.Popen(["sleep", "1000"], start_new_session=True)
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("tool", "settings", "told"),
     [
@@ -113,6 +114,7 @@ def test_a_call_that_is_not_answered_in_time_has_no_answer_and_leaves_the_server
     assert asyncio.run(wait()) is None
 
 
+@pytest.mark.soak
 def test_a_server_that_is_stopped_has_a_problem(tmp_path: Path) -> None:
     directory = write_version(tmp_path / "version")
 

@@ -111,6 +111,7 @@ def test_an_empty_answer_is_no_answer(llm: LlmSubject) -> None:
     assert (failed.failure, failed.session.text) == (Failure.BAD_OUTPUT, "")
 
 
+@pytest.mark.soak
 @KINDS
 def test_thinking_is_told_apart_from_the_answer(place: Place, model_server: ModelServer, kind: str) -> None:
     llm = LlmSubject(place, model_server, kind)

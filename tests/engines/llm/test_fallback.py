@@ -25,6 +25,7 @@ PRICES = """
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "turn",
     [
@@ -53,6 +54,7 @@ def test_a_missing_key_falls_back(llm: LlmSubject) -> None:
     assert propose(engine, HI).model == "spare/scripted"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("turn", "request_", "failure"),
     [

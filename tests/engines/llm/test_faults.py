@@ -26,6 +26,7 @@ def again(turn: Turn) -> Turn:
     return replace(turn, repeat="always")
 
 
+@pytest.mark.soak
 @KINDS
 @pytest.mark.parametrize(
     ("turn", "failure", "worked", "calls"),
@@ -147,6 +148,7 @@ def test_a_call_that_takes_too_long_is_given_up(llm: LlmSubject) -> None:
     assert len(llm.script.requests) == 1
 
 
+@pytest.mark.soak
 def test_an_endless_answer_is_broken_off(llm: LlmSubject) -> None:
     flood = "data: " + "x" * (70 * 1024 * 1024)
     failed = fails(llm.open(again(Turn(raw=flood)), llm="tries = 1"), HI)

@@ -30,6 +30,7 @@ engine = open_engine("llm:local/scripted", Surroundings(load_settings({"home": s
 """
 
 
+@pytest.mark.soak
 def test_opening_the_engine_imports_none_of_them(tmp_path: object) -> None:
     assert loaded_after(OPEN, str(tmp_path), "http://127.0.0.1:9", "openai") == []
 

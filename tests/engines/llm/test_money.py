@@ -89,6 +89,7 @@ def test_going_over_the_budget_fails_with_what_was_used(llm: LlmSubject, limits:
     assert (failed.session.usage.tokens, failed.session.usage.cost_microusd) == (110, 225)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("limits", [Limits(tokens=110), Limits(cost_usd=0.000225)])
 def test_a_budget_may_be_used_up_but_not_begun_when_it_is(llm: LlmSubject, limits: Limits) -> None:
     assert propose(llm.open(say("hello"), more=PRICES), replace(HI, limits=limits)).text == "hello"

@@ -17,6 +17,7 @@ from tests.engines.llm.subject import LlmSubject
 TALE = "Once upon a time there was a ratchet that turned one way only."
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "ollama"])
 def test_pieces_are_heard_before_the_end_and_add_up_to_the_answer(
     place: Place, model_server: ModelServer, kind: str

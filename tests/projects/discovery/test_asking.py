@@ -161,6 +161,7 @@ def test_an_engine_that_knows_no_schemas_is_not_asked(make_runtime: MakeRuntime,
     assert "it cannot answer by a schema" in facts.notes[0]
 
 
+@pytest.mark.soak
 @sqlite_only
 def test_an_engine_that_takes_too_long_is_ended(
     make_runtime: MakeRuntime, tmp_path: Path, tree: Path

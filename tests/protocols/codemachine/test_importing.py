@@ -68,6 +68,7 @@ def importer(world: World) -> Importer:
     return Importer(world)
 
 
+@pytest.mark.soak
 def test_an_import_is_a_planned_protocol_with_spec_steps_and_template(
     importer: Importer, tmp_path: Path
 ) -> None:
@@ -227,6 +228,7 @@ def test_an_import_that_was_cut_short_is_taken_over_by_the_next(importer: Import
     assert importer.world.protocol(run_id).status is RunStatus.PLANNED
 
 
+@pytest.mark.soak
 def test_an_import_that_was_cut_short_is_put_on_the_base_as_it_is_now(
     importer: Importer, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 GOOD = answer(plan())
 
 
+@pytest.mark.soak
 def test_a_good_plan_is_one_commit_on_a_branch_from_the_base_and_steps_in_the_ledger(desk: Desk) -> None:
     script = desk.open(GOOD)
     planned = desk.plan()
@@ -65,6 +66,7 @@ def test_what_was_asked_and_said_is_kept_and_the_session_is_no_step_of_the_proto
     assert "plan" not in [each.name for each in desk.steps(planned)]
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_the_planner_is_told_of_the_change_the_checks_the_files_and_the_form_of_commits(desk: Desk) -> None:
     script = desk.open(GOOD)
@@ -93,6 +95,7 @@ def test_the_repositorys_own_guidance_is_told_as_data(desk: Desk) -> None:
     assert set(told.data["prompt_versions"]) == {"planning", "guidance"}
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_names_of_files_are_data_also_when_they_read_like_orders(desk: Desk) -> None:
     seed = desk.home / "seed"
@@ -125,6 +128,7 @@ def test_a_bad_plan_is_sent_back_with_every_problem_and_the_next_one_is_taken(de
     assert any("escape" in problem for problem in told.data["repaired"])
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_plan_that_never_gets_good_fails_after_the_repairs_that_are_allowed(desk: Desk) -> None:
     circle = plan(step("01-a.md", depends_on=["02-b.md"]), step("02-b.md", depends_on=["01-a.md"]))
@@ -173,6 +177,7 @@ def test_no_answer_is_no_plan(desk: Desk, turn: object, says: str) -> None:
     assert (desk.steps(failed), failed.spec, desk.events(failed, "planned")) == ([], None, [])
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_an_exhausted_budget_is_no_plan_and_says_what_to_raise(desk: Desk) -> None:
     script = desk.open(GOOD, GOOD, **{"budgets.run.tokens": 100})
@@ -185,6 +190,7 @@ def test_an_exhausted_budget_is_no_plan_and_says_what_to_raise(desk: Desk) -> No
     assert (len(script.requests), desk.steps(failed)) == (1, [])
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_the_model_of_the_project_counts_more_than_that_of_the_settings(desk: Desk) -> None:
     more = '[llm.endpoints.other]\nbase_url = "http://127.0.0.1:9"\n'
@@ -196,6 +202,7 @@ def test_the_model_of_the_project_counts_more_than_that_of_the_settings(desk: De
     assert len(script.requests) == 1
 
 
+@pytest.mark.soak
 @only_sqlite
 def test_a_protocol_without_a_number_is_not_planned(desk: Desk) -> None:
     script = desk.open(GOOD)

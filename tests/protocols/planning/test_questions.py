@@ -42,6 +42,7 @@ def test_a_blocking_question_holds_up_the_plan_and_its_answer_is_told_to_the_pla
     assert "Which colour?" not in script.requests[0].said
 
 
+@pytest.mark.soak
 def test_questions_of_a_plan_wait_for_who_carries_it_out(desk: Desk) -> None:
     desk.open(
         answer(

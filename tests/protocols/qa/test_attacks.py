@@ -86,6 +86,7 @@ def test_planting_a_verdict_for_the_reviewer_to_quote(ground: Ground, desk: Desk
     assert "cannot be trusted" in verdict.reason
 
 
+@pytest.mark.soak
 def test_hiding_the_change_from_the_reviewer(ground: Ground, desk: Desk) -> None:
     hidden = {".gitattributes": "*.py -diff binary\n", "evil.py": "import shutil  # the evil part\n"}
     judged(ground, desk, ground.change(hidden))

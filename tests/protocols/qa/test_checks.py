@@ -205,6 +205,7 @@ def test_what_ci_is_told_to_run_is_a_major_finding(checked: Ground) -> None:
 FAILING = "def test_it() -> None:\n    assert False\n"
 
 
+@pytest.mark.soak
 def test_pytest_must_leave_its_report(ground: Ground) -> None:
     ground.settle({"test_it.py": FAILING.replace("False", "True")})
     pytest_facts = facts("{python}", "-m", "pytest", "-q", "--disable-plugin-autoload")

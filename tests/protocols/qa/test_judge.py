@@ -148,6 +148,7 @@ def test_a_change_that_is_too_long_for_the_reviewer_goes_back_to_its_author(
     assert desk.script.requests == []
 
 
+@pytest.mark.soak
 def test_what_is_no_text_is_not_shown_to_the_reviewer(ground: Ground, desk: Desk) -> None:
     judge = ground.judge(desk.says(answer(review())))
     picture = bytes(range(256)) * 4000
@@ -266,6 +267,7 @@ def test_a_review_that_is_none_is_an_error(ground: Ground, desk: Desk, turn: Any
     }
 
 
+@pytest.mark.soak
 def test_a_reviewer_that_never_answers_is_an_error(ground: Ground, desk: Desk) -> None:
     around = desk.says(hang(), hang(), hang())
     quick = replace(

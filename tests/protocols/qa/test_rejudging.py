@@ -82,6 +82,7 @@ def flow(loaded: Loaded, ledger: Ledger, ground: Ground) -> Iterator[Flow]:
     made.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("word", "outcome"), [("pass", Outcome.PASSED), ("fail", Outcome.FAILED)])
 def test_the_verdict_and_its_evidence_are_recorded(
     flow: Flow, ground: Ground, desk: Desk, word: str, outcome: Outcome
@@ -119,6 +120,7 @@ def test_a_run_says_that_its_review_was_a_recording(flow: Flow, ground: Ground, 
         assert get_run(tx, run_id).used_recording
 
 
+@pytest.mark.soak
 def test_nothing_is_asked_when_the_budget_is_used_up(flow: Flow, ground: Ground, desk: Desk) -> None:
     judge = ground.judge(desk.says(answer(review())))
     _, refused = flow.judged(judge, ground.change({"hello.txt": "hello\n"}), Limits(tokens=0))

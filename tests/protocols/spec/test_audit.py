@@ -219,6 +219,7 @@ def test_nothing_is_made_for_a_protocol_that_is_being_planned(
     assert audit_now(runtime, run_id, backfill=True)["backfilled"] is False
 
 
+@pytest.mark.soak
 def test_an_audit_of_everything_goes_through_all_protocols_once(
     runtime: Runtime, ledger: Ledger, worker: Worker, make_protocol: MakeProtocol
 ) -> None:
@@ -253,6 +254,7 @@ def test_an_audit_by_the_clock_leaves_out_what_has_ended_and_what_it_has_done_be
     assert [len(events_of(ledger, run_id, "spec_audit")) for run_id in (gone, done, still)] == [0, 0, 1]
 
 
+@pytest.mark.soak
 def test_an_audit_can_be_of_one_protocol_or_of_one_project(
     runtime: Runtime, ledger: Ledger, worker: Worker, make_protocol: MakeProtocol
 ) -> None:

@@ -88,6 +88,7 @@ def test_steps_are_sorted_by_order_and_others_stay_behind_their_predecessors() -
     assert read_protocol_spec(write_protocol_spec(spec)) == spec
 
 
+@pytest.mark.soak
 @given(st.lists(st.none() | st.integers(-3, 3), min_size=1, max_size=8))
 def test_sorting_what_is_sorted_changes_nothing(orders: list[int | None]) -> None:
     spec = read_protocol_spec(protocol(*(step(f"s{n}", order=order) for n, order in enumerate(orders))))

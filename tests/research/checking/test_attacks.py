@@ -70,6 +70,7 @@ def test_a_recipe_that_is_only_read_is_attacked_by_its_files(tmp_path: Path) -> 
     assert "the evaluator does not run it" in found["hostile code runs"].detail
 
 
+@pytest.mark.soak
 def test_a_recipe_that_is_only_read_withstands_when_it_is_checked(tmp_path: Path) -> None:
     assert failures(attacked(only_read(tmp_path / "read", "min(float(text), 2.5)"))) == {}
 

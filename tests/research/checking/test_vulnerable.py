@@ -89,6 +89,7 @@ def score(given):
 RAN = "the evaluator ran what the recipe brought along"
 
 
+@pytest.mark.soak
 def test_an_evaluator_that_takes_the_answer_for_the_score_is_found(tmp_path: Path) -> None:
     trusting = "def score(given):\n    return {'height': float(given['trial']['answer'])}\n"
     recipe = "def climb(given):\n    return 0.5\n"

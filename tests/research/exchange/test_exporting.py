@@ -109,6 +109,7 @@ def test_a_run_without_a_trial_has_no_best(ledger: Ledger, tmp_path: Path) -> No
     assert set(files_of(tmp_path / "out")) == NAMES - {"best.json"}
 
 
+@pytest.mark.soak
 def test_every_row_is_in_the_tree_after_its_parent(ledger: Ledger, tmp_path: Path) -> None:
     board = Board(PG)
     board.baseline(1.0)

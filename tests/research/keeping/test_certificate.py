@@ -212,6 +212,7 @@ def test_whatever_stands_in_a_certificate_checking_it_gives_an_answer(key: str, 
     assert isinstance(check_certificate(content), list)
 
 
+@pytest.mark.soak
 @settings(deadline=None)
 @given(st.sampled_from(["rule", "noise", "champion"]), st.data())
 def test_whatever_numbers_it_was_decided_by_checking_gives_an_answer(part: str, data: st.DataObject) -> None:

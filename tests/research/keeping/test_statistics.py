@@ -52,6 +52,7 @@ def test_a_challenger_that_is_no_better_is_seldom_kept(world: World) -> None:
     assert outcome.rate <= RULE.alpha * 0.75
 
 
+@pytest.mark.soak
 def test_the_test_itself_keeps_to_alpha_when_everything_is_promising() -> None:
     """The stored score of the champion is far too low, as after a very unlucky calibration."""
     chance = random.Random(11)
@@ -69,10 +70,12 @@ def test_the_test_itself_keeps_to_alpha_when_everything_is_promising() -> None:
     assert asyncio.run(kept(TRIALS)) <= most_by_chance(RULE.alpha, TRIALS) * TRIALS
 
 
+@pytest.mark.soak
 def test_a_gain_of_two_standard_deviations_is_found_nine_times_of_ten() -> None:
     assert simulate(World(2.0), trials=400).rate >= 0.88
 
 
+@pytest.mark.soak
 def test_shared_seeds_let_a_small_gain_be_found() -> None:
     apart = simulate(World(0.7), trials=400).rate
     shared = simulate(World(0.7, shared=0.95), trials=400).rate
@@ -91,6 +94,7 @@ def test_no_decision_costs_more_than_the_most_rounds() -> None:
     assert max(len(each.taken) for each in outcome.rulings) == 1 + 2 * RULE.most
 
 
+@pytest.mark.soak
 def test_the_score_of_what_is_kept_is_hardly_flattered() -> None:
     """Whoever keeps the best of one measurement each reports luck as gain; rounds that had no say in the first pick do
     so far less."""
@@ -101,6 +105,7 @@ def test_the_score_of_what_is_kept_is_hardly_flattered() -> None:
     assert stdev(rounds) < stdev(first) / 1.5
 
 
+@pytest.mark.soak
 def test_small_gains_that_are_kept_are_flattered_less_than_by_one_measurement() -> None:
     outcome = simulate(World(0.7), trials=600)
     kept_once = [(each.taken[0].score or 0.0) for each in outcome.rulings if each.test != "first sight"]
@@ -108,6 +113,7 @@ def test_small_gains_that_are_kept_are_flattered_less_than_by_one_measurement() 
     assert fmean(each.score for each in outcome.kept) - 0.7 < 0.35
 
 
+@pytest.mark.soak
 def test_the_interval_holds_the_true_gain_as_often_as_it_says() -> None:
     outcome = simulate(World(2.0), trials=400)
     looked = [each for each in outcome.rulings if each.low is not None and each.high is not None]

@@ -81,6 +81,7 @@ def test_a_command_that_answers_anything_else(
     assert reason in failed.reason
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("bounds", [Bounds(wall_seconds=1), Bounds(wall_seconds=60, cpu_seconds=1)])
 def test_an_evaluator_that_hangs_is_over_its_budget(make_bench: MakeBench, bounds: Bounds) -> None:
     evaluate = "def score(asked):\n    while True: pass\n"

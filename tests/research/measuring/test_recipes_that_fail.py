@@ -99,6 +99,7 @@ def test_a_command_that_fails(make_bench: MakeBench, code: str, status: TrialSta
     assert str(bench.repository.workspaces) not in failed.reason
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("program", [NODE, COMMAND])
 def test_too_much_cpu_time_is_a_budget_overrun(make_bench: MakeBench, program: Program) -> None:
     bench = make_bench(trial=replace(program, bounds=Bounds(wall_seconds=60, cpu_seconds=1)))
@@ -306,6 +307,7 @@ def test_the_secrets_of_this_process_are_out_of_sight(
     assert make_bench(recipe, SCORE_STDOUT, trial=COMMAND).measure().score == 0.0
 
 
+@pytest.mark.soak
 def test_an_endless_loop_harms_nobody_after_it(make_bench: MakeBench) -> None:
     bench = make_bench(trial=replace(NODE, bounds=Bounds(wall_seconds=1)))
     assert bench.fail(bench.change(recipe="while True: pass")).status is OVERRUN

@@ -163,6 +163,7 @@ def test_a_recipe_cannot_read_the_labels(laboratory: Laboratory) -> None:
     assert caught.value.status is TrialStatus.CRASH
 
 
+@pytest.mark.soak
 def test_predictions_that_were_brought_along_fail_on_the_held_out_split(laboratory: Laboratory) -> None:
     remembered = {
         "recipe.py": "import pathlib, sys\n"

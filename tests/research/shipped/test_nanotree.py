@@ -42,6 +42,7 @@ def scored(laboratory: Laboratory, tmp_path: Path, answers: object, **split: Any
     return laboratory.score([tmp_path], **split)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("held_out", [False, True])
 def test_the_baseline_is_scored_and_has_learned_something(laboratory: Laboratory, held_out: bool) -> None:
     measured = laboratory.measure(held_out=held_out)

@@ -110,6 +110,7 @@ def test_a_state_that_is_missing_is_told_of_and_no_error(
     assert "does not exist" in visitor_client.get(f"{PAGE}/state").text
 
 
+@pytest.mark.soak
 def test_a_tool_is_called_and_its_answer_shown(
     visitor_client: TestClient, runtime: Runtime, loaded: Loaded
 ) -> None:

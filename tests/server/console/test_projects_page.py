@@ -103,6 +103,7 @@ def test_branches_are_deleted_but_not_those_that_work_depends_on(
     assert git(bare, "branch", "--list").split() == ["0001-change", "*", "main"]
 
 
+@pytest.mark.soak
 def test_a_project_with_a_token_is_shown_to_those_who_show_it(
     visitor_client: TestClient, api: TestClient
 ) -> None:

@@ -98,6 +98,7 @@ def test_the_list_is_filtered_by_project_and_status(visitor_client: TestClient, 
     assert 'rel="next"' in visitor_client.get("/console/protocols?limit=1").text
 
 
+@pytest.mark.soak
 def test_a_protocol_is_made_and_started_with_the_next_free_number(
     visitor_client: TestClient, api: TestClient, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_actions_are_offered_where_the_state_allows_them(
     assert all(all(step["why_not"].values()) for step in twin["steps"])
 
 
+@pytest.mark.soak
 def test_an_attempt_shows_its_evidence_and_gives_its_files_as_downloads(
     visitor_client: TestClient, protocol: int, ledger: Ledger
 ) -> None:

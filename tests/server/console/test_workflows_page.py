@@ -186,6 +186,7 @@ def test_what_waits_for_a_person_is_approved_on_the_page(
         assert get_approval(tx, asked.id).status == "approved"
 
 
+@pytest.mark.soak
 def test_a_tool_that_a_workflow_brings_has_a_page_which_its_runs_lead_to(
     visitor_client: TestClient, api: TestClient
 ) -> None:

@@ -112,6 +112,7 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.soak
 def test_strange_requests_come_to_errors_with_a_message_and_to_nothing_else(world: World) -> None:
     async def ask(client: Client) -> list[tuple[str, bool, str]]:
         results = [(name, await client.call_tool(name, given)) for name, given in HOSTILE]

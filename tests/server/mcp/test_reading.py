@@ -253,6 +253,7 @@ NO_RESOURCES = (
 )
 
 
+@pytest.mark.soak
 def test_what_is_no_resource_is_refused(world: World) -> None:
     async def read(client: Client) -> list[str]:
         refusals = []

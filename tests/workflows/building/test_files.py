@@ -65,6 +65,7 @@ def test_a_byte_order_mark_is_skipped_in_both_kinds(tmp_path: Path) -> None:
     assert read_file(tmp_path / "a.json") == read_file(tmp_path / "b.yml") == read_spec(fixtures.portable())
 
 
+@pytest.mark.soak
 @given(values)
 def test_json_means_the_same_when_it_is_read_as_yaml(value: object) -> None:
     text = json.dumps(value)

@@ -35,6 +35,7 @@ def optimise(runtime: Runtime, **more: Any) -> int:
     return optimise_batch(runtime, actor="test", **{"engine": "rewriter:direct", **more})
 
 
+@pytest.mark.soak
 def test_tools_are_taken_by_how_much_they_are_used_and_what_they_lack(ledger: Ledger) -> None:
     put_used(ledger, "used-much", score=0.74, times=20)
     put_used(ledger, "quite-bad", score=0.1)
@@ -75,6 +76,7 @@ def test_a_batch_stops_when_its_money_is_gone(runtime: Runtime, ledger: Ledger) 
     assert places_passed(runtime.home).count("after the session") == 1
 
 
+@pytest.mark.soak
 def test_a_batch_stops_when_its_time_is_over(runtime: Runtime, ledger: Ledger) -> None:
     put_used(ledger, "one", score=0.71)
     run = completed(ledger, optimise(runtime, seconds=0.000_001))
@@ -82,6 +84,7 @@ def test_a_batch_stops_when_its_time_is_over(runtime: Runtime, ledger: Ledger) -
     assert places_passed(runtime.home) == []
 
 
+@pytest.mark.soak
 def test_a_batch_in_which_nobody_could_try_anything_has_failed(runtime: Runtime, ledger: Ledger) -> None:
     put_used(ledger, "one", score=0.71)
     run = settled(ledger, optimise(runtime, engine="rewriter:absent"))

@@ -216,6 +216,7 @@ def test_the_tests_that_a_tool_brings_with_it_must_pass(
     assert second["promoted"]
 
 
+@pytest.mark.soak
 def test_a_tool_without_real_inputs_cannot_be_judged(runtime: Runtime, ledger: Ledger) -> None:
     with ledger.write() as tx:
         tool, _ = put_tool(tx)
@@ -226,12 +227,14 @@ def test_a_tool_without_real_inputs_cannot_be_judged(runtime: Runtime, ledger: L
         evolve(runtime, "direct")
 
 
+@pytest.mark.soak
 def test_tools_that_reach_outside_are_not_called_again_for_a_trial(runtime: Runtime, ledger: Ledger) -> None:
     prepared(ledger, network=True)
     with pytest.raises(Misuse, match="uses the network"):
         evolve(runtime, "direct")
 
 
+@pytest.mark.soak
 def test_a_tool_that_does_not_exist_is_not_found(runtime: Runtime) -> None:
     with pytest.raises(NotFound, match="add-up"):
         evolve(runtime, "direct")

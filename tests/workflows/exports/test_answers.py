@@ -41,6 +41,7 @@ def export(runtime: Runtime, target: Target, machine: Machine, **more: Any) -> N
     asyncio.run(export_workflow(article(), target, machine.folder, runtime=runtime, **more))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("target", "provider"),
     [(Target.CLOUD, "openai"), (Target.CLOUD, "anthropic"), (Target.EDGE, "ollama")],
@@ -80,6 +81,7 @@ def test_an_export_with_models_gives_the_same_answer(
     assert keys == {"openai": {"Bearer openai-key"}, "anthropic": {"anthropic-key"}}.get(provider, {None})
 
 
+@pytest.mark.soak
 def test_the_embedded_export_gives_the_same_answer_without_a_network(
     runtime: Runtime, machine: Machine
 ) -> None:
@@ -99,6 +101,7 @@ def test_the_embedded_export_gives_the_same_answer_without_a_network(
     assert (told["status"], told["outputs"], told["simulated"]) == ("completed", here["outputs"], True)
 
 
+@pytest.mark.soak
 def test_the_embedded_export_invents_no_answer(runtime: Runtime, machine: Machine) -> None:
     export(runtime, Target.EMBEDDED, machine, run_id=RunId(answered_here(runtime)["run_id"]))
 
@@ -110,6 +113,7 @@ def test_the_embedded_export_invents_no_answer(runtime: Runtime, machine: Machin
     assert done.told["outputs"] == {}
 
 
+@pytest.mark.soak
 def test_the_test_of_an_export_passes_and_notices_another_answer(runtime: Runtime, machine: Machine) -> None:
     run_id = RunId(answered_here(runtime)["run_id"])
     for target, models in ((Target.CLOUD, PLACES["openai"]), (Target.EMBEDDED, None)):
@@ -140,6 +144,7 @@ def test_exporting_changes_neither_the_spec_nor_another_export(
     assert "ollama" not in (cloud.folder / "export.json").read_text()
 
 
+@pytest.mark.soak
 def test_a_workflow_inside_another_is_recorded_with_it(runtime: Runtime, machine: Machine) -> None:
     outer = WorkflowSpec(
         "outer",

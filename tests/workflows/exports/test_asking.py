@@ -62,6 +62,7 @@ def test_it_says_who_asks_and_counts_the_tokens(model_server: ModelServer, provi
     ]
 
 
+@pytest.mark.soak
 def test_it_asks_again_when_a_model_is_busy(model_server: ModelServer, provider: str) -> None:
     turns = [fail(429, retry_after=0), fail(503), say("three")]
     asked = model(model_server, provider, turns, "busy")
@@ -107,6 +108,7 @@ def test_an_answer_that_never_fits_is_a_failure(model_server: ModelServer, provi
         asyncio.run(ask_for_json(asked.endpoint(provider), COUNTED, 10))
 
 
+@pytest.mark.soak
 def test_nobody_there_is_a_failure_that_names_the_address() -> None:
     endpoint = endpoint_of("ollama", {"OLLAMA_BASE_URL": "http://127.0.0.1:9"})
     with pytest.raises(

@@ -153,6 +153,7 @@ def test_a_requirement_from_elsewhere_is_refused(runtime: Runtime, tmp_path: Pat
         export(runtime, tmp_path / "export", one_step(tool))
 
 
+@pytest.mark.soak
 def test_the_command_line_says_what_is_wrong(runtime: Runtime, machine: Machine) -> None:
     export(runtime, machine.folder)
     missing = machine.run()

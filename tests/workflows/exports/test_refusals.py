@@ -113,6 +113,7 @@ def test_nobody_approves_where_nobody_is(runtime: Runtime, tmp_path: Path) -> No
     assert "step only waits for a person" in refused(runtime, spec, Target.EMBEDDED, tmp_path / "export")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("tool", "why"),
     [
@@ -175,6 +176,7 @@ def test_a_workflow_that_could_not_run_here_is_not_exported(runtime: Runtime, tm
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.soak
 def test_only_a_completed_run_of_this_workflow_is_recorded(
     runtime: Runtime, tmp_path: Path, worker: Worker
 ) -> None:

@@ -51,6 +51,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.soak
 @given(json_values, st.sampled_from(SCHEMAS), st.sampled_from(["allOf", "anyOf", "oneOf"]))
 @settings(max_examples=200, deadline=None)
 def test_it_says_the_same_of_schemas_that_are_put_together(value: Any, schema: Any, how: str) -> None:

@@ -78,6 +78,7 @@ def test_a_tool_that_goes_wrong_fails_its_step(
     assert why in (ended.steps["only"].error or "")
 
 
+@pytest.mark.soak
 def test_nothing_of_a_tool_outlives_its_time(runtime: Runtime, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     source = (
@@ -92,6 +93,7 @@ def test_nothing_of_a_tool_outlives_its_time(runtime: Runtime, tmp_path: Path) -
     assert not _lives(int(mark.read_text()))
 
 
+@pytest.mark.soak
 def test_a_runner_that_is_told_to_end_takes_its_tools_along(runtime: Runtime, machine: Machine) -> None:
     mark = machine.folder.parent / "pid"
     source = (
@@ -154,6 +156,7 @@ def test_the_script_of_a_program_goes_along(runtime: Runtime, tmp_path: Path) ->
     assert (tmp_path / "export" / "files" / "triple" / "triple.py").is_file()
 
 
+@pytest.mark.soak
 def test_a_program_that_is_not_there_is_exit_code_3_with_the_way_to_install_it(
     runtime: Runtime, machine: Machine
 ) -> None:
@@ -268,6 +271,7 @@ def test_a_tool_that_is_a_workflow_is_held_to_its_schemas_there_too(runtime: Run
         assert ("only/only" in ended.steps) == (value == 29)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_an_exported_workflow_with_a_workflow_as_a_tool_runs_in_ratchet_as_well(
     runtime: Runtime, tmp_path: Path

@@ -256,6 +256,7 @@ def test_what_is_said_in_a_sentence_stays_data(desk: Desk) -> None:
     assert planned.workflow == "word_report"
 
 
+@pytest.mark.soak
 @only_sqlite
 @pytest.mark.parametrize(
     ("given", "says"),

@@ -53,6 +53,7 @@ def calls(tx: Transaction, name: str) -> list[CallRow]:
     return calls_of_tool(tx, tool.id)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_a_call_is_on_record_with_what_its_steps_took(runtime: Runtime, ledger: Ledger, folder: Path) -> None:
     put(folder, "inner", last())
@@ -118,6 +119,7 @@ def test_an_answer_that_does_not_fit_is_not_used(
         assert [call.ok for call in calls(tx, "inner")] == [False]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_another_tool_stands_in_for_one_that_fails(runtime: Runtime, ledger: Ledger, folder: Path) -> None:
     put(folder, "inner", last(), output_schema=TEXT)
@@ -158,6 +160,7 @@ def test_what_runs_is_stopped_when_the_tool_takes_too_long(runtime: Runtime, fol
     assert done["steps"]["named/slow"]["error"] == f"stopped with named: {why}"
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_one_that_waits_for_a_person_is_one_call(runtime: Runtime, ledger: Ledger, folder: Path) -> None:
     put(

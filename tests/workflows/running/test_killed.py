@@ -64,6 +64,7 @@ def test_finished_steps_are_not_run_again_after_a_kill(
     }
 
 
+@pytest.mark.soak
 def test_items_of_a_list_and_steps_inside_are_remembered_too(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[Mo
     assert [step["cached"] for step in again["steps"].values()] == [True, True]
 
 
+@pytest.mark.soak
 def test_a_model_that_fails_fails_the_step_and_nothing_is_made_up(asked: tuple[ModelServer, Runtime]) -> None:
     server, runtime = asked
     server.script("flow", [fail(500), fail(500)])

@@ -92,6 +92,7 @@ def test_a_step_may_refuse_the_cache(runtime: Runtime) -> None:
     assert not run(runtime, spec)["steps"]["a"]["cached"]
 
 
+@pytest.mark.soak
 def test_a_failed_step_is_named_and_what_else_could_be_done_is_kept(runtime: Runtime, ledger: Ledger) -> None:
     spec = workflow(
         "half",
@@ -140,6 +141,7 @@ def test_conditions_lists_and_workflows_inside_are_recorded_step_by_step(runtime
     }
 
 
+@pytest.mark.soak
 def test_tools_that_are_workflows_are_run_inside_one_another_and_in_the_place_of_others(
     runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -195,6 +197,7 @@ def test_what_a_node_writes_to_stderr_is_told_while_it_runs_and_is_no_failure(
     assert "careful" in "".join(event.data["text"] for event in said)
 
 
+@pytest.mark.soak
 def test_a_person_is_waited_for_without_holding_up_the_rest(runtime: Runtime, ledger: Ledger) -> None:
     spec = workflow(
         "asks",
@@ -223,6 +226,7 @@ def test_a_person_is_waited_for_without_holding_up_the_rest(runtime: Runtime, le
     assert done["steps"]["beside"]["tries"] == 1
 
 
+@pytest.mark.soak
 def test_a_refusal_fails_the_step_with_the_words_of_the_person(runtime: Runtime, ledger: Ledger) -> None:
     run_id = start(runtime, workflow("asks", WorkflowStep("ask", StepType.APPROVAL, description="Well?")))
     settle(ledger, run_id)
@@ -233,6 +237,7 @@ def test_a_refusal_fails_the_step_with_the_words_of_the_person(runtime: Runtime,
     assert settle(ledger, run_id)["error"] == "ask: refused by me: not today"
 
 
+@pytest.mark.soak
 def test_a_paused_run_goes_on_where_it_was_and_tries_again_what_had_failed(
     runtime: Runtime, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -267,6 +272,7 @@ def _idle(ledger: Ledger, run_id: int) -> bool:
         return not unfinished_jobs(tx, run_id)
 
 
+@pytest.mark.soak
 def test_cancelling_ends_the_processes_of_its_steps(runtime: Runtime, ledger: Ledger) -> None:
     spec = workflow(
         "hangs", python("hang", "hang"), tools={"hang": "import time\ndef run():\n    time.sleep(600)\n"}
@@ -312,6 +318,7 @@ def test_a_tool_in_a_file_beside_the_workflow_is_fixed_when_the_run_is_made(
     assert settle(ledger, run_id)["outputs"] == {"a": 8}
 
 
+@pytest.mark.soak
 def test_a_tool_is_not_called_more_often_than_it_may_be(runtime: Runtime) -> None:
     folder = runtime.home / "tools"
     folder.mkdir()
