@@ -38,8 +38,9 @@ def run(part: str) -> tuple[str, int, float]:
 
 
 def main() -> int:
-    # A shell has what it starts in the background ignore Ctrl-C, and the tests of signals would inherit that.
+    # A shell has what it starts in the background ignore these, and the tests of signals would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     began = time.monotonic()
     done: list[tuple[str, int, float]] = []
     for together in STATIC if sys.argv[1:] == ["lint"] else WHOLE:
