@@ -52,11 +52,15 @@ class Rollout:
 
     def read(self) -> None:
         """Take in the lines that came since; after the session, when the file is gone, there are none."""
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            whole, end, _rest = file.read().rpartition(b"\n")
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                whole, end, _rest = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            # Asked for rather than looked for first: the directory may be on its way out.
+            return
         self._offset += len(whole) + len(end)
         for line in whole.splitlines():
             try:
