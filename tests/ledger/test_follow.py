@@ -73,8 +73,8 @@ def test_a_follower_is_woken_by_another_process_without_polling(ledger: Ledger) 
             assert event.message == f"message {number}"
             delays.append(at - committed)
         pipe.send("")
-    # A ring that is lost would only be made up for after five seconds; a busy machine may hold one up for long.
-    assert sorted(delays)[7] < SAFETY_SECONDS - 1
+    # Every single one: a ring that is lost would only be made up for after five seconds.
+    assert max(delays) < SAFETY_SECONDS - 1
 
 
 def test_a_follower_that_starts_while_others_write_misses_nothing(ledger: Ledger) -> None:
@@ -83,7 +83,9 @@ def test_a_follower_that_starts_while_others_write_misses_nothing(ledger: Ledger
         for round_ in range(5):
             pipe.send(f"round {round_}")
             events = follow(ledger, 0)
+            started = time.monotonic()
             found = [next(events).message for _ in range(round_ + 1)]
+            assert time.monotonic() - started < SAFETY_SECONDS - 1
             events.close()
             pipe.recv()
             assert found == [f"round {number}" for number in range(round_ + 1)]
