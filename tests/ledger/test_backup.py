@@ -1,6 +1,5 @@
 import gzip
 import os
-import random
 import shutil
 import threading
 from pathlib import Path
@@ -59,7 +58,7 @@ from ratchet.ledger.tables import (
 )
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.ledger.usage import charge, set_budget
-from tests.ledger.actors import acting, append_steadily, heard, kill_after, place_of, put_back, take_backup
+from tests.ledger.actors import acting, append_steadily, heard, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
 
 HOSTILE = 'NUL \x00, lone \ud800, "quotes", é💥\n'
@@ -513,6 +512,10 @@ def test_two_backups_to_one_place_do_not_mix(make_ledger: MakeLedger, tmp_path: 
     assert [file.name for file in tmp_path.glob("b*")] == ["b"]
 
 
+# Of the work of one process: from just begun to all but done.
+MOMENTS = (0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+
+
 def fill_a_lot(ledger: Ledger) -> None:
     with ledger.write() as tx:
         for number in range(3000):
@@ -530,12 +533,9 @@ def test_a_backup_killed_at_any_moment_leaves_the_older_one_and_can_be_taken_aga
     backup(ledger, target)
     older = target.read_bytes()
     fill_a_lot(ledger)
-    chance = random.Random(5)
     killed = 0
-    for _ in range(6):
-        with acting(take_backup, *place_of(ledger), target) as (process, pipe):
-            pipe.recv()
-            kill_after(process, chance.uniform(0, 0.25))
+    for cpu_seconds in MOMENTS:
+        with acting(take_backup, *place_of(ledger), target, cpu_seconds) as (_, pipe):
             killed += not heard(pipe, "done")
         if target.read_bytes() != older:
             gzip.decompress(target.read_bytes())
@@ -557,12 +557,9 @@ def test_a_restore_killed_at_any_moment_changes_all_or_nothing_and_can_be_repeat
     with ledger.write() as tx:
         create_run(tx, "demo", "of the old world")
     old, new = rows(ledger), rows(source)
-    chance = random.Random(6)
     killed = 0
-    for _ in range(6):
-        with acting(put_back, *place_of(ledger), tmp_path / "b") as (process, pipe):
-            pipe.recv()
-            kill_after(process, chance.uniform(0, 0.8))
+    for cpu_seconds in MOMENTS:
+        with acting(put_back, *place_of(ledger), tmp_path / "b", cpu_seconds) as (_, pipe):
             killed += not heard(pipe, "done")
         assert rows(ledger) in (old, new)
         assert {row["sha256"] for row in rows(ledger)["artifacts"]} <= set(contents(ledger))

@@ -168,15 +168,48 @@ def test_a_push_never_takes_the_work_of_others_away(runtime: Runtime, project: P
 
 @pytest.mark.soak
 def test_a_remote_that_refuses_the_push_says_why(runtime: Runtime, project: Project, remote: Path) -> None:
-    hook = remote / "hooks" / "pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho 'no pushes on Fridays' >&2\nexit 1\n")
-    hook.chmod(0o755)
+    write_hook(remote, "pre-receive", "echo 'no pushes on Fridays' >&2\nexit 1")
     with open_clone(runtime, project) as clone:
         commit = commit_in(clone, clone.fetch("main"), "mine")
         with pytest.raises(PushRefused, match="pre-receive hook declined"):
             clone.push(commit, "0001-work")
     assert branches(remote) == ["main"]
+
+
+def write_hook(remote: Path, name: str, script: str) -> None:
+    hook = remote / "hooks" / name
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{script}\n")
+    hook.chmod(0o755)
+
+
+def test_a_push_waits_for_the_lock_of_another_push(runtime: Runtime, project: Project, remote: Path) -> None:
+    lock = remote / "refs" / "heads" / "0001-work.lock"
+    lock.touch()
+    # The other push ends between our first and our second try.
+    write_hook(remote, "pre-receive", f"test -e tried && rm -f {lock}; touch tried")
+    with open_clone(runtime, project) as clone:
+        commit = commit_in(clone, clone.fetch("main"), "mine")
+        clone.push(commit, "0001-work")
+    assert head(remote, "0001-work") == commit
+    assert (remote / "tried").exists()
+
+
+def test_a_push_that_is_stopped_leaves_no_lock_at_the_remote(
+    runtime: Runtime, project: Project, remote: Path
+) -> None:
+    # Runs while receive-pack holds the lock of the branch.
+    write_hook(remote, "reference-transaction", "test $1 = prepared && touch locked && exec sleep 600; true")
+    with open_clone(runtime, project) as clone:
+        commit = commit_in(clone, clone.fetch("main"), "mine")
+        with ThreadPoolExecutor(1) as threads:
+            pushing = threads.submit(clone.push, commit, "0001-work")
+            eventually((remote / "locked").exists)
+            assert (remote / "refs" / "heads" / "0001-work.lock").exists()
+            clone.close()
+            with pytest.raises(RemoteFailed, match="was stopped"):
+                pushing.result(timeout=60)
+    assert not (remote / "refs" / "heads" / "0001-work.lock").exists()
 
 
 @pytest.mark.soak

@@ -25,6 +25,9 @@ from ratchet.workspaces.discovery import find_repository
 
 _T = TypeVar("_T")
 _TRIES = 5
+# How long another push may hold the lock of a branch.
+_LOCK_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LOCKED = "if nothing else pushes to it, delete the lock file that is named, then resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,19 @@ class Clone:
                 f"{branch} at {self.origin} is at {there[:12]}, which is no part of {commit[:12]}",
                 hint="somebody else pushed to it: merge that branch or delete it, then try again",
             )
-        ended = transfer.push(find_repository(self.path, find_git()), f"{commit}:refs/heads/{branch}")
-        # What counts is where the remote is: an answer may be lost, and another process may have been first.
-        if ended.code and transfer.branches(branch).get(branch) != commit:
+        for pause in (*_LOCK_PAUSES, None):
+            ended = transfer.push(find_repository(self.path, find_git()), f"{commit}:refs/heads/{branch}")
+            # What counts is where the remote is: an answer may be lost, and another process may have been first.
+            if not ended.code or transfer.branches(branch).get(branch) == commit:
+                break
+            locked = "cannot lock ref" in ended.complaint and "File exists" in ended.complaint
+            if locked and pause is not None:
+                transfer.processes.pause(pause)
+                continue
             failed = transfer.failure(ended, "push")
-            why = _refusal(ended.output) or failed
             raise PushRefused(
-                f"{self.origin} did not take {branch}: {why}{_words(ended.complaint)}", hint=failed.hint
+                f"{self.origin} did not take {branch}: {_refusal(ended.output) or failed}{_words(ended.complaint)}",
+                hint=_LOCKED if locked else failed.hint,
             )
         self._track(f"refs/remotes/origin/{branch}", commit)
 

@@ -1,8 +1,10 @@
 """A git process that speaks with a remote: bounded in time and output, and never left behind.
 
-It is in a process group of its own, which is killed as a whole when its time is over or somebody asks. It is led by a
-watcher, whose input is a pipe from here that nobody writes to: when this process is killed, the pipe ends, and the
-watcher kills the group. The helpers of git wait for a network and would not notice that by themselves.
+It is in a process group of its own, which is ended as a whole when its time is over or the caller stops it. A watcher
+leads it, whose input is a pipe from here that nothing is written to: when this process closes it or is killed, the
+watcher ends the group. The helpers of git wait for a network and would not notice that by themselves. They are asked to
+end before they are killed: a git that is killed leaves the lock of the ref that it was about to move, and if the remote
+is a directory of this machine, nobody could push there any more.
 """
 
 from __future__ import annotations
@@ -28,15 +30,23 @@ _OUTPUT = 32 * 1024 * 1024
 _COMPLAINT = 64 * 1024
 _CHUNK = 64 * 1024
 _LOOK_SECONDS = 0.25
-_WATCHER = """
-import os, select, sys
+_GRACE_SECONDS = 5.0
+# Every process of the group holds the end of a pipe: when that is closed, the last of them has ended.
+_WATCHER = f"""
+import os, select, signal, sys
+alive, held = os.pipe()
 child = os.fork()
 if child == 0:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.set_inheritable(held, True)
     os.execv(sys.argv[1], sys.argv[1:])
+os.close(held)
 ended = os.pidfd_open(child)
 if ended not in select.select([0, ended], [], [])[0]:
-    os.killpg(0, 9)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    select.select([alive], [], [], {_GRACE_SECONDS})
+    os.killpg(0, signal.SIGKILL)
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 """
 
@@ -58,6 +68,11 @@ class GitProcesses:
     def stop(self) -> None:
         """Kill what runs, and run nothing more."""
         self._stopped.set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another try. Raises `RemoteFailed` when it is stopped meanwhile."""
+        if self._stopped.wait(seconds):
+            raise RemoteFailed("git was stopped", hint="start the work again")
 
     def run(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Ended:
         """Run to the end. Raises `RemoteFailed` when it was stopped, takes too long or says too much."""
@@ -81,7 +96,7 @@ class GitProcesses:
         except subprocess.TimeoutExpired:
             raise RemoteFailed(f"{what} closed its output and did not end") from None
         finally:
-            _kill_group(process)
+            _end(process)
         return Ended(code, output, complaint.decode(errors="replace"))
 
     def _read(self, process: subprocess.Popen[bytes], what: str) -> tuple[bytes, bytes]:
@@ -116,11 +131,15 @@ def _take(source: IO[bytes], into: bytearray) -> bool:
     return bool(read)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of it: helpers outlive a git that was killed."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the group: helpers outlive a git that was killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=2 * _GRACE_SECONDS)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
+    for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
