@@ -42,7 +42,7 @@ class Functions:
         return Result(value)
 
     async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
-        return await inside()
+        return await inside(call.values)
 
     async def sub_workflow(self, call: Call) -> WorkflowSpec:
         return self.workflows[call.step.workflow_path or ""]

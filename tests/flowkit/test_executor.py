@@ -321,7 +321,7 @@ def test_a_step_that_holds_a_workflow_begins_only_once_it_is_let_in() -> None:
             if call.name not in self.guests:
                 raise StepFailed(f"{call.name} is not on the list", final=True)
             told.append(f"{call.name} is let in")
-            return await inside()
+            return await inside(call.values)
 
     held = workflow(step("one"))
     spec = workflow(

@@ -135,3 +135,10 @@ def test_a_value_that_would_take_too_long_to_match_is_refused() -> None:
         SpecError, match=r"Input x: the pattern .* is too costly for a text of 1000 characters"
     ):
         check_inputs(spec, {"x": "a" * 1000})
+
+
+def test_an_object_has_the_defaults_of_its_own_properties() -> None:
+    options = {"type": "object", "default": {}, "properties": {"deep": {"type": "integer", "default": 2}}}
+    spec = read_spec(fixtures.small({"step_id": "a"}, inputs={"options": options}))
+    assert check_inputs(spec, {}) == {"options": {"deep": 2}}
+    assert check_inputs(spec, {"options": {"deep": 5}}) == {"options": {"deep": 5}}

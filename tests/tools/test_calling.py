@@ -54,6 +54,17 @@ def test_what_fits_is_answered(bench: Bench) -> None:
     assert bench.call(tool, {"name": "x", "age": 3}).value == {"name": "x", "age": 3}
 
 
+def test_what_the_inputs_leave_out_has_the_default_of_its_schema(bench: Bench) -> None:
+    options = {"type": "object", "properties": {"digits": {"type": "integer", "default": 2}}, "default": {}}
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "default": "x"}, "options": options},
+        "required": ["name", "options"],
+    }
+    tool = python_tool(ECHO, input_schema=schema)
+    assert bench.call(tool, {}).value == {"name": "x", "options": {"digits": 2}}
+
+
 def test_the_inputs_may_be_any_mapping(bench: Bench) -> None:
     tool = python_tool(ECHO, input_schema=PERSON)
     assert bench.call(tool, MappingProxyType({"name": "x"})).value == {"name": "x"}

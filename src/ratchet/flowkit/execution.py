@@ -48,7 +48,7 @@ class StepError:
     hint: str | None = None
 
 
-Inside = Callable[[], Awaitable[Result | StepError | None]]
+Inside = Callable[[Mapping[str, Any]], Awaitable[Result | StepError | None]]
 """Runs the workflow that a step holds to its end; nothing is told while it waits for a person."""
 
 

@@ -249,11 +249,11 @@ class _Scope:
         spec = call.step.workflow_spec or await self._run.caller.sub_workflow(call)
         begun = False
 
-        async def inside() -> Result | StepError | None:
+        async def inside(values: Mapping[str, Any]) -> Result | StepError | None:
             nonlocal begun
             await self._run.journal.started(call)
             begun = True
-            return await self._run_inside(call, spec)
+            return await self._run_inside(replace(call, values=values), spec)
 
         try:
             end = await self._run.caller.around(call, inside)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from .defaults import with_defaults
 from .errors import SpecError
 from .jsontext import load_json, require_json
 from .patterns import fits
@@ -30,8 +31,7 @@ def check_inputs(spec: WorkflowSpec, given: Mapping[str, Any]) -> dict[str, Any]
     values: dict[str, Any] = {}
     for each in spec.inputs:
         value = given.get(each.name)
-        if value is None:
-            value = each.default
+        value = with_defaults(each.default if value is None else value, each.extra)
         if value is None and each.required:
             problems.append(f"Missing required input: {each.name}")
         elif value is not None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ratchet.flowkit.defaults import with_defaults
 from ratchet.tools.bodies import WorkflowBody
 from ratchet.tools.call import Called, Occasion, ToolFailed
 from ratchet.tools.definition import Tool, ToolType
@@ -36,6 +37,9 @@ async def call_tool(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -
     if not isinstance(values, dict):
         # A schema and JSON know no other objects.
         values = dict(values)
+    if tool.type is not ToolType.MCP:
+        # A server fills in its own defaults, whatever its schema declares.
+        values = with_defaults(values, tool.input_schema)
     if (wrong := misfit(values, tool.input_schema)) is not None:
         raise ToolFailed(
             f"the inputs of tool {tool.id} do not fit: {wrong}",

@@ -49,6 +49,17 @@ def test_a_function_gets_its_inputs_by_name_and_may_print(runtime: Runtime, tmp_
     assert ended.steps["only"].metrics["exit_code"] == 0
 
 
+def test_an_input_that_is_left_out_has_the_default_of_its_schema(runtime: Runtime, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"value": {"type": "number"}, "times": {"type": "integer", "default": 3}},
+        "required": ["value", "times"],
+    }
+    tool = python("def run(value, times):\n    return value * times\n", extra={"input_schema": schema})
+    spec = one_step(tool, input_mapping={"value": "inputs.value"})
+    assert exported(runtime, spec, tmp_path / "export", value=7).outputs == {"output": 21}
+
+
 def test_a_script_reads_its_inputs_and_prints_its_answer(runtime: Runtime, tmp_path: Path) -> None:
     source = "import json, sys\nprint(json.load(sys.stdin)['value'] + 1)\n"
     spec = one_step(python(source), input_mapping={"value": "inputs.value"})

@@ -73,7 +73,7 @@ class _Remembering:
         return Result(value)
 
     async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
-        end = await inside()
+        end = await inside(call.values)
         if isinstance(end, StepError) and call.name in self._values:
             # Another tool stood in for it.
             return Result(self._values[call.name])

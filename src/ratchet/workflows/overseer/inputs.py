@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from ratchet.flowkit.defaults import with_defaults
+
 
 def misnamed_inputs(schema: Mapping[str, Any], given: Collection[str]) -> Iterator[str]:
     """What is wrong with the names of the inputs, said of the tool."""
     properties = schema.get("properties")
     names = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
+    filled = with_defaults(dict.fromkeys(given, ""), schema)
     for name in required if isinstance(required, list) else ():
-        if name not in given:
+        if name not in filled:
             yield f"needs the input {name}, which the step does not give"
     if names and schema.get("additionalProperties") is False:
         for name in given:

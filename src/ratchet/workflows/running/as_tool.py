@@ -79,7 +79,7 @@ class _ToolCaller:
     async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
         fixed = self._plan.held_tool(call)
         if fixed is None:
-            return await inside()
+            return await inside(call.values)
         occasion = self._occasion_of(call)
         called = await self._told(
             fixed, call, lambda: call_held(fixed.tool, call, inside, occasion), held_metrics

@@ -85,7 +85,7 @@ class LedgerCaller:
     async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
         fixed = self._plan.held_tool(call)
         if fixed is None:
-            return await inside()
+            return await inside(call.values)
         if not self._journal.is_resumed(call.name):
             # Otherwise it was counted when it began.
             await self._reserve(fixed)

@@ -22,8 +22,8 @@ async def call_held(tool: Tool, call: Call, inside: Inside, occasion: Occasion) 
     """What the tool answers whose workflow is run by `inside`. Raises `ToolFailed`, and `Held` where a person is
     waited for."""
 
-    async def run(_: Mapping[str, Any], __: Mapping[str, Any]) -> Called:
-        end = await inside()
+    async def run(_: Mapping[str, Any], values: Mapping[str, Any]) -> Called:
+        end = await inside(values)
         if end is None:
             raise Held(f"{call.name} holds a step that waits")
         taken = dict(end.metrics.get(WITHIN, {}))

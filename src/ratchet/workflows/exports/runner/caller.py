@@ -6,10 +6,11 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.flowkit.defaults import with_defaults
 from ratchet.flowkit.errors import Held, StepFailed
 from ratchet.flowkit.execution import Call, Inside, Result, StepError
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
@@ -49,7 +50,7 @@ class Standalone:
         seconds = call.step.timeout if tool is None else min(call.step.timeout, tool.timeout)
         # What the step asks in its own words need not fit what the tool would be given.
         if tool is not None and not (kind == "llm" and call.prompt is not None):
-            _check(f"the inputs of tool {tool.tool_id} do not fit", dict(call.values), tool, "input_schema")
+            call = _with_inputs(call, tool)
         result = await self._carry_out(kind, call, tool, seconds)
         if tool is not None:
             _check(f"the answer of tool {tool.tool_id} cannot be used", result.value, tool, "output_schema")
@@ -58,11 +59,11 @@ class Standalone:
     async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
         tool = self._tool(call)
         if tool is None:
-            return await inside()
-        _check(f"the inputs of tool {tool.tool_id} do not fit", dict(call.values), tool, "input_schema")
+            return await inside(call.values)
+        call = _with_inputs(call, tool)
         try:
             async with asyncio.timeout(min(call.step.timeout, tool.timeout)):
-                end = await inside()
+                end = await inside(call.values)
         except TimeoutError:
             raise StepFailed(f"tool {tool.tool_id} did not end in time") from None
         if isinstance(end, Result):
@@ -124,6 +125,13 @@ def _recorded(recording: Recording, call: Call) -> Result:
             final=True,
             hint="only what the recorded run was given can be answered without a model",
         ) from None
+
+
+def _with_inputs(call: Call, tool: ToolDefinition) -> Call:
+    """The call with the defaults of the tool's inputs filled in. Raises `StepFailed` if they do not fit then."""
+    values = with_defaults(dict(call.values), tool.extra.get("input_schema"))
+    _check(f"the inputs of tool {tool.tool_id} do not fit", values, tool, "input_schema")
+    return replace(call, values=values)
 
 
 def _check(problem: str, value: Any, tool: ToolDefinition, key: str) -> None:
