@@ -71,7 +71,7 @@ def again(runtime: Runtime, project: Project) -> None:
 def test_a_repository_is_cloned_looked_at_given_its_files_and_asked_about(
     runtime: Runtime, remote: Path, tmp_path: Path
 ) -> None:
-    project = onboard(runtime, git_url=f"file://{remote}")
+    project = onboard(runtime, git_url=f"file://{remote}", ci_files=True)
     place = tmp_path / "projects" / str(project.id) / "origin"
     assert setup_status(runtime, project) is RunStatus.COMPLETED
     assert (project.local_path, project.remote) == (str(place), str(remote))
@@ -84,7 +84,7 @@ def test_a_repository_is_cloned_looked_at_given_its_files_and_asked_about(
         "git",
         "clarifications",
     ]
-    assert {stage.status for stage in seen.stages} <= {"completed", "warning"}
+    assert {stage.status for stage in seen.stages} <= {"completed", "warning", "skipped"}
     assert (seen.status, seen.workspace_path) == ("completed", str(place))
     assert seen.last_event is not None
     assert seen.last_event.type == "setup_completed"
@@ -116,6 +116,8 @@ def test_a_local_repository_is_used_where_it_is_and_keeps_the_work_of_people(
     assert (local / "notes.txt").read_text() == "mine"
     assert git(local, "log", "--format=%s") == "begin"
     assert git(local, "stash", "list") == ""
+    # Nobody asked for CI files.
+    assert sorted(each.name for each in local.iterdir()) == [".git", "README.md", "notes.txt"]
     assert not (tmp_path / "projects" / str(project.id) / "mine").exists()
 
 
@@ -244,7 +246,7 @@ def test_killed_at_any_write_it_goes_on_and_does_nothing_twice(
     died = 0
     for number in range(1, 40):
         name = f"demo-{number}"
-        project_id = register(runtime, name=name, git_url=str(remote))
+        project_id = register(runtime, name=name, git_url=str(remote), ci_files=True)
         job = take(runtime)
         assert job is not None
         job.writes_left, job.after_commit = number, after_commit

@@ -19,6 +19,9 @@ within_option = click.option(
 detach_option = click.option(
     "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
 )
+ci_files_option = click.option(
+    "--ci-files", is_flag=True, help="Write CI scripts and a CI file where the repository lacks them."
+)
 by_option = click.option("--by", metavar="NAME", help="Who says so; the name of the user if not given.")
 
 

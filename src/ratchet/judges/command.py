@@ -82,7 +82,9 @@ class CommandJudge:
             try:
                 counts, numbers = await in_thread(lambda: self._read(reports))
             except BadReport as error:
-                return self._ruled(Outcome.ERROR, str(error), finished)
+                # One that failed before it wrote its report says itself why.
+                reason = str(error) if finished.ok else f"{told(finished)} ({error})"
+                return self._ruled(Outcome.ERROR, reason, finished)
         return self._ruled(*self._weighed(finished, counts, numbers), finished, counts, numbers)
 
     async def _run(self, directory: Path, reports: Path, deadline: Deadline) -> Finished:

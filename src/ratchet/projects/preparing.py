@@ -79,8 +79,10 @@ async def discover(job: JobContext, project_id: int, tree: Path) -> Done:
 
 
 async def write_starters(job: JobContext, project_id: int, tree: Path) -> Done:
-    """The starter assets that the repository lacks. Nobody commits them but a person, or a protocol."""
+    """The CI files that the repository lacks, if they were asked for. A person commits them, or a protocol."""
     project = await asyncio.to_thread(_project, job, project_id)
+    if not project.facts.get("ci_files"):
+        return Done("skipped")
     facts = read_facts(project.facts)
     provider = project.ci_provider or facts.ci_provider
     written = await asyncio.to_thread(write_assets, tree, facts, provider=provider)

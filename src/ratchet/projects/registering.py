@@ -8,7 +8,14 @@ from typing import Any
 
 from ratchet.kernel import Conflict, Misuse, ProjectId, RunId
 from ratchet.ledger import Transaction
-from ratchet.ledger.projects import DEFAULT_BRANCH, Project, add_project, change_project, get_project
+from ratchet.ledger.projects import (
+    DEFAULT_BRANCH,
+    Project,
+    add_facts,
+    add_project,
+    change_project,
+    get_project,
+)
 from ratchet.ledger.runs import get_run
 from ratchet.projects.address import read_address
 from ratchet.projects.answers import check_models
@@ -33,8 +40,11 @@ def register_project(
     ci_provider: str | None = None,
     default_models: Mapping[str, str] | None = None,
     secrets: Mapping[str, str | None] | None = None,
+    ci_files: bool = False,
 ) -> ProjectId:
     """A new project, and its onboarding in line. One with a `local_path` is worked on where it is.
+
+    Only with `ci_files` are scripts and a CI file written where the repository lacks them.
 
     Raises `Misuse` for what cannot be meant, and `Conflict` when the name is taken.
     """
@@ -53,6 +63,8 @@ def register_project(
         columns["local_path"] = _path(local_path)
     project_id = add_project(tx, **columns)
     put_secrets(tx, runtime, project_id, secrets or {})
+    if ci_files:
+        add_facts(tx, project_id, {"ci_files": True})
     _start(tx, runtime, project_id)
     return project_id
 
@@ -74,13 +86,15 @@ def update_project(tx: Transaction, runtime: Runtime, project_id: int, changes: 
         tx.event("project.changed", project_id=project_id, message=", ".join(sorted(columns)))
 
 
-def set_up_again(tx: Transaction, runtime: Runtime, project_id: int) -> RunId:
+def set_up_again(tx: Transaction, runtime: Runtime, project_id: int, *, ci_files: bool = False) -> RunId:
     """Go on with an onboarding that is blocked or paused, or begin anew after one that has ended. The run of it.
 
-    Raises `Conflict` while it runs.
+    With `ci_files` it also writes the CI files that are missing. Raises `Conflict` while it runs.
     """
     project = get_project(tx, project_id)
     check_set_up_again(tx, project)
+    if ci_files:
+        add_facts(tx, project_id, {"ci_files": True})
     if project.setup_run_id is None or get_run(tx, project.setup_run_id).status.final:
         return _start(tx, runtime, project_id)
     resume_run(tx, runtime, project.setup_run_id)

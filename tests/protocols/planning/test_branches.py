@@ -11,7 +11,7 @@ import pytest
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import RunStatus
-from ratchet.ledger.runs import create_run
+from ratchet.ledger.projects import add_facts
 from ratchet.modelserver import answer
 from tests.protocols.planning.conftest import NAME, Desk
 from tests.protocols.planning.plans import plan, step
@@ -34,10 +34,22 @@ def push(desk: Desk, path: str) -> str:
 
 
 def set_up(desk: Desk) -> None:
-    """Say that the project was set up, so that what it lacks is known."""
+    """Ask for CI files."""
     with desk.runtime.ledger.write(actor="test") as tx:
-        setup = create_run(tx, "protocol", f"setup-{desk.project_id}", project_id=desk.project_id)
-    desk.change_project(setup_run_id=setup)
+        add_facts(tx, desk.project_id, {"ci_files": True})
+
+
+def test_a_plan_that_failed_leaves_no_branch_and_a_good_one_only_the_plan(desk: Desk) -> None:
+    desk.open(BAD, **{"protocols.repairs": 0})
+    failed = desk.plan()
+    assert failed.status is RunStatus.BLOCKED
+    assert desk.git("for-each-ref", "--format=%(refname)", "refs/heads") == "refs/heads/main"
+    desk.open(GOOD)
+    planned = desk.again(failed)
+    assert planned.status is RunStatus.PLANNED, planned.reason
+    changed = desk.git("diff", "--name-only", "main", NAME).splitlines()
+    assert changed
+    assert all(path.startswith(".protocols/") for path in changed)
 
 
 @pytest.mark.soak
@@ -91,7 +103,7 @@ def test_a_branch_that_is_only_at_the_remote_is_refused_too(desk: Desk) -> None:
 def test_a_branch_that_somebody_moved_meanwhile_is_not_written_over(desk: Desk) -> None:
     desk.open(BAD, **{"protocols.repairs": 0})
     failed = desk.plan()
-    foreign = desk.git("commit-tree", f"{NAME}^{{tree}}", "-p", NAME, "-m", "foreign")
+    foreign = desk.git("commit-tree", "main^{tree}", "-p", "main", "-m", "foreign")
     desk.git("update-ref", f"refs/heads/{NAME}", foreign)
     desk.open(GOOD)
     refused = desk.again(failed)
@@ -104,7 +116,7 @@ def test_a_branch_that_somebody_moved_meanwhile_is_not_written_over(desk: Desk) 
 def test_a_branch_that_a_person_has_checked_out_is_not_moved_under_them(desk: Desk) -> None:
     desk.open(BAD, **{"protocols.repairs": 0})
     failed = desk.plan()
-    desk.git("checkout", "-q", NAME)
+    desk.git("checkout", "-qb", NAME)
     desk.open(GOOD)
     refused = desk.again(failed)
     assert refused.status is RunStatus.BLOCKED
@@ -217,7 +229,7 @@ def test_an_accepted_plan_outlives_the_clone_that_it_was_made_in(desk: Desk) -> 
     desk.open(engine=Locker(engine, clone / ".git" / "refs" / "heads" / f"{NAME}.lock"))
     refused = desk.plan()
     assert refused.status is RunStatus.BLOCKED
-    ground = desk.git("rev-parse", NAME)
+    [ground] = {each.data["ground"] for each in desk.events(refused, "planning_started")}
     shutil.rmtree(clone)
     push(desk, "new.txt")
     planned = desk.again(refused)

@@ -140,7 +140,7 @@ def test_a_plan_that_never_gets_good_fails_after_the_repairs_that_are_allowed(de
     assert "start the protocol again" in (failed.reason or "")
     assert len(script.requests) == 2
     assert (desk.steps(failed), failed.spec) == ([], None)
-    assert desk.git("rev-parse", NAME) == failed.base_commit
+    assert desk.git("for-each-ref", f"refs/heads/{NAME}") == ""
 
 
 @pytest.mark.soak

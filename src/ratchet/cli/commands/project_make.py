@@ -12,7 +12,7 @@ from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground,
 from ratchet.cli.output import confirm, note
 from ratchet.cli.project_pages import print_setup
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
-from ratchet.cli.protocol_choice import detach_option, project_argument
+from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
 from ratchet.cli.records import print_document
 from ratchet.cli.secrets import read_secret_text
 from ratchet.config import write_initial
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--secret", "secrets", type=click.Choice(NAMES), multiple=True, help="Ask for this secret, too."
 )
+@ci_files_option
 @detach_option
 @click.pass_obj
 def add(
@@ -75,13 +76,14 @@ def add(
     ci_provider: str | None,
     models: tuple[str, ...],
     secrets: tuple[str, ...],
+    ci_files: bool,
     detach: bool,
 ) -> int | None:
     """Register a repository as a project, and set it up.
 
     An ADDRESS is cloned into the home; a PATH, by default the repository here, is worked on where it is. Setting up
-    looks which stack and which checks the repository has, writes CI scripts where they are missing, and asks what only
-    people know. Nothing is committed or pushed.
+    looks how the repository is set up and which checks it has, and asks what only people know. Nothing is written into
+    your checkout, committed or pushed; with --ci-files, CI files are written where they are missing.
 
     Secrets are typed when asked for, or read from the standard input, a line each.
 
@@ -101,6 +103,7 @@ def add(
                 ci_provider=ci_provider,
                 default_models=dict(_model(each) for each in models),
                 secrets=asked,
+                ci_files=ci_files,
                 **values,
             )
             made = get_project(tx, number)
@@ -117,12 +120,13 @@ def add(
     see=["project questions", "project answer"],
 )
 @project_argument
+@ci_files_option
 @detach_option
 @click.pass_obj
-def onboard(session: Session, project: str, detach: bool) -> int | None:
-    """Set a project up: go on where that is blocked, or look at the repository anew.
+def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int | None:
+    """Set a project up: go on where that is blocked, or look at the repository again.
 
-    What was answered stays. Files that are there are never written over.
+    What was answered stays. Files that are there are never overwritten.
 
     Exits with 0 when the project is set up, 1 when that is blocked.
     """
@@ -132,7 +136,7 @@ def onboard(session: Session, project: str, detach: bool) -> int | None:
             run = None if found.setup_run_id is None else get_run(tx, found.setup_run_id)
             # One that is in line, or whose process was killed, needs nothing but somebody who does it.
             if run is None or run.status.stands:
-                set_up_again(tx, here.runtime, found.id)
+                set_up_again(tx, here.runtime, found.id, ci_files=ci_files)
             found = get_project(tx, found.id)
             document = onboarding_record(onboarding_view(tx, found))
         if detach:

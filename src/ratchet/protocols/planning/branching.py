@@ -26,7 +26,7 @@ _MOST_STARTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where a plan begins. `ground` is the base, or the base with the starter assets on top, committed `at` that time.
+    """Where a plan begins. `ground` is the base, or the base with the CI files on top, committed `at` that time.
 
     `first` is the number of the first attempt that counts: what failed before somebody started the protocol again does
     not, but `before`, the last bad answer, is told to whoever answers next. `own` are the commits that the branch may
@@ -42,7 +42,7 @@ class Begun:
 
 
 def begin(work: Work) -> Begun:
-    """Settle where the plan begins and make the branch there. Asks the remote, so it may take its time.
+    """Settle where the plan begins. Asks the remote, so it may take its time. There is no branch before the plan.
 
     What a process settled that died in the middle stays. Raises `PlanFailed` for a branch that is somebody else's, and
     whatever is wrong with the repository or its remote.
@@ -52,8 +52,6 @@ def begin(work: Work) -> Begun:
     begun = _remembered(past)
     if begun is None or not _bring_here(work, begun, required=past.has_plan):
         begun = _begin(work, past)
-    if not past.has_plan:
-        move_branch(work, begun, begun.ground)
     return begun
 
 
@@ -187,8 +185,8 @@ def _require_room(work: Work, base: str) -> None:
 
 
 def _with_assets(work: Work, base: str, at: int) -> str:
-    """The base, with starter assets on top if the project was set up and its repository has none of them."""
-    if work.project.setup_run_id is None:
+    """The base, with CI files on top if they were asked for and the repository has none of them."""
+    if not work.project.facts.get("ci_files"):
         return base
     facts = read_facts(work.project.facts)
     provider = work.project.ci_provider or facts.ci_provider

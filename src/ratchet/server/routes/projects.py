@@ -45,6 +45,7 @@ class NewProject(_Body):
         None, description="models for planning, decompose, exec, qa and discovery"
     )
     secrets: dict[Text, Secret] | None = Field(None, description=_SECRETS)
+    ci_files: bool = Field(False, description="write CI files where the repository lacks them")
 
 
 class Changes(_Body):
@@ -127,10 +128,14 @@ def onboarding(api: Api, project_id: Id) -> dict[str, Any]:
 
 
 @router.post("/projects/{project_id}/onboarding/actions/start", responses=documented(404, 409))
-def start_onboarding(api: Api, project_id: Id) -> shapes.Accepted:
+def start_onboarding(
+    api: Api,
+    project_id: Id,
+    ci_files: Annotated[bool, Query(description="write CI files where the repository lacks them")] = False,
+) -> shapes.Accepted:
     """Go on with an onboarding that is blocked, or begin anew after one that has ended. 409 while it runs."""
     with api.write() as tx:
-        run_id = set_up_again(tx, api.runtime, project_id)
+        run_id = set_up_again(tx, api.runtime, project_id, ci_files=ci_files)
         carrier = last_carrier(tx, run_id)
         job = None if carrier is None else Job.of(get_job(tx, carrier.id))
     return shapes.Accepted(message="onboarding is in line", job=job)
