@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -17,7 +18,6 @@ Keep = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
 
 def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ratchet, ending: Keep) -> None:
-    program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--json"))
     assert server.stdout is not None
     told = json.loads(server.stdout.readline())
@@ -32,16 +32,15 @@ def test_serve_answers_tells_where_and_ends_with_0(program: Program, ratchet: Ra
 
 @pytest.mark.soak
 def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: Keep) -> None:
-    program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
     assert server.stderr is not None
     serving = server.stderr.readline()
     assert serving.startswith("Serving on http://127.0.0.1:")
-    port = serving.partition(";")[0].rpartition(":")[2]
+    assert server.stderr.readline().startswith("Agents: http://127.0.0.1:")
     assert "Token:" in server.stderr.readline()
     # Nobody watches this stderr but a log: the token is not in it.
     assert server.stderr.readline().endswith(
-        f"/console/, and `ratchet console --port {port}` prints a link that lets you in\n"
+        "/console/, and `ratchet console` prints a link that lets you in\n"
     )
     server.send_signal(signal.SIGINT)
     out, _ = server.communicate(timeout=120)
@@ -63,7 +62,6 @@ def test_a_port_that_cannot_be_is_misuse(plain_program: Program) -> None:
 
 @pytest.mark.soak
 def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep, tmp_path: Path) -> None:
-    program.env["RATCHET_AGENTS__PORT"] = "0"
     server = ending(program.start("serve", "--port", "0", "--json"))
     assert server.stdout is not None
     told = json.loads(server.stdout.readline())
@@ -79,6 +77,48 @@ def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep, 
     other = program("console", "--port", port, "--home", str(tmp_path / "other"))
     assert (other.code, other.out) == (3, "")
     assert "does not take the token of this home" in other.err
+
+
+def test_two_homes_serve_side_by_side_and_each_finds_its_own(tmp_path: Path, ending: Keep) -> None:
+    """With nothing asked for, a second server takes other ports: its own, and that of its agents."""
+    homes = [Program(tmp_path / name) for name in ("first", "second")]
+    told = []
+    for program in homes:
+        program.directory.mkdir()
+        server = ending(program.start("serve", "--json"))
+        assert server.stdout is not None
+        told.append(json.loads(server.stdout.readline()))
+    assert len({told[0]["url"], told[1]["url"], told[0]["agents"], told[1]["agents"]}) == 4
+    for program, mine in zip(homes, told, strict=True):
+        assert program("console", "--json").json["url"] == mine["console"]
+        served = {each["name"]: each["detail"] for each in program("doctor", "--json").json["checks"]}
+        assert mine["url"] in served["server"]
+        assert mine["agents"] in served["agents"]
+
+
+@pytest.mark.soak
+def test_a_server_that_was_killed_is_not_found(program: Program, ending: Keep) -> None:
+    server = ending(program.start("serve", "--port", "0", "--json"))
+    assert server.stdout is not None
+    told = json.loads(server.stdout.readline())
+    assert program("console", "--json").json["url"] == told["console"]
+    server.kill()
+    server.wait()
+    program.env["RATCHET_SERVER__PORT"] = "1"
+    done = program("console")
+    assert (done.code, "no server answers at http://127.0.0.1:1" in done.err) == (3, True)
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(plain_program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = plain_program("serve", "--port", port)
+        assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
+        assert "`ratchet serve --port 0`" in done.err
+        plain_program.env["RATCHET_AGENTS__PORT"] = port
+        done = plain_program("serve", "--port", "0")
+    assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
+    assert "`RATCHET_AGENTS__PORT=0 ratchet serve`" in done.err
 
 
 def test_console_says_that_no_server_answers(plain_program: Program) -> None:

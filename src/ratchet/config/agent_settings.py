@@ -15,7 +15,9 @@ class Agents(Section):
         None, description="who writes agents; `engines.default`, if not given", examples=["codex"]
     )
     host: str = Field("127.0.0.1", description="where the stable addresses of agents are served")
-    port: Port = Field(8125, description="and on which port; 0 takes any that is free")
+    port: Port = Field(
+        8125, description="and on which port; not set, the next free one if it is taken; 0 takes any"
+    )
     network: bool = Field(
         True,
         description="whether agents may use the network; otherwise they reach only Ratchet, and others by it",

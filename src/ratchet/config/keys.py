@@ -32,7 +32,9 @@ DEFAULT_QUEUE = "default"
 
 class Server(Section):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: Port = Field(8484, description="port to listen on; 0 takes a free one")
+    port: Port = Field(
+        8484, description="port to listen on; not set, the next free one if it is taken; 0 takes any"
+    )
     token: SecretStr | None = Field(
         None,
         min_length=1,

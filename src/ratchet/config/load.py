@@ -85,6 +85,10 @@ class Loaded:
             for leaf, key in _keys(self.settings)
         ]
 
+    def is_set(self, key: str) -> bool:
+        """Whether a file, a variable or a flag gives this key (`server.port`) its value."""
+        return tuple(key.split(".")) in self._given
+
     def _origin(self, key: Key) -> Origin:
         given = self._given.get(key) or Given(None, "default", "built in")
         return Origin(dotted(key), _shown(_value(self.settings, key)), given.source, given.where)

@@ -3,7 +3,7 @@
 A probe returns checks and never raises for a thing that is absent.
 """
 
-from ratchet.doctor.agents import agents
+from ratchet.doctor.addresses import addresses
 from ratchet.doctor.check import Check, Probe, Status
 from ratchet.doctor.disk import disk
 from ratchet.doctor.engines import engines
@@ -16,7 +16,7 @@ __all__ = [
     "Check",
     "Probe",
     "Status",
-    "agents",
+    "addresses",
     "disk",
     "engines",
     "git",

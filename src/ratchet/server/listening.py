@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
 
 from ratchet.kernel import ConfigError, Conflict, Misuse, RatchetError
 
+_BACKLOG = 2048
 
-def listen(host: str, port: int, *, token_configured: bool) -> socket.socket:
-    """A socket bound to `host` and `port` (0 takes a free one).
+
+def listen(host: str, *ports: int, token_configured: bool) -> socket.socket:
+    """A socket that listens on `host` and the first of `ports` that is free (0 takes any).
 
     Only this machine can reach a loopback address; anywhere else the token must be one that somebody chose.
     """
+    for port in ports[:-1]:
+        with contextlib.suppress(Conflict):
+            return _listen(host, port, token_configured)
+    return _listen(host, ports[-1], token_configured)
+
+
+def _listen(host: str, port: int, token_configured: bool) -> socket.socket:
     family, address = _resolve(host, port)
     if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback and not token_configured:
         raise ConfigError(
@@ -26,6 +36,8 @@ def listen(host: str, port: int, *, token_configured: bool) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        # At once: two sockets can be bound to one port, and the second to listen would find out too late.
+        bound.listen(_BACKLOG)
     except OSError as error:
         bound.close()
         raise _explained(error, host, port) from error
@@ -53,7 +65,7 @@ def _explained(error: OSError, host: str, port: int) -> RatchetError:
     if error.errno == errno.EADDRINUSE:
         return Conflict(
             f"port {port} of {host} is taken",
-            hint="stop the program that has it, or take a free one with --port 0",
+            hint="stop the program that has it, or take a free one with `ratchet serve --port 0`",
         )
     if error.errno == errno.EACCES:
         return Misuse(f"this user may not listen on port {port}", hint="use a port of 1024 or above")

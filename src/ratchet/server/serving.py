@@ -16,8 +16,10 @@ from fastapi import FastAPI
 
 from ratchet.agents.host import hosting
 from ratchet.config import Loaded
+from ratchet.config.ports import ports_to_try
 from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
+from ratchet.runtime.addresses import Address, announced
 from ratchet.runtime.signals import StopSignals
 from ratchet.server.app import create_app
 from ratchet.server.listening import listen, url_of
@@ -35,12 +37,13 @@ _LAST_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where the API answers, and the file with its token; no file when the token was configured.
+    """Where the API and the agents answer, and the file with its token; no file when the token was configured.
 
     `link` lets a person into the console, and is as secret as the token.
     """
 
     url: str
+    agents_url: str | None
     token_path: Path | None
     process_id: str
     link: str = field(repr=False)
@@ -57,28 +60,29 @@ def serve(
     """Serve until SIGTERM or SIGINT, then drain: finish jobs and requests, end streams. Returns the exit code.
 
     `host` and `port` default to the settings. `ready` is called once requests are answered. Call it in the main thread.
-    Raises `ConfigError` rather than listen where strangers could come in without a token that somebody chose, and
-    `Conflict` for a port that is taken, also that of the agents.
+    A port that nobody asked for and that is taken gives way to a free one, also that of the agents. Raises
+    `ConfigError` rather than listen where strangers could come in without a token that somebody chose, and `Conflict`
+    for a port that was asked for and is taken.
     """
-    settings = loaded.settings.server
     token = find_token(loaded)
+    ports = ports_to_try(loaded, "server.port") if port is None else (port,)
     with (
         StopSignals() as signals,
-        listen(
-            host or settings.host, settings.port if port is None else port, token_configured=token.configured
-        ) as bound,
+        listen(host or loaded.settings.server.host, *ports, token_configured=token.configured) as bound,
         open_ledger(loaded) as ledger,
+        announced(loaded.home, Address(*bound.getsockname()[:2])),
     ):
         runtime = open_runtime(loaded, ledger, kinds)
         worker = Worker(runtime, role="server")
         app = create_app(runtime, loaded, token.value, process_id=worker.process_id)
-        address = url_of(bound)
-        serving = Serving(address, token.path, worker.process_id, token.link(address))
+        url = url_of(bound)
+        service: Service = app.state.service
 
         def started() -> None:
-            _log.info("serving", url=serving.url)
+            _log.info("serving", url=url)
+            agents = None if service.host is None else service.host.url
             if ready is not None:
-                ready(serving)
+                ready(Serving(url, agents, token.path, worker.process_id, token.link(url)))
 
         # Before any event loop runs in this thread: the durable queue refuses to start under one.
         worker.start()

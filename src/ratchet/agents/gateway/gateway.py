@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 from collections.abc import Callable, Iterable
@@ -50,8 +51,17 @@ class Gateway:
         """Where it listened first."""
         return self._urls[0]
 
-    async def listen(self, host: str, port: int) -> str:
-        """Serve at `host` and `port` (0 takes a free one); the URL. Raises `Misuse` and `Conflict`."""
+    async def listen(self, host: str, *ports: int) -> str:
+        """Serve at `host` and the first of `ports` that is free (0 takes any); the URL.
+
+        Raises `Misuse` and `Conflict`.
+        """
+        for port in ports[:-1]:
+            with contextlib.suppress(Conflict):
+                return await self._listen(host, port)
+        return await self._listen(host, ports[-1])
+
+    async def _listen(self, host: str, port: int) -> str:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(self._receive, host, port, start_serving=False)
@@ -67,7 +77,11 @@ class Gateway:
                     " or set agents.host to 127.0.0.1",
                 )
             self._guarded.update(port for _, port in addresses)
-        await server.start_serving()
+        try:
+            await server.start_serving()
+        except OSError as error:  # another program listened in between
+            server.close()
+            raise _explained(error, host, port) from error
         self._servers.append(server)
         self._urls.append(_url(*addresses[0]))
         if self._looking is None:
@@ -124,7 +138,9 @@ def _url(address: str, port: int) -> str:
 def _explained(error: Exception, host: str, port: int) -> RatchetError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return Conflict(
-            f"port {port} of {host} is taken", hint="stop the program that has it, or set agents.port"
+            f"port {port} of {host} is taken",
+            hint="stop the program that has it, or have agents served at a free port with"
+            " `RATCHET_AGENTS__PORT=0 ratchet serve`",
         )
     return Misuse(
         f"agents cannot be served at {host}:{port}: {error}", hint="set agents.host and agents.port"

@@ -13,6 +13,7 @@ from ratchet.agents.host.host import Access, Host
 from ratchet.agents.seat import announce, announced, seat
 from ratchet.agents.tokens import Tokens
 from ratchet.config import Loaded
+from ratchet.config.ports import ports_to_try
 from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
@@ -28,7 +29,8 @@ _TAKE_OVER_SECONDS = 0.5
 async def hosting(runtime: Runtime, loaded: Loaded, *, api_token: str | None = None) -> AsyncIterator[Host]:
     """Serve the agents of this home for the block, or stand by while another process does, and take over when it ends.
 
-    Who brings `api_token` may use all that the Architect can. Raises `Conflict` if the port is taken, and `Misuse`.
+    Who brings `api_token` may use all that the Architect can. Raises `Conflict` if a port that was asked for is taken,
+    and `Misuse`.
     """
     host = Host(runtime)
     with seat(loaded.home) as is_ours:
@@ -51,7 +53,7 @@ async def hosting(runtime: Runtime, loaded: Loaded, *, api_token: str | None = N
 async def hosting_alone(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
     """Serve the agents of this home to this process for the block, and say where."""
     host = Host(runtime, lasting=False)
-    async with _open(host, runtime, loaded, [(_LOOPBACK, 0)], api_token=None) as url:
+    async with _open(host, runtime, loaded, [(_LOOPBACK, (0,))], api_token=None) as url:
         yield url
 
 
@@ -76,10 +78,10 @@ async def _serving(
 ) -> AsyncIterator[None]:
     """Be the host of the home, which is ours."""
     settings = loaded.settings.agents
-    places = [(settings.host, settings.port)]
+    places = [(settings.host, ports_to_try(loaded, "agents.port"))]
     if settings.host != _LOOPBACK:
         # Where strangers can come in, a token is wanted; agents and commands of this machine have a door of their own.
-        places.insert(0, (_LOOPBACK, 0))
+        places.insert(0, (_LOOPBACK, (0,)))
     async with _open(host, runtime, loaded, places, api_token) as url:
         announce(loaded.home, url)
         _log.info("serving agents", url=url)
@@ -91,7 +93,7 @@ async def _open(
     host: Host,
     runtime: Runtime,
     loaded: Loaded,
-    places: list[tuple[str, int]],
+    places: list[tuple[str, tuple[int, ...]]],
     api_token: str | None,
 ) -> AsyncIterator[str]:
     """Lead calls that come in at `places` to agents; the URL of the first. At the end nothing is left running."""
@@ -108,7 +110,7 @@ async def _open(
             host, architect_port=lambda: port, token=None if chosen is None else chosen.get_secret_value()
         )
         try:
-            urls = [await gateway.listen(*place) for place in places]
+            urls = [await gateway.listen(address, *ports) for address, ports in places]
             host.url = urls[0]
             async with _running(host, Access(host.url, tokens)):
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import webbrowser
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from ratchet.cli.command import command
 from ratchet.cli.numbers import PORT
 from ratchet.cli.output import confirm
 from ratchet.kernel import Missing
+from ratchet.runtime.addresses import Address, server_addresses
 from ratchet.server.token import Token, find_token
 
 if TYPE_CHECKING:
@@ -22,17 +22,18 @@ _PATIENCE_SECONDS = 10.0
 
 
 @command(examples=["ratchet console", "ratchet console --open", "ratchet console --port 8485"], see=["serve"])
-@click.option("--port", type=PORT, metavar="PORT", help="The server's port; server.port if not given.")
+@click.option("--port", type=PORT, metavar="PORT", help="The port of one of several servers.")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser as well.")
 @click.pass_obj
 def console(session: Session, port: int | None, show: bool) -> None:
     """Print a link into the console of the server that works on this home.
 
-    The link has the token in it: whoever has it can do what you can. The server must be running (`ratchet serve`), on
-    the address and port of the settings server.host and server.port; --port names another port.
+    The link has the token in it: whoever has it can do what you can. The server must be running (`ratchet serve`). Of
+    several the one that was started last is meant; --port names another. Where none of this home runs on this machine,
+    the address and port of the settings server.host and server.port are tried.
     """
     loaded = session.load({"server.port": port})
-    url, token = _address(loaded), find_token(loaded)
+    url, token = _address(loaded, port).url, find_token(loaded)
     _ask(url, token)
     link = token.link(url)
     confirm(session, {"url": f"{url}/console/", "link": link}, link)
@@ -40,15 +41,9 @@ def console(session: Session, port: int | None, show: bool) -> None:
         webbrowser.open(link)
 
 
-def _address(loaded: Loaded) -> str:
-    host, port = loaded.settings.server.host, loaded.settings.server.port
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"http://{host}:{port}"
-    if address.is_unspecified:
-        host = "127.0.0.1" if address.version == 4 else "::1"
-    return f"http://[{host}]:{port}" if address.version == 6 else f"http://{host}:{port}"
+def _address(loaded: Loaded, port: int | None) -> Address:
+    found = [each for each in server_addresses(loaded.home) if port in (None, each.port)]
+    return found[0] if found else Address(loaded.settings.server.host, loaded.settings.server.port)
 
 
 def _ask(url: str, token: Token) -> None:
@@ -64,7 +59,7 @@ def _ask(url: str, token: Token) -> None:
         error.close()
         raise Missing(
             f"the server at {url} does not take the token of this home: it answers {error.code}",
-            hint="it works on another home; start one here with `ratchet serve --port 0`, or name its port with --port",
+            hint="it works on another home; start one here with `ratchet serve`",
         ) from error
     except OSError as error:
         raise Missing(

@@ -12,7 +12,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.doctor import Check, agents, disk, engines, git, python, run_all, sandbox_layers
+from ratchet.doctor import Check, addresses, disk, engines, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def doctor(session: Session) -> int:
                 partial(ledger, loaded),
                 sandbox_layers,
                 partial(engines, loaded),
-                partial(agents, loaded),
+                partial(addresses, loaded),
             ]
         )
     failed = any(check.status == "fail" for check in checks)

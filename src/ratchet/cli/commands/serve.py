@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--port",
     type=PORT,
     metavar="PORT",
-    help="Port, 0 takes a free one; server.port if not given.",
+    help="Port, 0 takes a free one; server.port if not given, or the next free one.",
 )
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None) -> int:
@@ -37,8 +37,9 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
 
     A home and a ledger are made if there are none. Requests need the token whose file is named at the start; in a
     terminal a link is printed that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish,
-    nothing new is taken. Logs go to stderr. With --json one line on stdout tells the address once requests are
-    answered.
+    nothing new is taken. Logs go to stderr. With --json one line on stdout tells the addresses once requests are
+    answered. Where the usual ports are taken, as by the server of another repository, the next free ones are used; a
+    port that you set is used or refused.
     """
     loaded = session.load({"server.host": host, "server.port": port})
     configure_logs(loaded)
@@ -49,12 +50,19 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
             token = None if serving.token_path is None else str(serving.token_path)
             console = f"{serving.url}/console/"
             print_line(
-                {"url": serving.url, "console": console, "token_file": token, "process": serving.process_id}
+                {
+                    "url": serving.url,
+                    "console": console,
+                    "agents": serving.agents_url,
+                    "token_file": token,
+                    "process": serving.process_id,
+                }
             )
         else:
             note(f"Serving on {serving.url}; Ctrl-C drains and ends it.")
+            note(f"Agents: {serving.agents_url or 'served by another process of this home'}")
             note(f"Token: {serving.token_path or 'as configured in server.token'}")
-            note(f"Console: {_way_in(serving, port)}")
+            note(f"Console: {_way_in(serving)}")
 
     try:
         return serve_until_told(loaded, ready=ready)
@@ -62,9 +70,8 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
         tracing.shutdown()
 
 
-def _way_in(serving: Serving, port: int | None) -> str:
+def _way_in(serving: Serving) -> str:
     """The link with the token in it only where a person reads it: a log is kept, and others may read it."""
     if sys.stderr.isatty():
         return serving.link
-    ask = "ratchet console" if port is None else f"ratchet console --port {serving.url.rpartition(':')[2]}"
-    return f"{serving.url}/console/, and `{ask}` prints a link that lets you in"
+    return f"{serving.url}/console/, and `ratchet console` prints a link that lets you in"
