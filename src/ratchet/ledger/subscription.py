@@ -26,9 +26,17 @@ RETRY_SECONDS = 1.0
 
 
 def follow(
-    ledger: Ledger, after: int, *, where: Filter | None = None, stop: threading.Event | None = None
+    ledger: Ledger,
+    after: int,
+    *,
+    where: Filter | None = None,
+    stop: threading.Event | None = None,
+    safety_seconds: float = SAFETY_SECONDS,
 ) -> Iterator[Event]:
-    """Yield events above `after` for ever, or until `stop` is set (it is noticed at the next ring or second)."""
+    """Yield events above `after` for ever, or until `stop` is set (it is noticed at the next ring or second).
+
+    Each ring wakes it; it also looks every `safety_seconds`, since a ring may be lost with a connection.
+    """
     rung = threading.Event()
     with ledger.bell.listening(rung.set):
         while stop is None or not stop.is_set():
@@ -40,7 +48,7 @@ def follow(
             if batch is None:
                 rung.wait(RETRY_SECONDS)
             elif len(batch) < _BATCH:
-                rung.wait(SAFETY_SECONDS if stop is None else min(1.0, SAFETY_SECONDS))
+                rung.wait(safety_seconds if stop is None else min(1.0, safety_seconds))
 
 
 async def follow_async(
