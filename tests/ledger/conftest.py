@@ -68,7 +68,9 @@ def ledger(request: pytest.FixtureRequest, make_ledger: MakeLedger) -> Ledger:
 
 def empty(url: str) -> None:
     """Delete, rather than truncate: that makes a new file for each of fifty indexes."""
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    others = (
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database()"
+    )
     with psycopg.connect(url) as connection:
         connection.execute(f"{others} AND pid <> pg_backend_pid()")
         connection.execute("DROP SCHEMA IF EXISTS dbos CASCADE")  # the durable queue's, where a test had one

@@ -112,7 +112,9 @@ def test_a_server_that_was_restarted_between_two_transactions_is_not_noticed(
 def test_a_connection_that_the_server_has_closed_is_not_used_again(make_ledger: MakeLedger) -> None:
     ledger = make_ledger("postgresql")
     assert count(ledger) == 0
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    others = (
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database()"
+    )
     with ledger.engine.connect() as connection:
         connection.execute(sa.text(f"{others} AND pid <> pg_backend_pid()"))
     assert count(ledger) == 0
