@@ -17,7 +17,7 @@ from benchmarks.scale import FULL, Scale
 from ratchet import __version__
 from tests.postgres import find_binaries
 
-_PACKAGES = ("dbos", "sqlalchemy", "psycopg", "rq", "redis", "huey")
+_PACKAGES = ("sqlalchemy", "psycopg", "rq", "redis", "huey")
 
 
 def describe(scale: Scale) -> str:

@@ -83,10 +83,7 @@ def postgres_template(postgres_server: PostgresServer, tmp_path_factory: pytest.
 
 
 def _make_tables(home: Path, url: str) -> None:
-    # Here, because most tests need no runtime and it takes long to load.
-    from ratchet.config import load_settings
-    from ratchet.runtime import Kinds, open_ledger, open_runtime
+    # Here, because many tests need no ledger and it takes long to load.
+    from ratchet.ledger import Ledger
 
-    loaded = load_settings({"home": str(home), "database_url": url}, env={})
-    with open_ledger(loaded) as ledger:
-        open_runtime(loaded, ledger, Kinds()).close()
+    Ledger.open(url, home / "artifacts").close()

@@ -72,7 +72,6 @@ def _measure(stage: Stage, database: str, steps: int) -> tuple[list[float], list
             return _times(ledger, run_id)
         finally:
             worker.stop(drain_seconds=0)
-            runtime.close()
 
 
 def _settings(made: Loaded) -> Loaded:

@@ -8,7 +8,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import ratchet.agentkit
-heavy = ["mcp", "sqlalchemy", "dbos", "pydantic", "anyio", "asyncio", "uvicorn", "jsonschema"]
+heavy = ["mcp", "sqlalchemy", "pydantic", "anyio", "asyncio", "uvicorn", "jsonschema"]
 assert not [name for name in heavy if name in sys.modules], "on import"
 from ratchet.agentkit import Runner, StateStore
 runner = Runner("x")

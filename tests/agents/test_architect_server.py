@@ -437,7 +437,6 @@ def asking(
     with open_ledger(loaded) as ledger:
         runtime = open_runtime(loaded, ledger, make_kinds())
         yield runtime, loaded
-        runtime.close()
 
 
 @pytest.mark.soak

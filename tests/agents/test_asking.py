@@ -96,7 +96,6 @@ def asking(
     place = Asking(tmp_path, url, model_server)
     yield place
     if place.runtime is not None:
-        place.runtime.close()
         place.runtime.ledger.close()
 
 

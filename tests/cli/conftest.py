@@ -73,14 +73,12 @@ def ledger(home: Path, database_url: str) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def runtime(home: Path, database_url: str, ledger: Ledger) -> Iterator[Runtime]:
+def runtime(home: Path, database_url: str, ledger: Ledger) -> Runtime:
     loaded = load_settings({"home": str(home), "database_url": database_url}, env={})
     kinds = Kinds()
     for name in ("test.slow", "test.fails", "demo.primes"):
         kinds.add(name, lambda _job: None)
-    runtime = open_runtime(loaded, ledger, kinds)
-    yield runtime
-    runtime.close()
+    return open_runtime(loaded, ledger, kinds)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from tests.cli.program import SOURCE, Program
 
-HEAVY = ("alembic", "dbos", "fastapi", "pydantic", "rich", "sqlalchemy", "structlog", "subprocess")
+HEAVY = ("alembic", "fastapi", "pydantic", "rich", "sqlalchemy", "structlog", "subprocess")
 # What bash does when the key is pressed: it fills these variables and calls the function.
 COMPLETE = """
 complete_line() {

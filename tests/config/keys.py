@@ -24,7 +24,6 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     "runtime.max_recoveries": (21, 22, 23),
     "runtime.job_timeout_seconds": (100.0, 200.0, 300.0),
     "runtime.drain_seconds": (5.0, 6.0, 0.0),
-    "runtime.delivery_history_hours": (1, 2, 3),
     "queues.gpu.concurrency": (2, 3, 4),
     "queues.gpu.rate_limit": (20, 30, 40),
     "queues.gpu.rate_seconds": (20.0, 30.0, 40.0),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("sqlalchemy", "fastapi", "dbos", "pydantic_settings", "structlog", "asyncio", "difflib")
+HEAVY = ("sqlalchemy", "fastapi", "alembic", "pydantic_settings", "structlog", "asyncio", "difflib")
 
 
 def test_loading_settings_imports_nothing_heavy(tmp_path: object) -> None:

@@ -73,7 +73,6 @@ def empty(url: str) -> None:
     )
     with psycopg.connect(url) as connection:
         connection.execute(f"{others} AND pid <> pg_backend_pid()")
-        connection.execute("DROP SCHEMA IF EXISTS dbos CASCADE")  # the durable queue's, where a test had one
         for table in reversed(metadata.sorted_tables):
             connection.execute(f"DELETE FROM {table.name}")
         for table in NUMBERED:

@@ -34,11 +34,12 @@ from ratchet.ledger.tables import (
     usage_days,
 )
 from ratchet.runtime import job_rows as queue
-from ratchet.runtime.delivery import QueueRule, Ticket
+from ratchet.runtime.claim import queue_due
 from ratchet.runtime.job import JobStatus
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
-from ratchet.runtime.policy import RetryPolicy
+from ratchet.runtime.limits import QueueRule
+from ratchet.runtime.retry import RetryPolicy
 from tests.ledger.effort import analyze, effort, plan_of, statements_of
 
 SMALL, LARGE = 400, 4000
@@ -48,17 +49,8 @@ SHARED = "0" * 64
 ZERO = asdict(Usage())
 
 
-class NoDelivery:
-    """A queue that carries nothing: only the ledger's own queries are looked at."""
-
-    def post(self, *_arguments: Any, **_options: Any) -> None: ...
-
-    def lost(self, tickets: list[Ticket]) -> list[Ticket]:
-        return []
-
-
-RULES = {name: QueueRule(name) for name in ("default", "rare")}
-JOBS = Jobs(NoDelivery(), RULES, Kinds(), RetryPolicy())  # type: ignore[arg-type]
+RULES = {"default": QueueRule("default"), "rare": QueueRule("rare", 100, 100, 1.0)}
+JOBS = Jobs(RULES, Kinds(), RetryPolicy())
 
 VIEWS: dict[str, Callable[[Transaction], object]] = {
     "first events": lambda tx: log.since(tx.connection, limit=20),
@@ -131,10 +123,11 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "processes at work": queue.started_on,
     "stops wanted": lambda tx: queue.stops_wanted(tx, "p"),
     "jobs claimed": lambda tx: JOBS.claim(tx, "p", 2),
-    "a job begun": lambda tx: JOBS.begin(tx, ticket(tx, "queued"), "p"),
+    "jobs whose time has come": queue_due,
+    "when to look for jobs again": JOBS.next_look,
     "a job finished": lambda tx: JOBS.finish(tx, job(tx, "started"), {}),
     "jobs taken over": lambda tx: JOBS.take_over(tx, "p"),
-    "jobs mended": lambda tx: JOBS.reconcile(tx, grace_seconds=0),
+    "jobs that wait for a free key": JOBS.free_stranded,
 }
 
 
@@ -146,11 +139,6 @@ def job(tx: Transaction, status: str) -> Any:
     return queue.get_job(
         tx, tx.connection.execute(sa.select(sa.func.min(jobs.c.id)).where(jobs.c.status == status)).scalar()
     )
-
-
-def ticket(tx: Transaction, status: str) -> Ticket:
-    found = job(tx, status)
-    return Ticket(found.id, found.delivery)
 
 
 def grow(ledger: Ledger, first: int, last: int) -> None:

@@ -183,7 +183,7 @@ BAD: dict[str, tuple[Callable[[Archive], None], str]] = {
     "absolute path": (insert("/tmp/evil", END), "one too many"),
     "artifact with a path": (odd_artifact_name, "artifact"),
     "unknown table": (insert("tables/users.0", 1), "where contents.json should be"),
-    "table of the database": (insert("tables/components.0", 1), "where contents.json should be"),
+    "table of the database": (insert("tables/alembic_version.0", 1), "where contents.json should be"),
     "symbolic link": (insert("artifacts/x", END, b"", tarfile.SYMTYPE, "/etc/passwd"), "not a plain file"),
     "hard link": (insert("artifacts/x", END, b"", tarfile.LNKTYPE, "manifest.json"), "not a plain file"),
     "directory": (insert("tables/", 1, b"", tarfile.DIRTYPE), "not a plain file"),

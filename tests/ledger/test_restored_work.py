@@ -33,7 +33,6 @@ def test_jobs_of_every_state_are_done_once_after_a_restore(
         statuses = [str(ended(target, number).status) for number in numbers]
     finally:
         worker.stop(drain_seconds=0)
-        runtime.close()
     assert statuses == ["finished"] * len(numbers)
     assert Counter(mark.split(":")[0] for mark in marks(marked)) == dict.fromkeys(map(str, numbers), 1)
 
@@ -53,5 +52,4 @@ def enqueue(ledger: Ledger, home: Path, marked: Path) -> list[int]:
             change.values(status="started", process_id="gone", attempt=1), {"number": started}
         )
         tx.connection.execute(change.values(status="waiting"), {"number": waiting})
-    runtime.close()
     return [number for number in (ready, later, started, waiting) if number is not None]

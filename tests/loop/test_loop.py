@@ -99,7 +99,6 @@ class Place:
 
     def close(self) -> None:
         self.worker.stop(drain_seconds=0)
-        self.runtime.close()
 
     def start(self, flow: Flow, *, simulated: bool = False, limits: Limits | None = None) -> int:
         self.flow = flow

@@ -9,7 +9,6 @@ import json
 import logging
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,9 +96,7 @@ def test_bound_ids_follow_into_tasks_and_threads(stream: io.StringIO) -> None:
     assert all(line["step_id"] == line["number"] for line in found[:-1])
 
 
-@pytest.mark.parametrize(
-    "name", ["uvicorn", "uvicorn.access", "uvicorn.error", "dbos", "sqlalchemy.engine", "other"]
-)
+@pytest.mark.parametrize("name", ["uvicorn", "uvicorn.access", "uvicorn.error", "sqlalchemy.engine", "other"])
 def test_lines_of_libraries_take_the_same_form_once(stream: io.StringIO, name: str) -> None:
     logs.configure("info", "json", stream)
     with logs.bind(run_id=1):
@@ -113,32 +110,10 @@ def test_lines_of_libraries_take_the_same_form_once(stream: io.StringIO, name: s
     )
 
 
-def fail_twice() -> None:
-    try:
-        raise OSError("no socket\n\tIs the server running?")
-    except OSError as error:
-        raise ValueError("cannot connect\n(see the manual)") from error
-
-
-def test_a_trace_in_the_text_of_a_librarys_warning_is_cut_to_what_was_raised(stream: io.StringIO) -> None:
-    logs.configure("info", "json", stream)
-    try:
-        fail_twice()
-    except ValueError:
-        for say in (logging.getLogger("dbos").warning, logging.getLogger("dbos").error):
-            say(f"Exception polling schedules: {traceback.format_exc()}")
-    warning, error = lines(stream)
-    assert warning["event"] == "Exception polling schedules: ValueError: cannot connect"
-    assert "Traceback" in error["event"]
-
-
-def test_dbos_is_quiet_below_warning_and_adds_no_handler_of_its_own(stream: io.StringIO) -> None:
-    from dbos._logger import init_logger
-
+def test_libraries_that_say_much_are_quiet_below_warning(stream: io.StringIO) -> None:
     logs.configure("debug", "json", stream)
-    init_logger()
-    logging.getLogger("dbos").info("advertisement")
-    logging.getLogger("dbos").warning("trouble")
+    logging.getLogger("alembic").info("Running upgrade")
+    logging.getLogger("alembic").warning("trouble")
     assert [line["event"] for line in lines(stream)] == ["trouble"]
 
 

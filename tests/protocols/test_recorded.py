@@ -83,7 +83,6 @@ def staged(home: Path, template: Path, engines: dict[str, str]) -> Iterator[Stag
                 yield Stage(onboard(home, runtime, client), client, github)
             finally:
                 worker.stop(drain_seconds=0)
-                runtime.close()
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,8 @@ def ledger(loaded: Loaded) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def runtime(loaded: Loaded, ledger: Ledger) -> Iterator[Runtime]:
-    opened = open_runtime(loaded, ledger, make_kinds())
-    yield opened
-    opened.close()
+def runtime(loaded: Loaded, ledger: Ledger) -> Runtime:
+    return open_runtime(loaded, ledger, make_kinds())
 
 
 @pytest.fixture

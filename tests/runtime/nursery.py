@@ -15,7 +15,6 @@ import traceback
 from pathlib import Path
 
 # Imported here once, for every worker: Ratchet loads them when it first needs them.
-import dbos  # noqa: F401
 import psycopg  # noqa: F401
 import structlog  # noqa: F401
 

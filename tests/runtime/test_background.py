@@ -11,7 +11,6 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, get_job, open_runtime
-from ratchet.runtime.delivery import Ticket
 from ratchet.runtime.job import BACKGROUND
 from ratchet.runtime.processes import register
 from tests.runtime.conftest import ended, status_of
@@ -65,10 +64,10 @@ def test_a_background_job_whose_time_has_come_waits_for_its_place(ledger: Ledger
     enter(ledger, slots=2)
     add(ledger, runtime, BACKGROUND)
     assert len(claim(ledger, runtime, 1)) == 1
-    delayed = add(ledger, runtime, BACKGROUND, delay_seconds=60)
-    with ledger.write() as tx:
-        assert runtime.jobs.begin(tx, Ticket(get_job(tx, delayed).id, 1), ME) is None
-    assert status_of(ledger, delayed) is JobStatus.QUEUED
+    delayed = add(ledger, runtime, BACKGROUND, delay_seconds=0.01)
+    eventually(lambda: claim(ledger, runtime, 1) == [] and status_of(ledger, delayed) is JobStatus.QUEUED)
+    urgent = add(ledger, runtime, 5)
+    assert claim(ledger, runtime, 1) == [urgent]
 
 
 def test_only_background_work_is_asked_to_yield_and_only_while_others_wait(

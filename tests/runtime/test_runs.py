@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,10 @@ async def walk(job: JobContext) -> Any:
 
 
 @pytest.fixture
-def runtime(loaded: Loaded, ledger: Ledger) -> Iterator[Runtime]:
+def runtime(loaded: Loaded, ledger: Ledger) -> Runtime:
     kinds = Kinds()
     kinds.add("walk", walk)
-    opened = open_runtime(loaded, ledger, kinds)
-    yield opened
-    opened.close()
+    return open_runtime(loaded, ledger, kinds)
 
 
 def start(

@@ -16,7 +16,6 @@ from ratchet.ledger.usage import charge, check
 from ratchet.observe import logs
 from ratchet.runtime import (
     JobContext,
-    JobStatus,
     Kinds,
     Runtime,
     Worker,
@@ -26,7 +25,7 @@ from ratchet.runtime import (
     run_step,
     start_run,
 )
-from ratchet.runtime.policy import RetryPolicy
+from ratchet.runtime.retry import RetryPolicy
 from tests.runtime.conftest import ended
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import make_kinds, marks
@@ -44,7 +43,6 @@ def test_the_pauses_and_tries_are_those_of_the_settings(ledger: Ledger, url: str
     flags = {"runtime.max_attempts": 2, "runtime.retry_base_seconds": 5, "runtime.retry_cap_seconds": 7}
     runtime = open_runtime(load(tmp_path, url, **flags), ledger, make_kinds())
     assert runtime.jobs._policy == RetryPolicy(2, 5, 7, 20)
-    runtime.close()
 
 
 def test_a_job_without_a_timeout_of_its_own_has_the_configured_one(
@@ -71,32 +69,22 @@ def test_urgent_jobs_of_a_limited_queue_start_first(
         ]
     fleet.add()
     eventually(lambda: len(marks(file)) == 4)
-    runtime.close()
     assert [int(line.split(":")[0]) for line in marks(file)] == [ids[3], ids[1], ids[2], ids[0]]
 
 
-def test_only_a_queue_with_limits_is_asked_as_often_as_poll_seconds_says(
+def test_a_worker_looks_by_itself_after_poll_seconds_or_when_a_job_is_due(
     ledger: Ledger, url: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 1\n")
-    runtime = open_runtime(load(tmp_path, url, **{"runtime.poll_seconds": 0.25}), ledger, make_kinds())
-    runtime.apply_queues(4)
-    asked = {queue.name: queue.polling_interval_sec for queue in runtime.delivery.client.list_queues()}
-    runtime.close()
-    assert asked == {"default": 1.0, "narrow": 0.25}
-
-
-def test_old_deliveries_are_forgotten(
-    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
-) -> None:
-    with ledger.write() as tx:
-        job_id = runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")}, delay_seconds=0.1)
-    assert ended(ledger, job_id).status is JobStatus.FINISHED
-    eventually(lambda: len(runtime.delivery.client.list_workflows(status="SUCCESS")) == 1)
-    runtime.delivery.prune(older_than_hours=1)
-    assert len(runtime.delivery.client.list_workflows()) == 1
-    runtime.delivery.prune(older_than_hours=-1)
-    assert runtime.delivery.client.list_workflows() == []
+    runtime = open_runtime(load(tmp_path, url, **{"runtime.poll_seconds": 40}), ledger, make_kinds())
+    worker = Worker(runtime)
+    worker.start()
+    try:
+        assert worker._claim() == 40
+        with ledger.write() as tx:
+            runtime.enqueue(tx, "note", {"file": "unused"}, delay_seconds=30)
+        assert 0 < worker._claim() <= 30
+    finally:
+        worker.stop(drain_seconds=0)
 
 
 @pytest.mark.parametrize("scope", ["attempt", "run", "project"])

@@ -66,7 +66,7 @@ def test_a_queue_says_what_lies_in_it(api: TestClient, runtime: Runtime) -> None
     enqueue(runtime)
     enqueue(runtime, delay_seconds=3600)
     queues = api.get("/queues").json()
-    assert queues["backend"] == "dbos"
+    assert queues["backend"] == "ledger"
     assert queues["default"] == {
         **dict.fromkeys(["waiting", "started", "finished", "failed", "cancelled"], 0),
         "queued": 1,

@@ -23,9 +23,7 @@ def enqueue(loaded: Loaded, ledger: Ledger, file: Path, seconds: float) -> int |
     """A job that says when it starts and ends, from a process without a worker."""
     runtime = open_runtime(loaded, ledger, make_kinds())
     with ledger.write() as tx:
-        job_id = runtime.enqueue(tx, "spell", {"file": str(file), "seconds": seconds})
-    runtime.close()
-    return job_id
+        return runtime.enqueue(tx, "spell", {"file": str(file), "seconds": seconds})
 
 
 @pytest.mark.soak

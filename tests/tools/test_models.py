@@ -113,7 +113,6 @@ def place(
     made = Place(tmp_path, url, model_server)
     yield made
     for runtime in made.opened:
-        runtime.close()
         runtime.ledger.close()
 
 

@@ -140,11 +140,7 @@ def foreground(loaded: Loaded) -> Iterator[Foreground]:
     level = loaded.settings.log.level
     logs.configure("warning" if level == "info" else level, loaded.settings.log.format)
     with open_ledger(loaded) as ledger:
-        here = Foreground(loaded, ledger)
-        try:
-            yield here
-        finally:
-            here.runtime.close()
+        yield Foreground(loaded, ledger)
 
 
 @contextlib.contextmanager

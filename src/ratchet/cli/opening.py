@@ -33,11 +33,7 @@ def existing_ledger(session: Session) -> Iterator[Ledger]:
 def existing_runtime(session: Session, kinds: Kinds | None = None) -> Iterator[Runtime]:
     """The runtime on the ledger that is there, with the installed kinds of jobs unless others are given."""
     with existing_ledger(session) as ledger:
-        runtime = open_runtime(session.load(), ledger, kinds)
-        try:
-            yield runtime
-        finally:
-            runtime.close()
+        yield open_runtime(session.load(), ledger, kinds)
 
 
 def require_ledger(loaded: Loaded) -> None:

@@ -48,7 +48,9 @@ class Runtime(Section):
         default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
         description="jobs that one process runs at once",
     )
-    poll_seconds: Seconds = Field(0.1, description="how often a worker looks into a queue that has limits")
+    poll_seconds: Seconds = Field(
+        2.0, description="how often a worker looks for jobs by itself; it is woken when there is one"
+    )
     heartbeat_seconds: Seconds = Field(2.0, description="how often a worker says that it lives")
     dead_after_seconds: Seconds = Field(
         10.0, description="silence after which a worker's jobs are handed on; at least three heartbeats"
@@ -66,9 +68,6 @@ class Runtime(Section):
     )
     drain_seconds: Annotated[Real, Field(ge=0)] = Field(
         30.0, description="how long running jobs may take to finish when the process is told to stop"
-    )
-    delivery_history_hours: Count = Field(
-        24, description="how long finished deliveries are kept for inspection"
     )
 
     @model_validator(mode="after")

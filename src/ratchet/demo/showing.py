@@ -96,25 +96,20 @@ def _perform(
 
     runtime = open_runtime(loaded, ledger)
     outcomes = []
-    try:
-        if ALONE in acts:
-            outcomes.append(_play(ALONE, acts[ALONE], stage(runtime, ALONE)))
-        together = [name for name in acts if name != ALONE]
-        if together and not stop.is_set():
-            if together[1:]:
-                teller.say(f"\n{len(together)} flows side by side, on one ledger:\n")
-            worker = Worker(runtime, role="demo", slots=max(_SLOTS, loaded.settings.runtime.slots))
-            worker.start()
-            try:
-                with ThreadPoolExecutor(len(together)) as pool:
-                    playing = [
-                        pool.submit(_play, name, acts[name], stage(runtime, name)) for name in together
-                    ]
-                    outcomes += [each.result() for each in playing]
-            finally:
-                worker.stop(drain_seconds=0.0)
-    finally:
-        runtime.close()
+    if ALONE in acts:
+        outcomes.append(_play(ALONE, acts[ALONE], stage(runtime, ALONE)))
+    together = [name for name in acts if name != ALONE]
+    if together and not stop.is_set():
+        if together[1:]:
+            teller.say(f"\n{len(together)} flows side by side, on one ledger:\n")
+        worker = Worker(runtime, role="demo", slots=max(_SLOTS, loaded.settings.runtime.slots))
+        worker.start()
+        try:
+            with ThreadPoolExecutor(len(together)) as pool:
+                playing = [pool.submit(_play, name, acts[name], stage(runtime, name)) for name in together]
+                outcomes += [each.result() for each in playing]
+        finally:
+            worker.stop(drain_seconds=0.0)
     return outcomes
 
 

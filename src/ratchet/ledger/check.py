@@ -104,7 +104,7 @@ def _schema(connection: sa.Connection) -> Iterator[Finding]:
     from alembic.migration import MigrationContext
 
     def ours(name: str | None, kind: str, _parents: Any) -> bool:
-        # The durable queue keeps its own tables beside ours.
+        # A database may hold other tables beside ours: those of an earlier queue, for one.
         return kind != "table" or name in metadata.tables
 
     context = MigrationContext.configure(connection, opts={"include_name": ours})

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 Format = Literal["text", "json"]
 
 # They install handlers of their own, which would write a second format next to ours.
-_LIBRARIES = ("uvicorn", "uvicorn.access", "uvicorn.error", "dbos", "sqlalchemy", "alembic")
-# At INFO, DBOS advertises and lists its migrations, and the HTTP clients write a line for each request.
-_QUIET = ("dbos", "sqlalchemy", "alembic", "httpx", "httpcore", "httpx2", "httpcore2", "mcp")
+_LIBRARIES = ("uvicorn", "uvicorn.access", "uvicorn.error", "sqlalchemy", "alembic")
+# At INFO, Alembic lists its migrations, and the HTTP clients write a line for each request.
+_QUIET = ("sqlalchemy", "alembic", "httpx", "httpcore", "httpx2", "httpcore2", "mcp")
 
 _METHODS = ("debug", "info", "warning", "error", "exception", "critical", "log")
-_TRACE = "Traceback (most recent call last):"
 
 
 def configure(level: str = "info", format: Format = "text", stream: TextIO | None = None) -> None:
@@ -42,8 +41,7 @@ def configure(level: str = "info", format: Format = "text", stream: TextIO | Non
     for name in _LIBRARIES:
         library = logging.getLogger(name)
         library.propagate = True
-        # A handler must stay, or DBOS adds its own at launch; this one leaves the line to the root.
-        library.handlers = [logging.NullHandler()]
+        library.handlers = []
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
@@ -122,7 +120,7 @@ class _Formatter(logging.Formatter):
             from structlog.stdlib import ProcessorFormatter
 
             self._made = ProcessorFormatter(
-                foreign_pre_chain=[*_enriching(), _shorten_warning],
+                foreign_pre_chain=[*_enriching()],
                 processors=_rendering(self._format, self._handler),
             )
         return self._made.format(record)
@@ -144,19 +142,6 @@ def _rendering(format: Format, handler: _Handler) -> list[Processor]:
     if format == "json":
         return [*shared, structlog.processors.JSONRenderer()]
     return [*shared, structlog.dev.ConsoleRenderer(colors=handler.stream.isatty(), pad_event_to=0)]
-
-
-def _shorten_warning(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A library's warning without the trace that it wrote into its text: what failed, and how it ended.
-
-    DBOS does this for each look at its tables while the database is away, which it survives.
-    """
-    before, found, trace = str(line["event"]).partition(_TRACE)
-    if not found or line.get("level") != "warning":
-        return line
-    last = trace.rpartition(_TRACE)[2]
-    raised = next((each for each in last.splitlines() if each and not each.startswith(" ")), "")
-    return {**line, "event": before + raised}
 
 
 def _redact(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:

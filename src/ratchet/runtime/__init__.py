@@ -1,4 +1,4 @@
-"""Durable execution: jobs, queues, schedules, workers. The ledger is the truth; DBOS waits."""
+"""Durable execution: jobs, queues, schedules, workers. The ledger is the truth and the queue."""
 
 from typing import TYPE_CHECKING
 

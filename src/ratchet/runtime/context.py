@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Superseded
-from ratchet.runtime.job_rows import check_owned
+from ratchet.runtime.lease import check_lease
 
 if TYPE_CHECKING:
     from ratchet.ledger import Ledger, Transaction
@@ -89,7 +89,7 @@ class JobContext:
             raise Superseded(f"job {self.job.id} was stopped")
         request = self.job.request_id
         with self.ledger.write(actor=self.process_id, request_id=request, certain=certain) as tx:
-            check_owned(tx, self.job)
+            check_lease(tx, self.job)
             yield tx
 
     def end(self) -> None:

@@ -33,9 +33,8 @@ class JobStatus(StrEnum):
 
 
 FINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
-# What may be started, and what may be stopped without asking a worker.
-READY = (JobStatus.QUEUED, JobStatus.SCHEDULED)
-IDLE = (*READY, JobStatus.WAITING)
+# What may be stopped without asking a worker.
+IDLE = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.WAITING)
 
 
 _LINE = "line:"

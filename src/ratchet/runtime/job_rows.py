@@ -1,4 +1,4 @@
-"""Reading jobs."""
+"""The rows of jobs: reading, locking and changing them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import NotFound, Superseded
-from ratchet.ledger.prepared import Prepared
+from ratchet.kernel import NotFound
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.job import Job, JobStatus
 
@@ -17,15 +16,7 @@ if TYPE_CHECKING:
 # Built once: they are asked for every job, and building a statement takes longer than running it.
 _ONE = sa.select(jobs).where(jobs.c.id == sa.bindparam("job_id"))
 _ONE_LOCKED = _ONE.with_for_update()
-_OWNED = Prepared(
-    sa.select(jobs.c.id)
-    .where(
-        jobs.c.id == sa.bindparam("job_id"),
-        jobs.c.delivery == sa.bindparam("delivery"),
-        jobs.c.status == str(JobStatus.STARTED),
-    )
-    .with_for_update()
-)
+_UPDATE = sa.update(jobs).where(jobs.c.id == sa.bindparam("which"))
 
 
 def get_job(tx: Transaction, job_id: int) -> Job:
@@ -40,14 +31,11 @@ def lock_job(tx: Transaction, job_id: int) -> Job | None:
     return _first(tx, _ONE_LOCKED, job_id)
 
 
-def check_owned(tx: Transaction, job: Job) -> None:
-    """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
-    if _OWNED.first(tx.connection, {"job_id": job.id, "delivery": job.delivery}) is None:
-        raise superseded(job)
-
-
-def superseded(job: Job) -> Superseded:
-    return Superseded(f"job {job.id} was taken over by another worker or has ended")
+def set_job(tx: Transaction, job: Job, **values: Any) -> None:
+    """Change a job that the transaction has locked."""
+    if "status" in values:
+        values["status"] = str(values["status"])
+    tx.connection.execute(_UPDATE, {"which": job.id, **values})
 
 
 def list_jobs(

@@ -111,11 +111,6 @@ def beat(
     return _BEAT_AND_TELL.first(tx.connection, {**told, "snapshot": snapshot}) is not None
 
 
-def is_alive(tx: Transaction, process_id: str) -> bool:
-    query = sa.select(sa.literal(1)).where(processes.c.id == process_id, processes.c.state.in_(ALIVE))
-    return tx.connection.execute(query).first() is not None
-
-
 def declare_dead(tx: Transaction, process: Process) -> bool:
     """Give a process up, unless it has beaten since it was looked at. It learns so from its next beat."""
     changed = tx.connection.execute(

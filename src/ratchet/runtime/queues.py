@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from ratchet.kernel import Misuse
 from ratchet.ledger import Topic, Transaction
 from ratchet.ledger.tables import queues
-from ratchet.runtime.delivery import QueueRule
 from ratchet.runtime.job_rows import count_jobs
+from ratchet.runtime.limits import QueueRule
 
 if TYPE_CHECKING:
     from ratchet.config import Settings

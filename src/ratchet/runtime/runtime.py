@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.runtime import queues
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs
-from ratchet.runtime.policy import RetryPolicy
+from ratchet.runtime.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
@@ -19,23 +19,15 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """The door to durable work. One per process; cheap to open where nothing is to be delivered yet."""
+    """The door to durable work. One per process; cheap to open."""
 
     def __init__(self, ledger: Ledger, settings: Settings, kinds: Kinds) -> None:
-        from ratchet.runtime._dbos import DbosDelivery
-
         config = settings.runtime
         self.ledger = ledger
         self.settings = settings
         self.kinds = kinds
         self.rules = queues.configured_rules(settings)
-        self.delivery = DbosDelivery(
-            ledger.engine,
-            poll_seconds=config.poll_seconds,
-            lock_file=None if ledger.path is None else ledger.path.with_name(ledger.path.name + ".lock"),
-        )
         self.jobs = Jobs(
-            self.delivery,
             self.rules,
             kinds,
             RetryPolicy(
@@ -46,9 +38,6 @@ class Runtime:
             ),
         )
         self.enqueue = self.jobs.enqueue
-        self._applied: tuple[int, frozenset[str]] | None = None
-        # Before any transaction of ours is open: making tables needs the write lock that a transaction would hold.
-        self.delivery.prepare()
 
     @property
     def home(self) -> Path:
@@ -93,18 +82,6 @@ class Runtime:
     def resume_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
         self._set_paused(name, paused=False, actor=actor, request_id=request_id)
 
-    def apply_queues(self, slots: int) -> None:
-        """Bring the durable queue's limits in line with the configuration, the ledger, and a worker's slots."""
-        with self.ledger.read() as tx:
-            paused = queues.paused_queues(tx)
-        if self._applied != (slots, paused):
-            self.delivery.set_queues(list(self.rules.values()), slots, paused)
-            self._applied = (slots, paused)
-
-    def close(self) -> None:
-        self.delivery.close()
-
     def _set_paused(self, name: str, *, paused: bool, actor: str, request_id: str | None) -> None:
-        """Workers learn of it from the ledger: only they know how many slots they have."""
         with self.ledger.write(actor=actor, request_id=request_id) as tx:
             queues.set_paused(tx, self.rules, name, paused)

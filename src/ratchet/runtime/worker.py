@@ -1,4 +1,4 @@
-"""A worker: takes jobs, does them, and shows that it lives."""
+"""A worker: claims jobs, does them, and shows that it lives."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Topic
+from ratchet.ledger.database import now_ms
 from ratchet.runtime.clock import Clock
 from ratchet.runtime.execution import Execution
-from ratchet.runtime.heart import Heart
+from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.runtime.job_rows import stops_wanted
 from ratchet.runtime.running import Running, Why
 
 if TYPE_CHECKING:
-    from ratchet.runtime.delivery import Ticket
+    from ratchet.ledger import Transaction
     from ratchet.runtime.job import Job
     from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 # Looked for even without a ring, so that one that was lost costs time and nothing else.
-_LOOK_SECONDS = 2.0
-_NO_ROOM_SECONDS = 0.5
+_STOPS_SECONDS = 2.0
+_IN_OTHER_HANDS_SECONDS = 0.05
 
 
 class Worker:
@@ -45,16 +46,16 @@ class Worker:
         self._stopped = threading.Event()
         self._jobs_rung = threading.Event()
         self._stops_rung = threading.Event()
-        self._heart = Heart(
+        self._heartbeat = Heartbeat(
             runtime,
             role,
             self.slots,
             busy=lambda: len(self._execution.running),
             lost=lambda: self._execution.end_all(Why.SUPERSEDED),
         )
-        self._execution = Execution(runtime, self._heart.process_id, self._loop, self._plain)
-        self._clock = Clock(runtime, self._heart.process_id)
-        self._taking = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
+        self._execution = Execution(runtime, self._heartbeat.process_id, self._loop, self._plain)
+        self._clock = Clock(runtime, self._heartbeat.process_id)
+        self._claiming = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
         self._others = [
             threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
             threading.Thread(target=self._watch_stops, name="ratchet-stops", daemon=True),
@@ -62,15 +63,13 @@ class Worker:
 
     @property
     def process_id(self) -> str:
-        return self._heart.process_id
+        return self._heartbeat.process_id
 
     def start(self) -> None:
-        """Enter the fleet and begin to take jobs."""
+        """Enter the fleet and begin to claim jobs."""
         self.runtime.kinds.start(self.runtime)
-        self._heart.start()
-        self.runtime.apply_queues(self.slots)
-        self.runtime.delivery.open(self.process_id, self._on_ticket)
-        for thread in (*self._others, self._taking):
+        self._heartbeat.start()
+        for thread in (*self._others, self._claiming):
             thread.start()
         self._clock.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
@@ -82,57 +81,60 @@ class Worker:
         self._draining.set()
         self._jobs_rung.set()
         self._clock.stop()
-        self._heart.drain()
-        closing = threading.Thread(
-            target=self.runtime.delivery.stop_receiving,
-            args=(limit + 15 if self._execution.running else 0,),
-            daemon=True,
-        )
-        closing.start()
+        self._heartbeat.drain()
         deadline = time.monotonic() + limit
         while self._execution.running and time.monotonic() < deadline:
             time.sleep(0.02)
         self._execution.hurry.set()
-        # What it has taken by now is in its place, and ended with the others.
-        self._taking.join()
+        # What it has claimed by now is in its place, and ended with the others.
+        self._claiming.join()
         self._execution.end_all(Why.DRAINED)
         self._places.shutdown(wait=True)
-        closing.join()
-        self._heart.stop()
+        self._heartbeat.stop()
         self._stopped.set()
         self._stops_rung.set()
         self._plain.shutdown(wait=False, cancel_futures=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
         for thread in self._others:
             thread.join()
-        self.runtime.close()
 
     def _watch_jobs(self) -> None:
-        """Take jobs that lie ready, whenever there is room and somebody rings."""
+        """Claim jobs, whenever there is room and somebody rings or the time of one has come."""
+        pause = 0.0
         with self.runtime.ledger.bell.listening(self._jobs_rung.set, Topic.JOBS):
-            self._jobs_rung.set()
             while not self._draining.is_set():
-                self._jobs_rung.wait(_LOOK_SECONDS)
+                self._jobs_rung.wait(pause)
                 self._jobs_rung.clear()
                 if not self._draining.is_set():
-                    self._take_ready()
+                    pause = self._claim()
 
-    def _take_ready(self) -> None:
+    def _claim(self) -> float:
+        """Claim what there is room for, and begin it; the seconds after which to look again."""
         room = 0
         while room < self.slots and self._free.acquire(blocking=False):
             room += 1
-        taken: list[Job] = []
+        claimed: list[Job] = []
+        pause = self.runtime.settings.runtime.poll_seconds
         try:
-            if room:
-                claim = self.runtime.jobs.claim
-                taken = self._execution.patiently(lambda tx: claim(tx, self.process_id, room))
+            claimed, moment = self._execution.patiently(lambda tx: self._look(tx, room))
+            if moment is not None:
+                ahead = (moment - now_ms()) / 1000
+                # What is due and still not claimed is in the hands of another this moment.
+                pause = min(pause, ahead if ahead > 0 else _IN_OTHER_HANDS_SECONDS)
         except LedgerUnavailable as error:
             _log.warning("left before the database came back: %s", error)
+        except Exception:  # noqa: BLE001 - a worker goes on: it lives, so no other would take its place
+            _log.exception("a look for jobs went wrong")
         finally:
-            for _ in range(room - len(taken)):
+            for _ in range(room - len(claimed)):
                 self._free.release()
-        for job in taken:
+        for job in claimed:
             self._places.submit(self._work, job)
+        return pause
+
+    def _look(self, tx: Transaction, room: int) -> tuple[list[Job], int | None]:
+        jobs = self.runtime.jobs
+        return jobs.claim(tx, self.process_id, room), jobs.next_look(tx)
 
     def _work(self, job: Job) -> None:
         """Do a job, then the next that lies ready, until there is none. Holds one place, and gives it back."""
@@ -156,25 +158,6 @@ class Worker:
         # A ring may have come while there was no room.
         self._jobs_rung.set()
 
-    def _on_ticket(self, ticket: Ticket) -> None:
-        """A ticket from the durable queue: its time has come, or its queue has room for it."""
-        jobs = self.runtime.jobs
-        if self._draining.is_set() or not self._free.acquire(blocking=False):
-            self._execution.patiently(lambda tx: jobs.defer(tx, ticket, delay_seconds=_NO_ROOM_SECONDS))
-            return
-        running: Running | None = None
-        try:
-            job = self._execution.patiently(lambda tx: jobs.begin(tx, ticket, self.process_id))
-            if job is not None:
-                _, running = self._execution.do(job, go_on=False)
-        except LedgerUnavailable as error:
-            _log.warning("job %s is left to others: %s", ticket.job_id, error)
-        finally:
-            if running is None:
-                self._vacate()
-            else:
-                running.when_gone(self._vacate)
-
     def _run_loop(self) -> None:
         """The event loop of the async handlers. One that outlived its grace is cut off with it."""
         asyncio.set_event_loop(self._loop)
@@ -189,7 +172,7 @@ class Worker:
         """End running jobs whose stop somebody asked for, in any process."""
         with self.runtime.ledger.bell.listening(self._stops_rung.set, Topic.STOPS):
             while not self._stopped.is_set():
-                self._stops_rung.wait(_LOOK_SECONDS)
+                self._stops_rung.wait(_STOPS_SECONDS)
                 self._stops_rung.clear()
                 if not self._execution.running:
                     continue

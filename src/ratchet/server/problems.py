@@ -10,13 +10,11 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
-from sqlalchemy import exc
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ratchet.kernel import LedgerUnavailable, RatchetError
-from ratchet.ledger.database import explain
 from ratchet.observe.logs import logger
 
 _log = logger(__name__)
@@ -112,13 +110,6 @@ async def _known(request: Request, error: RatchetError) -> ProblemResponse:
     return answer_for(request.scope, error)
 
 
-async def _database(request: Request, error: exc.SQLAlchemyError) -> ProblemResponse:
-    """A database that went away under the durable queue, whose own calls do not translate errors."""
-    if not isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError):
-        raise error
-    return await _known(request, explain(error, request.app.state.service.runtime.ledger.url))
-
-
 async def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
     errors = {".".join(map(str, each["loc"])): _reason(each) for each in error.errors()}
     told = "; ".join(f"{field}: {message}" for field, message in errors.items())
@@ -145,7 +136,6 @@ async def _http(request: Request, error: HTTPException) -> ProblemResponse:
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
     RatchetError: _known,
-    exc.SQLAlchemyError: _database,
     RequestValidationError: _invalid,
     HTTPException: _http,
 }

@@ -84,7 +84,6 @@ def serve(
             if ready is not None:
                 ready(Serving(url, agents, token.path, worker.process_id, token.link(url)))
 
-        # Before any event loop runs in this thread: the durable queue refuses to start under one.
         worker.start()
         asyncio.run(_serve(app, token.value, bound, worker, signals, started))
     return 0

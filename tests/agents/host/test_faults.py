@@ -196,4 +196,3 @@ def test_agents_answer_while_the_ledger_is_away_and_follow_it_when_it_is_back(tm
                     await eventually_async(lambda: bool(home.told("crashed")))
 
             asyncio.run(scenario())
-            runtime.close()

@@ -152,7 +152,6 @@ class Desk:
         while self.opened:
             runtime, worker = self.opened.pop()
             worker.stop(drain_seconds=0)
-            runtime.close()
             runtime.ledger.close()
 
 

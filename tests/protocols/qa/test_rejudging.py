@@ -43,7 +43,6 @@ class Flow:
 
     def close(self) -> None:
         self._worker.stop(drain_seconds=0)
-        self.runtime.close()
 
     def judged(
         self, judge: QaJudge, commit: str, limits: Limits | None = None

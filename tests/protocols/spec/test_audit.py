@@ -325,7 +325,6 @@ def test_a_worker_that_starts_keeps_the_schedule_of_the_settings(
         worker = Worker(runtime)
         worker.start()
         worker.stop(drain_seconds=0)
-        runtime.close()
         with ledger.read() as tx:
             return next((each.cron for each in list_schedules(tx) if each.name == NAME), None)
 
@@ -345,4 +344,3 @@ def test_a_schedule_that_a_person_paused_stays_so(ledger: Ledger, url: str, tmp_
 
     with ledger.read() as tx:
         assert get_schedule(tx, NAME).paused
-    runtime.close()

@@ -81,7 +81,6 @@ class World:
 
     def close(self) -> None:
         self.api.close()
-        self.runtime.close()
         self.ledger.close()
 
     @property

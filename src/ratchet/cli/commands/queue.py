@@ -18,7 +18,7 @@ from ratchet.runtime.queues import configured_rules
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.runtime.delivery import QueueRule
+    from ratchet.runtime.limits import QueueRule
 
 _OPEN = (JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.WAITING, JobStatus.STARTED)
 _ENDED = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED)
@@ -173,7 +173,6 @@ def resume(session: Session, name: str) -> None:
 
 
 def _rules(session: Session) -> dict[str, QueueRule]:
-    # Not from a runtime: it would load DBOS, which takes longer than all the rest of a list.
     return configured_rules(session.load().settings)
 
 

@@ -98,10 +98,7 @@ def _description() -> dict[str, Any]:
         loaded = load_settings({"home": str(home)}, env={}, cwd=Path(directory))
         with open_ledger(loaded) as ledger:
             runtime = open_runtime(loaded, ledger, Kinds())
-            try:
-                return create_app(runtime, loaded, "no token").openapi()
-            finally:
-                runtime.close()
+            return create_app(runtime, loaded, "no token").openapi()
 
 
 def _sections(requests: Sequence[Request], schemas: Schema) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ratchet.ledger.tables import components, metadata
+from ratchet.ledger.tables import metadata
 
 # A change that an older Ratchet cannot read raises it.
 FORMAT = 1
@@ -29,8 +29,8 @@ CHUNK_BYTES = 1024 * 1024
 # Far above what a ledger reaches, and far enough below 64 bits to count on from there.
 MAX_NUMBER = 2**62
 
-# In an order in which each row finds those it names. `components` tells of this one database, not of the work.
-TABLES = tuple(table for table in metadata.sorted_tables if table is not components)
+# In an order in which each row finds those it names.
+TABLES = tuple(metadata.sorted_tables)
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -85,7 +85,7 @@ def _restore(
                 f"{source} was changed while it was restored", hint="the ledger was not changed"
             )
         _check_files(tx, ledger, contents, source)
-        _outdate_tickets(tx, newest)
+        _outdate_leases(tx, newest)
         for name, number in manifest.counters.items():
             raise_counter(tx.connection, name, number)
         data = {"taken_at": manifest.taken_at, "by": manifest.ratchet_version, "rows": contents.rows()}
@@ -192,8 +192,8 @@ def _is_there(ledger: Ledger, sha256: str) -> bool:
         return False
 
 
-def _outdate_tickets(tx: Transaction, newest: int) -> None:
-    """The durable queue may still hold tickets of the world that is gone: let none of them open a job of this one."""
+def _outdate_leases(tx: Transaction, newest: int) -> None:
+    """A worker may still hold a job of the world that is gone: let it write nothing in this one."""
     tx.connection.execute(
         sa.update(jobs).where(jobs.c.ended_at.is_(None)).values(delivery=jobs.c.delivery + newest)
     )

@@ -15,7 +15,7 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.ledger.tables._agents import agent_versions, agents
     from ratchet.ledger.tables._complete import metadata
-    from ratchet.ledger.tables._jobs import components, job_tallies, jobs, processes, queues, schedules
+    from ratchet.ledger.tables._jobs import job_starts, job_tallies, jobs, processes, queues, schedules
     from ratchet.ledger.tables._projects import project_secrets, projects
     from ratchet.ledger.tables._protocols import (
         ci_checks,
@@ -42,9 +42,9 @@ __all__ = [
     "budgets",
     "ci_checks",
     "clarifications",
-    "components",
     "events",
     "holds",
+    "job_starts",
     "job_tallies",
     "jobs",
     "lessons",

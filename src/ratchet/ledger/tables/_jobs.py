@@ -47,6 +47,7 @@ jobs = sa.Table(
         where="status IN ('queued', 'waiting') AND key IS NOT NULL",
     ),
     partial("ix_jobs_ready", "queue", "priority", "id", where="status = 'queued'"),
+    partial("ix_jobs_due", "due_at", where="status = 'scheduled'"),
     # Two jobs with one key never overlap: the database itself refuses the second.
     partial("uq_jobs_running_key", "key", where="status = 'started' AND key IS NOT NULL", unique=True),
     partial("uq_jobs_once", "once", where="once IS NOT NULL", unique=True),
@@ -68,6 +69,17 @@ queues = sa.Table(
     metadata,
     sa.Column("name", Words, primary_key=True),
     sa.Column("paused", sa.Boolean, nullable=False),
+)
+
+# When jobs of queues with a rate limit were started, for as long as the limit looks back.
+job_starts = sa.Table(
+    "job_starts",
+    metadata,
+    sa.Column("job_id", Number, primary_key=True, autoincrement=False),
+    sa.Column("delivery", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("queue", Words, nullable=False),
+    sa.Column("at", Number, nullable=False),
+    sa.Index("ix_job_starts_queue", "queue", "at"),
 )
 
 schedules = sa.Table(
@@ -109,12 +121,4 @@ processes = sa.Table(
     sa.Column("beat_at", Number, nullable=False),
     sa.Column("metrics", Json),
     sa.Index("ix_processes_state", "state"),
-)
-
-# What else keeps tables in this database, and in which version they are complete.
-components = sa.Table(
-    "components",
-    metadata,
-    sa.Column("name", Words, primary_key=True),
-    sa.Column("version", Words, nullable=False),
 )

@@ -44,7 +44,7 @@ class Queues(BaseModel):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Queue]
 
-    backend: Literal["dbos"] = "dbos"
+    backend: Literal["ledger"] = "ledger"
 
 
 @router.get("/queues")
@@ -52,7 +52,7 @@ def queues(api: Api) -> Queues:
     """Every queue with its limits, and how many jobs it holds in each status."""
     with api.read() as tx:
         states = list_queues(tx, api.runtime.rules)
-    return Queues.model_validate({"backend": "dbos"} | {state.name: Queue.of(state) for state in states})
+    return Queues.model_validate({"backend": "ledger"} | {state.name: Queue.of(state) for state in states})
 
 
 @router.post("/queues/{name}/pause")

@@ -19,7 +19,7 @@ from ratchet.server.console.rendering import Page, View
 from ratchet.server.fields import TextFilter
 
 router = APIRouter()
-_PACKAGES = ("sqlalchemy", "dbos", "fastapi", "uvicorn", "pydantic", "mcp", "claude-agent-sdk")
+_PACKAGES = ("sqlalchemy", "fastapi", "uvicorn", "pydantic", "mcp", "claude-agent-sdk")
 _GIVEN = ("projects", "runs", "steps", "attempts", "trials", "sessions", "events", "artifacts", "jobs")
 
 

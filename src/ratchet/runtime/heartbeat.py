@@ -1,4 +1,4 @@
-"""The heart of a process: it beats, and it looks after those whose heart has stopped."""
+"""The heartbeat of a process: it shows that it lives, and takes over the jobs of those that no longer do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
-from ratchet.ledger.database import translated
 from ratchet.observe import metrics
 from ratchet.runtime import processes
 from ratchet.runtime.complaint import Complaint
@@ -19,13 +18,10 @@ if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
-# A job due for longer than this with no ticket under way has lost it.
-_GRACE_SECONDS = 5.0
-_RECONCILE_SECONDS = 5.0
-_HOUSEKEEPING_SECONDS = 60.0
+_LOOK_AFTER_SECONDS = 5.0
 
 
-class Heart:
+class Heartbeat:
     """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs go on.
 
     `lost` is called when the others have given this process up: whatever it runs belongs to somebody else now.
@@ -43,7 +39,7 @@ class Heart:
         self._draining = False
         self._stop = threading.Event()
         self._snapshot: metrics.Snapshot = {}
-        self._next_reconcile = self._next_housekeeping = 0.0
+        self._next_care = 0.0
         self.process_id = processes.new_process_id()
         self._watch = processes.Watch(self.process_id, runtime.settings.runtime.dead_after_seconds)
         self._trouble = Complaint(_log, "cannot beat", "the heart beats again")
@@ -58,23 +54,21 @@ class Heart:
         self._draining = True
 
     def stop(self) -> None:
-        """Leave the fleet. What was received and not begun goes to others."""
+        """Leave the fleet."""
         self._stop.set()
         self._thread.join()
         try:
-            with translated(self._ledger.url):
-                self._beat()
-                self._bury(self.process_id, "stopped")
+            self._beat()
+            self._bury(self.process_id, "stopped")
         except LedgerUnavailable as error:
             _log.warning("left without saying so, others will notice: %s", error)
 
     def _run(self) -> None:
         while True:
             try:
-                with translated(self._ledger.url):
-                    self._beat()
-                    self._bury_the_dead()
-                    self._look_after()
+                self._beat()
+                self._bury_the_dead()
+                self._look_after()
                 self._trouble.end()
             except LedgerUnavailable as error:
                 self._watch.blind()
@@ -117,30 +111,19 @@ class Heart:
 
     def _bury(self, process_id: str, reason: str) -> None:
         """Hand over everything a process had. May be repeated: its row goes last."""
-        jobs, delivery = self._runtime.jobs, self._runtime.delivery
-        held = delivery.held(process_id)
-        while True:
+        left = False
+        while not left:
             with self._ledger.write(actor=self.process_id) as tx:
                 tx.lock_keys(f"bury:{process_id}")
-                taken = jobs.take_over(tx, process_id)
-                if not taken:
-                    for ticket in held:
-                        jobs.defer(tx, ticket)
-            if not taken:
-                break
-        delivery.forget(process_id)
-        with self._ledger.write(actor=self.process_id) as tx:
-            processes.leave(tx, process_id, reason=reason)
+                if not self._runtime.jobs.take_over(tx, process_id):
+                    processes.leave(tx, process_id, reason=reason)
+                    left = True
 
     def _look_after(self) -> None:
         now = time.monotonic()
-        if now >= self._next_reconcile:
-            self._next_reconcile = now + _RECONCILE_SECONDS
+        if now >= self._next_care:
+            self._next_care = now + _LOOK_AFTER_SECONDS
             with self._ledger.write(actor=self.process_id) as tx:
-                mended = self._runtime.jobs.reconcile(tx, grace_seconds=_GRACE_SECONDS)
-            self._runtime.apply_queues(self._slots)
-            if mended:
-                _log.warning("posted %d jobs anew that had lost their way", mended)
-        if now >= self._next_housekeeping:
-            self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
-            self._runtime.delivery.prune(self._runtime.settings.runtime.delivery_history_hours)
+                freed = self._runtime.jobs.free_stranded(tx)
+            if freed:
+                _log.warning("%d jobs waited for a key that was free; they are queued again", freed)

@@ -1,0 +1,171 @@
+"""Claiming: which jobs a worker starts next.
+
+A job waits for its time as `scheduled`, for its key as `waiting`, and for a worker as `queued`. Workers take queued
+jobs with `FOR UPDATE SKIP LOCKED`, so none waits for the rows of another, and the most urgent first. What is claimed is
+leased to the worker's process, see `ratchet.runtime.lease`.
+
+Whoever makes a job ready rings the ledger's bell. Only time passes without a ring: `next_look` says until when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from ratchet.ledger import Topic
+from ratchet.ledger.prepared import Prepared
+from ratchet.ledger.tables import jobs, processes, queues
+from ratchet.runtime.background import has_room_behind
+from ratchet.runtime.job import Job, JobStatus
+from ratchet.runtime.job_rows import read_jobs, set_job
+from ratchet.runtime.limits import QueueRule, count_start, reopens_at, room
+from ratchet.runtime.processes import ALIVE
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
+
+Rules = Mapping[str, QueueRule]
+
+_BATCH = 500
+_IN_LINE = (JobStatus.QUEUED, JobStatus.WAITING)
+_SCHEDULED = jobs.c.status == sa.literal_column(f"'{JobStatus.SCHEDULED}'")
+
+# Built once: they run for every job, and building a statement takes longer than running it.
+_NEXT_DUE = Prepared(sa.select(jobs.c.due_at).where(_SCHEDULED).order_by(jobs.c.due_at).limit(1))
+_DUE = (
+    sa.select(jobs.c.id)
+    .where(_SCHEDULED, jobs.c.due_at <= sa.bindparam("now"))
+    .order_by(jobs.c.due_at)
+    .limit(_BATCH)
+    .with_for_update(skip_locked=True)
+)
+_IN_QUEUE = (
+    sa.select(jobs)
+    .where(jobs.c.queue == sa.bindparam("wanted"), jobs.c.status == sa.literal_column("'queued'"))
+    .where(~sa.exists().where(queues.c.name == jobs.c.queue, queues.c.paused))
+)
+_ANY = _IN_QUEUE.with_only_columns(sa.literal(1)).limit(1)
+_READY = (
+    _IN_QUEUE.where(
+        sa.exists().where(processes.c.id == sa.bindparam("process"), processes.c.state.in_(ALIVE))
+    )
+    .order_by(jobs.c.priority, jobs.c.id)
+    .limit(sa.bindparam("most"))
+    .with_for_update(of=jobs, skip_locked=True)
+)
+
+
+def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job]:
+    """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait, and
+    background ones are left when they would take the last place."""
+    queue_due(tx)
+    places = _places(tx, rules, most)
+    started: list[Job] = []
+    passed_over: set[int] = set()
+    more = True
+    while more and len(started) < most:
+        wanted = most - len(started)
+        ready, more = _ready(tx, process_id, places, wanted, passed_over)
+        more = more or len(ready) > wanted
+        for job in ready[:wanted]:
+            if not places[job.queue]:
+                continue
+            if job.background and not has_room_behind(tx, process_id):
+                # Only background jobs come after this one.
+                more = False
+                break
+            if job.key is not None and not tx.try_lock_key(f"job:{job.key}"):
+                passed_over.add(job.id)
+            elif (running := _start(tx, job, process_id)) is not None:
+                started.append(running)
+                places[job.queue] -= 1
+                count_start(tx, rules[job.queue], running)
+    if passed_over:
+        # Somebody is changing their keys this moment; look again right after.
+        tx.announce(Topic.JOBS)
+    return started
+
+
+def queue_due(tx: Transaction) -> None:
+    """Put scheduled jobs in line whose time has come."""
+    next_due = _NEXT_DUE.scalar(tx.connection)
+    if next_due is None or next_due > tx.now:
+        return
+    due = tx.connection.execute(_DUE, {"now": tx.now}).scalars().all()
+    if due:
+        queued = sa.update(jobs).where(jobs.c.id.in_(due)).values(status=str(JobStatus.QUEUED))
+        tx.connection.execute(queued)
+        # For the others: they passed over these rows while we held them, and may have room.
+        tx.announce(Topic.JOBS)
+
+
+def next_look(tx: Transaction, rules: Rules) -> int | None:
+    """When a job may become ready though nobody rings, in milliseconds since 1970."""
+    moments = [_NEXT_DUE.scalar(tx.connection)]
+    moments += [
+        reopens_at(tx, rule)
+        for rule in rules.values()
+        if rule.rate_limit is not None and _has_ready(tx, rule.name)
+    ]
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _places(tx: Transaction, rules: Rules, most: int) -> dict[str, int]:
+    """How many jobs may be started of each queue that has some.
+
+    The locks of limited queues are taken here, in the order of their names. Whoever waits for one may hold rows and
+    keys; whoever has one waits for nothing.
+    """
+    places = {}
+    for name in sorted(rules):
+        if not rules[name].limited:
+            places[name] = most
+        elif most and _has_ready(tx, name):
+            places[name] = min(most, room(tx, rules[name]))
+    return places
+
+
+def _has_ready(tx: Transaction, queue: str) -> bool:
+    return tx.connection.execute(_ANY, {"wanted": queue}).first() is not None
+
+
+def _ready(
+    tx: Transaction, process_id: str, places: dict[str, int], wanted: int, passed_over: set[int]
+) -> tuple[list[Job], bool]:
+    """At least the `wanted` most urgent jobs of queues that have places, and whether there may be more."""
+    found: list[Job] = []
+    more = False
+    for queue in (name for name, free in places.items() if free):
+        most = min(wanted, places[queue]) + len(passed_over)
+        rows = read_jobs(tx, _READY, {"wanted": queue, "process": process_id, "most": most})
+        found += [job for job in rows if job.id not in passed_over]
+        more = more or len(rows) == most
+    return sorted(found, key=lambda job: (job.priority, job.id)), more
+
+
+def _start(tx: Transaction, job: Job, process_id: str) -> Job | None:
+    if job.key is not None and _must_wait(tx, job):
+        set_job(tx, job, status=JobStatus.WAITING)
+        return None
+    lease: dict[str, Any] = {
+        "status": JobStatus.STARTED,
+        "process_id": process_id,
+        "started_at": tx.now,
+        "attempt": job.attempt + 1,
+    }
+    set_job(tx, job, **lease)
+    return replace(job, **lease)
+
+
+def _must_wait(tx: Transaction, job: Job) -> bool:
+    """Whether another job of the key runs, or stands before this one in line. The key must be locked."""
+    running = sa.select(sa.literal(1)).where(jobs.c.key == job.key, jobs.c.status == str(JobStatus.STARTED))
+    before = sa.select(sa.literal(1)).where(
+        jobs.c.key == job.key,
+        jobs.c.status.in_([str(status) for status in _IN_LINE]),
+        sa.tuple_(jobs.c.priority, jobs.c.id) < (job.priority, job.id),
+    )
+    return bool(tx.connection.execute(sa.select(sa.or_(running.exists(), before.exists()))).scalar())
