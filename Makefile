@@ -60,8 +60,8 @@ bench: $(VENV)/.bench
 lock: $(BIN)/python
 	@$(call ensure-uv)
 	@$(call compile-lock,requirements.lock)
-	@$(call compile-lock,requirements-dev.lock,--extra otel --group dev -c requirements.lock)
-	@$(call compile-lock,requirements-bench.lock,--group bench -c requirements-dev.lock)
+	@$(call compile-lock,requirements-dev.lock,--extra codemachine --extra memory --extra otel --extra postgres --group dev -c requirements.lock)
+	@$(call compile-lock,requirements-bench.lock,--extra postgres --group bench -c requirements-dev.lock)
 	@! grep -n '://' requirements*.lock
 
 clean:

@@ -75,7 +75,7 @@ ALLOWED = [
     Loads("engine list", f"{_SETTINGS} rich", "config engines kernel observe sandbox", 490),
     Loads("ledger check", f"{_LEDGER} alembic mako markupsafe pygments", _READS, 540),
     Loads(
-        "doctor", f"{_LEDGER} {_SETTINGS}", f"{_READS} agents doctor engines sandbox workspaces", 590
+        "doctor", f"{_LEDGER} {_SETTINGS}", f"{_READS} agents doctor engines extras sandbox workspaces", 590
     ),
 ]  # fmt: skip
 

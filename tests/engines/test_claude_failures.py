@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, Failure, Request, SessionEvent
+from ratchet.extras import install_line
 from ratchet.kernel import Limits, Misuse
 from ratchet.modelserver import ModelServer, Turn, call, cut, fail, hang, say
 from tests.engines.claude_subject import NOBODY, ClaudeSubject
@@ -201,7 +202,7 @@ def test_a_missing_sdk_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
     failed = fails(subject.open(), asked)
     assert failed.failure is Failure.MISSING
-    assert "pip install 'ratchet-loop[claude]'" in str(failed.hint)
+    assert install_line("claude") == failed.hint
 
 
 PROGRAMS = {

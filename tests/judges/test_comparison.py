@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
 
-from ratchet.judges.comparison import Comparison, Decision, Incumbent, Rule, compare
+from ratchet.judges.comparison import Comparison, Decision, Incumbent, Rule, compare, spread
 from ratchet.kernel import Direction, Misuse
 
 BETTER, NOT_BETTER, UNCLEAR = Decision
@@ -32,6 +36,28 @@ def test_a_clear_gain_is_better_and_a_clear_loss_is_not() -> None:
     assert (round(gain.effect or 0, 9), gain.n, gain.incumbent_mean) == (5.0, 3, 5.0)
     assert (gain.p_value or 1) < 0.001
     assert decided([5.0, 5.1, 4.9], [10.0, 10.1, 9.9]).decision is NOT_BETTER
+
+
+@given(
+    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
+    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
+)
+def test_the_chance_is_that_of_welchs_test_and_of_students_for_a_single_score(
+    samples: list[float], incumbent: list[float]
+) -> None:
+    assume(max(np.ptp(samples), np.ptp(incumbent)) > 1e-3)
+    alone = 1 in (len(samples), len(incumbent))
+    found = decided(samples, incumbent, Rule(deterministic=len(samples) == 1, least=2))
+    sides = (
+        (np.mean(samples), spread(tuple(samples))[1], len(samples)),
+        (
+            np.mean(incumbent),
+            spread(tuple(incumbent))[1],
+            len(incumbent),
+        ),
+    )
+    tested = stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=alone, alternative="greater")
+    assert found.p_value == pytest.approx(float(tested.pvalue), rel=1e-6, abs=1e-300)
 
 
 def test_less_is_better_when_told_so() -> None:

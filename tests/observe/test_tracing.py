@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from ratchet.extras import install_line
 from ratchet.kernel import Missing
 from ratchet.observe import logs, tracing
 
@@ -68,7 +69,7 @@ def test_without_the_extra_the_way_to_install_it_is_told() -> None:
         "try:\n    tracing.configure(True)\nexcept Missing as error:\n    print(error.exit_code, error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{Missing.exit_code} pip install 'ratchet-loop[otel]'"
+    assert done.stdout.strip() == f"{Missing.exit_code} {install_line('otel')}"
 
 
 def test_spans_reach_the_collector_with_the_bound_ids_and_without_secrets() -> None:

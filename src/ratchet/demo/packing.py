@@ -14,7 +14,7 @@ from ratchet.sandbox import Bounds, Node, run
 from ratchet.workspaces import Repository
 
 _RECIPE, _FUNCTION = "recipe.py", "pack"
-_MODULES = ("numpy", "scipy.optimize")
+_MODULES = ("numpy",)
 _BOUNDS = Bounds(wall_seconds=30.0, cpu_seconds=10.0, memory_bytes=512 * 1024**2, output_bytes=64 * 1024)
 
 

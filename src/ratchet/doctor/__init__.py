@@ -7,6 +7,7 @@ from ratchet.doctor.addresses import addresses
 from ratchet.doctor.check import Check, Probe, Status
 from ratchet.doctor.disk import disk
 from ratchet.doctor.engines import engines
+from ratchet.doctor.extras import extras
 from ratchet.doctor.ledger import ledger
 from ratchet.doctor.programs import git, python
 from ratchet.doctor.run import run_all
@@ -19,6 +20,7 @@ __all__ = [
     "addresses",
     "disk",
     "engines",
+    "extras",
     "git",
     "ledger",
     "python",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ratchet.judges.reports import finite
+from ratchet.judges.student_t import lower_tail
 from ratchet.kernel import Direction, Misuse
 
 
@@ -127,22 +128,18 @@ def _chance(gain: float, sd: float, n: int, other_sd: float, other_n: int) -> fl
     if scale == 0.0:
         # No noise was seen, so the difference is what it is. A tie is not better.
         return 0.0 if gain > 0 else 1.0
-    # Slow to import, and needed only where there is noise.
-    from scipy import stats  # type: ignore[import-untyped]
-
-    # In units of the larger spread: the test raises spreads to the fourth power.
-    tested = stats.ttest_ind_from_stats(
-        gain / scale,
-        sd / scale,
-        n,
-        0.0,
-        other_sd / scale,
-        other_n,
-        # The spread of a single score is not known; it is taken to be that of the other side.
-        equal_var=n == 1 or other_n == 1,
-        alternative="greater",
-    )
-    return float(tested.pvalue)
+    # In units of the larger spread, which is raised to the fourth power.
+    variance, other_variance = (sd / scale) ** 2, (other_sd / scale) ** 2
+    if n == 1 or other_n == 1:
+        # The spread of a single score is not known; it is taken to be that of the other side (Student).
+        freedom = float(n + other_n - 2)
+        pooled = ((n - 1) * variance + (other_n - 1) * other_variance) / freedom
+        error = pooled / n + pooled / other_n
+    else:
+        shares = variance / n, other_variance / other_n
+        error = sum(shares)
+        freedom = error**2 / (shares[0] ** 2 / (n - 1) + shares[1] ** 2 / (other_n - 1))
+    return lower_tail(freedom, -gain / scale / math.sqrt(error))
 
 
 def average(samples: tuple[float, ...]) -> float:

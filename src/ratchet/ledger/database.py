@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,11 @@ def _parse(url: str) -> sa.URL:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
+    if find_spec("psycopg") is None:
+        # Only now: it reads what the installation says of itself.
+        from ratchet.extras import missing
+
+        raise missing("postgres", "a ledger in PostgreSQL")
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=20,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
         WrongEmbedder,
     )
     from ratchet.memory.memory import Memory
-    from ratchet.memory.opening import FILE_NAME, open_memory, reembed
+    from ratchet.memory.opening import FILE_NAME, best_embedder, open_memory, reembed
+    from ratchet.memory.shared_words import SharedWords
     from ratchet.memory.wordllama import WordLlama
 else:
     __getattr__ = on_demand(__name__)
@@ -31,9 +32,11 @@ __all__ = [
     "MemoryFault",
     "MemoryTooNew",
     "MemoryUnavailable",
+    "SharedWords",
     "Where",
     "WordLlama",
     "WrongEmbedder",
+    "best_embedder",
     "open_memory",
     "reembed",
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from ratchet.config.memory_settings import Memory as Settings
 from ratchet.memory.embedder import Embedder
 from ratchet.memory.memory import Memory
+from ratchet.memory.shared_words import SharedWords
 from ratchet.memory.wordllama import WordLlama
 
 FILE_NAME = "memory.db"
@@ -15,21 +16,21 @@ FILE_NAME = "memory.db"
 def open_memory(settings: Settings, home: Path, embedder: Embedder | None = None) -> Memory:
     """The memory of this home, or of the server that the settings name; made when it is not there yet.
 
-    Raises `WrongEmbedder` when its vectors were made by another embedder, and `Missing` without the extra it needs.
+    A file keeps the embedder that it was made with until `reembed`. Raises `WrongEmbedder` when its vectors were made
+    by another embedder than the given one, and `Missing` without the extra it needs.
     """
-    embedder = embedder or WordLlama()
     if settings.store == "qdrant":
         from ratchet.memory.qdrant import open_server
 
-        return open_server(settings.qdrant, embedder)
+        return open_server(settings.qdrant, embedder or best_embedder())
     from ratchet.memory.sqlite import SqliteMemory
 
-    return SqliteMemory(home / FILE_NAME, embedder)
+    return SqliteMemory(home / FILE_NAME, embedder or _embedder_of(home / FILE_NAME))
 
 
 def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) -> int:
     """Make every vector anew with this embedder, and say how many. Cut short, it can be started again."""
-    embedder = embedder or WordLlama()
+    embedder = embedder or best_embedder()
     if settings.store == "qdrant":
         from ratchet.memory.qdrant import reembed_server
 
@@ -37,3 +38,17 @@ def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) ->
     from ratchet.memory.sqlite.reembed import reembed_file
 
     return reembed_file(home / FILE_NAME, embedder)
+
+
+def best_embedder() -> Embedder:
+    """By meaning if word vectors are installed, else by shared words."""
+    return WordLlama() if WordLlama.is_installed() else SharedWords()
+
+
+def _embedder_of(path: Path) -> Embedder:
+    from ratchet.memory.sqlite.file import made_with
+
+    name = made_with(path)
+    if name is None:
+        return best_embedder()
+    return SharedWords() if name == SharedWords.name else WordLlama()

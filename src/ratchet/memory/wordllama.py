@@ -1,4 +1,4 @@
-"""The default embedder: static word vectors that come inside the package `wordllama`.
+"""The embedder of the extra `memory`: static word vectors that come inside the package `wordllama`.
 
 Its own loader looks in the wrong directory and then downloads; importing it sets up logging and an HTTP client. So
 only its files are used: nothing here can reach the network.
@@ -40,6 +40,10 @@ class WordLlama:
         # Loading takes a tenth of a second and 20 MB: threads that come meanwhile wait for the one model.
         self._loading = threading.Lock()
 
+    @staticmethod
+    def is_installed() -> bool:
+        return _directory() is not None
+
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np
 
@@ -61,22 +65,27 @@ class WordLlama:
 
 
 def _load() -> _Model:
+    directory = _directory()
+    if directory is None:
+        # Only now: it reads what the installation says of itself.
+        from ratchet.extras import install_line
+
+        raise Missing(
+            "the word vectors that this memory was made with are not installed (the extra 'memory')",
+            hint=f"{install_line('memory')}, or search by shared words from now on: `ratchet memory reembed`",
+        )
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    directory = _directory()
     tokenizer = Tokenizer.from_file(str(directory / _TOKENS))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return _Model(tokenizer, load_file(directory / _WEIGHTS)["embedding.weight"])
 
 
-def _directory() -> Path:
+def _directory() -> Path | None:
     found = importlib.util.find_spec("wordllama")
     for place in (found.submodule_search_locations or ()) if found else ():
         if all((Path(place) / name).is_file() for name in (_WEIGHTS, _TOKENS)):
             return Path(place)
-    raise Missing(
-        "the word vectors of the package wordllama are not installed",
-        hint="install it again: `pip install --force-reinstall wordllama`",
-    )
+    return None

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ratchet.kernel import Missing
 from ratchet.observe.logs import bound
 from ratchet.observe.redaction import redact_under
 
@@ -62,9 +61,9 @@ def _sending_to(endpoint: str | None) -> TracerProvider:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise Missing(
-            f"tracing is enabled, but {error.name} is not installed", hint="pip install 'ratchet-loop[otel]'"
-        ) from error
+        from ratchet.extras import missing
+
+        raise missing("otel", "tracing.enabled") from error
     provider = TracerProvider(resource=Resource.create({"service.name": "ratchet"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=_traces_url(endpoint))))
     return provider

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -162,28 +160,6 @@ class TestDeterministic:
         ruled, _ = decided(lambda *_: score, replace(EXACT, min_effect=0.5))
         assert ruled.kept is kept
         assert "by more than 0.5" in ruled.reason
-
-    @pytest.mark.soak
-    def test_scipy_is_not_needed(self) -> None:
-        program = """
-import sys
-from ratchet.kernel import Direction
-from ratchet.research.adapter import KeepRule
-from ratchet.research.keeping import Champion, Noise, Side
-from ratchet.research.keeping.deciding import deciding
-from ratchet.research.keeping.rounds import Case
-
-champion = Champion(0, "best", 10.0, (10.0,))
-steps = deciding(Case("new", champion, KeepRule(deterministic=True), Direction.MAX, Noise(), 1))
-next(steps)
-steps.send({Side.CHALLENGER: 11.0})
-try:
-    steps.send({Side.CHALLENGER: 11.0})
-except StopIteration as ruled:
-    sys.exit(0 if ruled.value.kept and "scipy" not in sys.modules else 1)
-sys.exit(2)
-"""
-        subprocess.run([sys.executable, "-c", program], check=True)
 
     def test_a_new_best_is_measured_on_the_held_out_split_against_what_is_stored(self) -> None:
         rule = replace(EXACT, held_out=True)

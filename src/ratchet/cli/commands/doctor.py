@@ -12,7 +12,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
-from ratchet.doctor import Check, addresses, disk, engines, git, python, run_all, sandbox_layers
+from ratchet.doctor import Check, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def doctor(session: Session) -> int:
                 sandbox_layers,
                 partial(engines, loaded),
                 partial(addresses, loaded),
+                extras,
             ]
         )
     failed = any(check.status == "fail" for check in checks)

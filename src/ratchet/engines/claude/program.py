@@ -19,7 +19,6 @@ from ratchet.engines.versions import version_of
 # Older ones take an @path or a /command inside a prompt for an order of the person who starts them.
 OLDEST = (2, 1, 248)
 
-_INSTALL = "install it with `pip install 'ratchet-loop[claude]'`"
 _NAMED = "set engines.claude.path to the Claude Code CLI, or unset it to use the SDK's own"
 _VERSION = re.compile(rb"(\d{1,9})\.(\d{1,9})\.(\d{1,9}) \(Claude Code\)")
 
@@ -41,15 +40,22 @@ async def find_program(settings: Claude, environment: Mapping[str, str]) -> Prog
     stat = path.stat()
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
-        update = f"update it, or unset engines.claude.path and {_INSTALL}"
+        update = f"update it, or unset engines.claude.path and {_install()}"
         _known[key] = await version_of(path, _VERSION, OLDEST, mend=_NAMED, update=update)
     return Program(path, _known[key], version("claude-agent-sdk"))
+
+
+def _install() -> str:
+    # Only now: it reads what the installation says of itself.
+    from ratchet.extras import install_line
+
+    return install_line("claude")
 
 
 def _located(settings: Claude, environment: Mapping[str, str]) -> Path:
     package = importlib.util.find_spec("claude_agent_sdk")
     if package is None or not package.submodule_search_locations:
-        raise Fault(Failure.MISSING, "the Claude Agent SDK is not installed", hint=_INSTALL)
+        raise Fault(Failure.MISSING, "the Claude Agent SDK is not installed", hint=_install())
     if settings.path is not None:
         named = str(Path(settings.path).expanduser())
         if found := shutil.which(named, path=environment.get("PATH", os.defpath)):

@@ -15,7 +15,6 @@ from ratchet.engines.fault import Fault
 from ratchet.engines.versions import version_of
 
 MINIMUM = (0, 163, 0)
-_INSTALL = "install it with `pip install 'ratchet-loop[codex]'`, or name it in engines.codex.path"
 _VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -36,10 +35,17 @@ async def find_program(settings: Codex, environment: Mapping[str, str]) -> Progr
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
         version = await version_of(
-            path, _VERSION, MINIMUM, mend=f"reinstall it: {_INSTALL}", update=f"update it: {_INSTALL}"
+            path, _VERSION, MINIMUM, mend=f"reinstall it: {_install()}", update=f"update it: {_install()}"
         )
         _known[key] = Program(path, version)
     return _known[key]
+
+
+def _install() -> str:
+    # Only now: it reads what the installation says of itself.
+    from ratchet.extras import install_line
+
+    return f"{install_line('codex')}, or name it in engines.codex.path"
 
 
 def _located(settings: Codex, environment: Mapping[str, str]) -> Path:
@@ -49,13 +55,13 @@ def _located(settings: Codex, environment: Mapping[str, str]) -> Path:
         if found := shutil.which(named, path=search):
             return Path(found).absolute()
         raise Fault(
-            Failure.MISSING, f"engines.codex.path is {settings.path}, which is not a program", hint=_INSTALL
+            Failure.MISSING, f"engines.codex.path is {settings.path}, which is not a program", hint=_install()
         )
     if bundled := _bundled():
         return bundled
     if found := shutil.which("codex", path=search):
         return Path(found).absolute()
-    raise Fault(Failure.MISSING, "the Codex CLI is not installed", hint=_INSTALL)
+    raise Fault(Failure.MISSING, "the Codex CLI is not installed", hint=_install())
 
 
 def _bundled() -> Path | None:

@@ -8,7 +8,6 @@ from json import JSONDecodeError
 from typing import TYPE_CHECKING
 
 from ratchet.config.memory_settings import Qdrant as Settings
-from ratchet.kernel import Missing
 from ratchet.memory.embedder import Embedder
 from ratchet.memory.errors import MemoryUnavailable
 
@@ -41,10 +40,9 @@ def connect(settings: Settings) -> QdrantClient:
     try:
         from qdrant_client import QdrantClient
     except ModuleNotFoundError as error:
-        raise Missing(
-            f"memory.store is qdrant, but the package {error.name} is not installed",
-            hint="pip install 'ratchet-loop[qdrant]', or set memory.store to sqlite",
-        ) from error
+        from ratchet.extras import missing
+
+        raise missing("qdrant", 'memory.store = "qdrant"') from error
     # As a header: given as the key, the client warns on stderr about every server without TLS, this machine's included.
     key = {} if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()}
     return QdrantClient(

@@ -90,6 +90,17 @@ def open_file(path: Path, embedder: str, dimension: int) -> sqlite3.Connection:
     return connection
 
 
+def made_with(path: Path) -> str | None:
+    """The name of the embedder of the memory at `path`; nothing where there is none yet."""
+    if not path.exists():
+        return None
+    with translated(path), contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+        if not _is_memory(connection, path):
+            return None
+        [name] = connection.execute("SELECT embedder FROM state").fetchone()
+        return str(name)
+
+
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite into ours."""

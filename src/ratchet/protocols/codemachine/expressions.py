@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
 from ratchet.protocols.codemachine.escapes import unescape
 from ratchet.protocols.codemachine.paths import CONSTANTS, FUNCTIONS
 from ratchet.protocols.codemachine.syntax import field, line_of, parts, shown, source_of
 from ratchet.protocols.codemachine.values import Call, Data, Foreign, Known, Value
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 WORKFLOW_FUNCTIONS = ("resolveStep", "resolveModule", "resolveFolder", "resolveUI", "separator", "controller")
 _MODULES = {"path": "path", "path/posix": "path", "url": "url", "process": "process"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
 from ratchet.protocols.codemachine.expressions import Expressions
 from ratchet.protocols.codemachine.syntax import field, line_of, parse, parts, shown, source_of
 from ratchet.protocols.codemachine.values import Value
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _DECLARED = ("function_declaration", "generator_function_declaration", "class_declaration")
 

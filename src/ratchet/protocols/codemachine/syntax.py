@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
-import tree_sitter_javascript
-from tree_sitter import Language, Node, Parser
+from typing import TYPE_CHECKING
 
 from ratchet.protocols.codemachine.errors import Place
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 # The parser mends broken input as well as it can, and takes the square of its length for the worst of it.
 LARGEST_SCRIPT = 64 * 1024
@@ -15,14 +15,14 @@ _SHOWN = 60
 
 
 def parse(content: bytes, file: str) -> Node:
-    """The tree of a whole file. Raises `WorkspaceInvalid` for what is not JavaScript."""
+    """The tree of a whole file. Raises `WorkspaceInvalid` for what is not JavaScript, `Missing` without the extra."""
     if len(content) > LARGEST_SCRIPT:
         raise Place(file).error(f"it has {len(content)} bytes; {LARGEST_SCRIPT} are the most that is read")
     try:
         source = content.decode("utf-8-sig").encode()
     except UnicodeDecodeError:
         raise Place(file).error("it is not UTF-8") from None
-    root = Parser(_language()).parse(source).root_node
+    root = _parser().parse(source).root_node
     if root.has_error:
         wrong = _first_error(root)
         what = f"{wrong.type!r} is missing" if wrong.is_missing else f"`{shown(wrong)}` is not understood"
@@ -64,6 +64,12 @@ def _first_error(root: Node) -> Node:
     return found
 
 
-@functools.cache
-def _language() -> Language:
-    return Language(tree_sitter_javascript.language())
+def _parser() -> Parser:
+    try:
+        import tree_sitter_javascript
+        from tree_sitter import Language, Parser
+    except ModuleNotFoundError as error:
+        from ratchet.extras import missing
+
+        raise missing("codemachine", "reading a CodeMachine workspace") from error
+    return Parser(Language(tree_sitter_javascript.language()))

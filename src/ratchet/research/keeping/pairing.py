@@ -14,6 +14,7 @@ from functools import cache
 from types import MappingProxyType
 
 from ratchet.judges.comparison import spread
+from ratchet.judges.student_t import lower_tail, quantile
 
 PAIRED = "paired t-test, sequential"
 
@@ -55,12 +56,9 @@ def look(gains: Sequence[float], *, above: float, noise_sd: float | None, alpha:
     if width == 0.0:
         chance = _chance_without_noise(gain - above, rounds, noise_sd)
         return Look(rounds, gain, sd, min(1.0, chance / share), gain, gain)
-    # Slow to import, and needed only where there is noise.
-    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
-
     error = width / math.sqrt(rounds)
-    chance = float(stdtr(rounds - 1, (above - gain) / error))
-    reach = -float(stdtrit(rounds - 1, alpha * share)) * error
+    chance = lower_tail(rounds - 1, (above - gain) / error)
+    reach = -quantile(rounds - 1, alpha * share) * error
     return Look(rounds, gain, sd, min(1.0, chance / share), gain - reach, gain + reach)
 
 

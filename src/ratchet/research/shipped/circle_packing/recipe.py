@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog  # type: ignore[import-untyped]
 
 COUNT = 26
 # The chance in here is always the same: a packing that was found once is found again.
@@ -31,7 +30,7 @@ KICK = 0.05  # search: 0.01..0.5 log
 
 # Circles whose centres are further apart than this cannot touch in any packing worth having.
 REACH = 0.5
-# What floating point and the solver's tolerance may have added to a radius, and more.
+# What floating point may have added to a radius, and more.
 MARGIN = 1e-12
 VANISHED = 1e-9
 
@@ -120,18 +119,55 @@ def improved(centres: Array, trust: float) -> Packing:
     pairs[row, 2, first] = pairs[row, 2, second] = 1.0
     one, none = np.eye(COUNT), np.zeros((COUNT, COUNT))
     walls = np.block([[-one, none, one], [one, none, one], [none, -one, one], [none, one, one]])
+    bounds = np.vstack([np.eye(3 * COUNT), -np.eye(3 * COUNT)])
+    rows = np.vstack([pairs.reshape(len(first), -1), walls, bounds])
     x, y = centres.T
-    solution = linprog(
-        np.repeat([0.0, 0.0, -1.0], COUNT),
-        A_ub=np.vstack([pairs.reshape(len(first), -1), walls]),
-        b_ub=np.concatenate([distance, x, 1 - x, y, 1 - y]),
-        bounds=np.repeat([[-trust, trust], [-trust, trust], [0.0, 0.5]], COUNT, axis=0),
-        method="highs-ds",
-    )
-    if solution.x is None:  # the solver gave up
-        return allowed(centres, np.zeros(COUNT))
-    move_x, move_y, radii = solution.x.reshape(3, COUNT)
+    most, least = np.repeat([trust, trust, 0.5], COUNT), np.repeat([trust, trust, 0.0], COUNT)
+    limits = np.concatenate([distance, x, 1 - x, y, 1 - y, most, least])
+    # Centres that must not move are no variables: between equal bounds there is no inside to start from.
+    free = slice(None) if trust else slice(2 * COUNT, None)
+    bounded = np.any(rows[:, free], axis=1)
+    solution = np.zeros(3 * COUNT)
+    solution[free] = largest(np.repeat([0.0, 0.0, 1.0], COUNT)[free], rows[bounded][:, free], limits[bounded])
+    move_x, move_y, radii = solution.reshape(3, COUNT)
     return allowed(centres + np.column_stack([move_x, move_y]), radii)
+
+
+def largest(gains: Array, rows: Array, limits: Array) -> Array:
+    """What makes `gains @ x` largest where `rows @ x <= limits`: an interior-point method, after Mehrotra.
+
+    May end a little outside of the limits, or before it is largest, where the numbers become too small.
+    """
+    x, slack, price = np.zeros(len(gains)), np.ones(len(limits)), np.ones(len(limits))
+    for _ in range(60):
+        gap = slack @ price / len(limits)
+        if gap < 1e-13:
+            break
+        unmet, unpaid, weight = limits - rows @ x - slack, gains - price @ rows, price / slack
+        # The first step aims at the edge; how far it would get says how near to the edge the real one aims.
+        target: Array | float = 0.0
+        normal = (rows.T * weight) @ rows
+        for aims_at_edge in (True, False):
+            wanted = target / slack - price
+            try:
+                move = np.linalg.solve(normal, unpaid - (wanted - weight * unmet) @ rows)
+            except np.linalg.LinAlgError:
+                return x
+            eased = unmet - rows @ move
+            paid = wanted - weight * eased
+            share, price_share = within(slack, eased), within(price, paid)
+            if aims_at_edge:
+                ahead = (slack + share * eased) @ (price + price_share * paid) / len(limits)
+                target = (ahead / gap) ** 3 * gap - eased * paid
+        share, price_share = 0.99 * share, 0.99 * price_share
+        x, slack, price = x + share * move, slack + share * eased, price + price_share * paid
+    return x
+
+
+def within(value: Array, change: Array) -> float:
+    """The share of the change, at most all of it, after which nothing is below zero."""
+    falls = change < 0
+    return float(np.min(-value[falls] / change[falls], initial=1.0))
 
 
 def allowed(centres: Array, radii: Array) -> Packing:

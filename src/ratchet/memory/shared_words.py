@@ -1,0 +1,59 @@
+"""The embedder that needs nothing: texts are alike as far as they share words.
+
+Each word has a place and a sign in the vector by its hash, and so has its beginning, for words that differ only in
+their ending. What is put in other words is not found; the extra `memory` brings word vectors (`WordLlama`) for that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ratchet.memory.terms import indexed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# As far as `WordLlama` reads.
+_READ = 16_000
+_BEGINNING = 5
+_BEGINNING_COUNTS = 0.6
+# Words that are in every English text and say nothing about it.
+_ENGLISH = """
+    a all an and any are as at be been but by can do does for from had has have he her his how i if in into is it its
+    me my no not of on or our please she so some such than that the their them then there these they this to us was
+    we were what when which who will with would you your
+"""
+_EMPTY = frozenset(_ENGLISH.split())
+
+
+class SharedWords:
+    """A text is the sum of its words; any thread may use it."""
+
+    name = "shared-words-512"
+    dimension = 512
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for feature, weight in _features(text[:_READ]):
+                hashed = zlib.crc32(feature.encode())
+                vector[hashed % self.dimension] += weight if hashed & 0x8000_0000 else -weight
+            vector /= max(float(np.linalg.norm(vector)), 1e-12)
+        return vectors
+
+
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    words = Counter(indexed(text))
+    # A text of empty words alone is still like itself.
+    telling = {word: count for word, count in words.items() if word not in _EMPTY} or words
+    for word, count in telling.items():
+        weight = count**0.5
+        yield word, weight
+        if len(word) > _BEGINNING:
+            yield f"{word[:_BEGINNING]}-", weight * _BEGINNING_COUNTS
