@@ -16,7 +16,7 @@ from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import Missing
 from ratchet.protocols.codemachine.syntax import parse
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MOST_PACKAGES = 60
 # As if these were not installed, whatever the environment has.
 WITHOUT = """

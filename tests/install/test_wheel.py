@@ -1,0 +1,89 @@
+"""What is installed without the repository: everything is in the wheel, and it works on every Python that we name."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import tomllib
+import urllib.request
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import ROOT, find_python, install
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSIONS = [
+    each.rpartition(" ")[2] for each in PROJECT["classifiers"] if each.startswith("Programming Language")
+]
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
+    """Migrations, pages, templates and shipped tasks are no modules, and are easily left out."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src/ratchet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours = {each.removeprefix("src/") for each in listed.stdout.splitlines() if (ROOT / each).exists()}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {each for each in archive.namelist() if ".dist-info/" not in each}
+        [described] = [each for each in archive.namelist() if each.endswith("/METADATA")]
+        facts = Parser().parsestr(archive.read(described).decode())
+    assert packed == ours
+    assert {Path(each).suffix for each in ours} >= {".html", ".js", ".css", ".toml", ".yaml", ".md", ".typed"}
+    assert facts["Requires-Python"] == ">=3.11"
+    assert set(facts.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", VERSIONS)
+def test_demo_server_and_research_work_from_the_wheel(wheel: Path, version: str, tmp_path: Path) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"this machine has no Python {version}")
+    if (
+        version != "3.11"
+        and _sqlite_of(python) < (3, 42)
+        and any("dbos" in each for each in PROJECT["dependencies"])
+    ):
+        pytest.skip("DBOS needs SQLite 3.42 there")
+    ratchet = install(wheel, python, tmp_path)
+
+    doctor = ratchet("doctor")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    demo = ratchet("demo", "--json")
+    assert demo.returncode == 0, demo.stderr
+    research = ratchet("research", "run", "circle_packing", "--engine", "search", "--trials", "4", "--json")
+    assert research.returncode == 0, research.stderr
+
+    server = ratchet.start("serve", "--port", "0", "--json")
+    try:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        link = ratchet("console").stdout.strip()
+        assert link.startswith(told["console"])
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        for page in (link, f"{told['console']}research", f"{told['url']}/console/assets/console.css"):
+            with opener.open(page, timeout=120) as answer:
+                assert answer.status == 200
+        server.send_signal(signal.SIGTERM)
+        _, err = server.communicate(timeout=120)
+        assert server.returncode == 0, err
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _sqlite_of(python: str) -> tuple[int, ...]:
+    if python == sys.executable:
+        return sqlite3.sqlite_version_info
+    said = subprocess.check_output([python, "-c", "import sqlite3; print(sqlite3.sqlite_version)"], text=True)
+    return tuple(map(int, said.strip().split(".")))
