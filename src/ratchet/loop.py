@@ -19,7 +19,17 @@ from ratchet.engines.record import record_session
 from ratchet.engines.retrying import propose
 from ratchet.judges import AwaitingApproval, Candidate, Judge, hear
 from ratchet.judges.record import record_judged
-from ratchet.kernel import LedgerError, Limits, Outcome, StateChanged, StepStatus, Superseded, Usage, Verdict
+from ratchet.kernel import (
+    LedgerError,
+    Limits,
+    Outcome,
+    StateChanged,
+    StepStatus,
+    Superseded,
+    Usage,
+    Verdict,
+    with_hint,
+)
 from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import still_pending
 from ratchet.runtime import JobContext
@@ -108,8 +118,7 @@ async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) 
 
 def _told(failed: SessionFailed) -> str:
     """Why there is nothing to judge, and what to do where trying again would change nothing."""
-    lasting = failed.failure in (Failure.MISSING, Failure.REFUSED, Failure.BUDGET)
-    return f"{failed} ({failed.hint})" if lasting and failed.hint else str(failed)
+    return with_hint(failed) if failed.failure.is_hopeless else str(failed)
 
 
 async def _propose(opened: OpenAttempt, plan: Plan) -> None:

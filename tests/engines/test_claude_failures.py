@@ -33,12 +33,12 @@ def asked(workspace: Path) -> Request:
     ("status", "failure", "word"),
     [
         (400, Failure.REFUSED, "base_url"),
-        (401, Failure.REFUSED, "ANTHROPIC_API_KEY"),
-        (403, Failure.REFUSED, "ANTHROPIC_API_KEY"),
-        (404, Failure.REFUSED, "model"),
+        (401, Failure.NO_ACCESS, "ANTHROPIC_API_KEY"),
+        (403, Failure.NO_ACCESS, "ANTHROPIC_API_KEY"),
+        (404, Failure.NO_ACCESS, "model"),
         (429, Failure.RATE_LIMITED, "later"),
-        (500, Failure.CRASHED, "try again"),
-        (503, Failure.CRASHED, "try again"),
+        (500, Failure.CRASHED, "network"),
+        (503, Failure.CRASHED, "network"),
         (529, Failure.RATE_LIMITED, "later"),
     ],
 )

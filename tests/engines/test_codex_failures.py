@@ -25,15 +25,15 @@ def codex(place: Place, model_server: ModelServer) -> CodexSubject:
     ("turn", "failure", "hint"),
     [
         (fail(400), Failure.REFUSED, "engines.codex.model"),
-        (fail(401), Failure.REFUSED, "MODEL_KEY"),
-        (fail(403), Failure.REFUSED, "MODEL_KEY"),
-        (fail(404), Failure.REFUSED, "base_url"),
+        (fail(401), Failure.NO_ACCESS, "MODEL_KEY"),
+        (fail(403), Failure.NO_ACCESS, "MODEL_KEY"),
+        (fail(404), Failure.NO_ACCESS, "base_url"),
         (fail(429), Failure.RATE_LIMITED, "later"),
         (fail(429, retry_after=1), Failure.RATE_LIMITED, "later"),
-        (fail(429, code="insufficient_quota"), Failure.REFUSED, "billing"),
+        (fail(429, code="insufficient_quota"), Failure.NO_ACCESS, "billing"),
         (fail(400, code="context_length_exceeded"), Failure.REFUSED, "less"),
         (Turn(error_code="context_length_exceeded"), Failure.REFUSED, "less"),
-        (Turn(error_code="insufficient_quota"), Failure.REFUSED, "billing"),
+        (Turn(error_code="insufficient_quota"), Failure.NO_ACCESS, "billing"),
         (Turn(error_code="rate_limit_exceeded"), Failure.RATE_LIMITED, "later"),
         (fail(500), Failure.CRASHED, "endpoint"),
         (fail(503), Failure.CRASHED, "endpoint"),
@@ -130,5 +130,5 @@ def test_how_long_to_wait_is_read_from_the_message(message: str, seconds: float 
 
 @pytest.mark.parametrize("reason", [None, "other", "a reason of the future", {"odd": None}, ["x"]])
 def test_an_unknown_reason_falls_back_on_the_text(reason: object) -> None:
-    assert fault_of("unexpected status 401 Unauthorized", reason, "K").failure is Failure.REFUSED
+    assert fault_of("unexpected status 401 Unauthorized", reason, "K").failure is Failure.NO_ACCESS
     assert fault_of("never seen before", reason, "K").failure is Failure.CRASHED

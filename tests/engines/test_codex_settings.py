@@ -94,7 +94,8 @@ def test_a_budget_of_money_for_a_model_without_a_price_is_refused_before_it_cost
     codex: CodexSubject, workspace: Path
 ) -> None:
     failed = fails(codex.says("x"), Request("x", workspace, limits=Limits(cost_usd=1)))
-    assert failed.failure is Failure.BUDGET
+    assert failed.failure is Failure.MISSING
+    assert '[llm.prices."mock-model"]' in (failed.hint or "")
     assert "price of mock-model is not known" in str(failed)
     assert codex.script is not None
     assert codex.script.requests == []

@@ -233,11 +233,11 @@ def test_what_can_never_work_is_refused_at_once(
 
 
 @pytest.mark.soak
-def test_an_engine_that_is_not_there_fails_the_run_at_once(
+def test_an_engine_that_is_not_there_blocks_the_run_at_once(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:
     run_id = start(runtime, hill, engine="aider")
-    assert ended(ledger, run_id) is RunStatus.FAILED
+    eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED)
     with ledger.read() as tx:
         assert "aider" in (get_run(tx, run_id).reason or "")
 

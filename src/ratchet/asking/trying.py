@@ -10,7 +10,7 @@ from ratchet.asking.asker import Asker
 from ratchet.asking.refusal import NoAnswer
 from ratchet.asking.sessions import ANSWERED, Question, hold_session
 from ratchet.engines import Failure, SessionFailed
-from ratchet.kernel import LedgerError, Outcome, RatchetError, StepStatus, Superseded
+from ratchet.kernel import LedgerError, Outcome, StepStatus, Superseded, with_hint
 from ratchet.runtime.attempts import OpenAttempt, take_attempt
 
 # What is told of a bad answer; the transcript has all of it.
@@ -105,17 +105,13 @@ async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before
     except BadAnswer as bad:
         return _end(opened, Outcome.FAILED, Tried(problems=bad.problems, answer=_told(opened)))
     except SessionFailed as failed:
-        tried = Tried(problems=(_with_hint(failed),), is_hopeless=failed.failure is not Failure.BAD_OUTPUT)
+        tried = Tried(problems=(with_hint(failed),), is_hopeless=failed.failure is not Failure.BAD_OUTPUT)
         return _end(opened, Outcome.ERROR, tried)
     except (Superseded, LedgerError):
         raise
     except Exception as error:
         _end(opened, Outcome.ERROR, Tried(problems=(f"{type(error).__name__}: {error}",)))
         raise
-
-
-def _with_hint(error: RatchetError) -> str:
-    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def _end(opened: OpenAttempt, outcome: Outcome, tried: Tried) -> Tried:

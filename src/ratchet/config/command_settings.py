@@ -11,7 +11,16 @@ from pydantic import Field, field_validator
 from ratchet.config.section import Section, Words
 
 PLACEHOLDERS = ("prompt", "prompt_file", "system", "system_file", "schema_file", "model", "workspace", "home")
-FAILURES = ("missing", "refused", "rate_limited", "timeout", "budget", "crashed", "bad_output")
+FAILURES = (
+    "missing",
+    "no_access",
+    "refused",
+    "rate_limited",
+    "timeout",
+    "budget",
+    "crashed",
+    "bad_output",
+)
 # Whether more has to be said about where the answer is.
 _ANSWERS = {"stdout": False, "last_line": False, "none": False, "json": True, "jsonl": True, "file": True}
 
@@ -160,6 +169,10 @@ class Command(Section):
     @property
     def reports_usage(self) -> bool:
         return bool(self.usage_pattern or self.input_tokens_at or self.output_tokens_at)
+
+    @property
+    def reports_cost(self) -> bool:
+        return bool(self.cost_usd_at) or "(?P<cost>" in (self.usage_pattern or "")
 
 
 def placeholders_in(word: str) -> list[str]:

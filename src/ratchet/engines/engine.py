@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from ratchet.engines.failure import Failure
 from ratchet.engines.session import Capabilities, Request, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether an engine could be used now, and what to do if not."""
+    """Whether an engine could be used now, and what to do if not.
+
+    `failure` is how a session would fail if it is not ready. `unpriced` is the model whose price nobody knows.
+    """
 
     ready: bool
     detail: str
     mend: str | None = None
+    failure: Failure = Failure.MISSING
+    unpriced: str | None = None
 
 
 class Engine(Protocol):

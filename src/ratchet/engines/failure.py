@@ -12,9 +12,11 @@ class Failure(StrEnum):
     """Why there is nothing to judge. Each kind asks for another next step."""
 
     MISSING = "missing"
-    """The engine itself is absent, of the wrong version, or has no key."""
+    """The engine itself is absent, of the wrong version or badly configured, or has no key."""
+    NO_ACCESS = "no_access"
+    """The endpoint does not accept the key, has no such model for it, or the account is out of credit."""
     REFUSED = "refused"
-    """The endpoint or the model said no, and will say no again."""
+    """The endpoint or the model said no to this request, and will say no again."""
     RATE_LIMITED = "rate_limited"
     """The endpoint asks to come back later."""
     TIMEOUT = "timeout"
@@ -25,6 +27,16 @@ class Failure(StrEnum):
     """The engine or its connection broke."""
     BAD_OUTPUT = "bad_output"
     """It ended by itself, but what it made cannot be used."""
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether every session fails so, whatever it is asked, until a person changes something."""
+        return self in (Failure.MISSING, Failure.NO_ACCESS)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the same request would fail so again."""
+        return self.is_permanent or self in (Failure.REFUSED, Failure.BUDGET)
 
 
 class SessionFailed(RatchetError):

@@ -21,8 +21,9 @@ _KEYS = (
 
 _REFUSALS = (
     "rate_limited=(?i)rate.?limit|too many requests|\\b429\\b|resource_exhausted",
-    "refused=(?i)unauthorized|invalid.{0,10}api.?key|authentication|permission.?denied|\\b40[13]\\b",
-    "refused=(?i)context.{0,10}(length|window)|insufficient_quota|quota exceeded",
+    "no_access=(?i)unauthorized|invalid.{0,10}api.?key|authentication|permission.?denied|\\b40[13]\\b",
+    "no_access=(?i)insufficient_quota|quota exceeded|model_not_found",
+    "refused=(?i)context.{0,10}(length|window)",
 )
 
 READY: Mapping[str, Command] = {
@@ -91,7 +92,7 @@ READY: Mapping[str, Command] = {
         r"(?:(?P<cached>[\d.,]+[kM]?) cache hit, )?(?P<output>[\d.,]+[kM]?) received\."
         r"(?: Cost: \$(?P<cost>[\d.]+) message)?",
         usage_counts="sum",
-        patterns=("refused=AuthenticationError|ContextWindowExceeded", *_REFUSALS),
+        patterns=("no_access=AuthenticationError", "refused=ContextWindowExceeded", *_REFUSALS),
         version=("--version",),
         install="pip install aider-chat",
     ),

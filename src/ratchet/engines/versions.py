@@ -11,14 +11,14 @@ from ratchet.engines.fault import Fault
 from ratchet.engines.supervision import Invocation, try_out
 
 _SECONDS = 30.0
-_NOWHERE = {"PATH": os.defpath, "HOME": "/nonexistent"}
+NOWHERE = {"PATH": os.defpath, "HOME": "/nonexistent"}
 
 
 async def version_of(
     path: Path, pattern: re.Pattern[bytes], oldest: tuple[int, ...], *, mend: str, update: str
 ) -> str:
     """What `path --version` tells by `pattern`. Raises `Fault` if that is nothing, or older than `oldest`."""
-    asking = Invocation((str(path), "--version"), Path("/"), _NOWHERE, network=False)
+    asking = Invocation((str(path), "--version"), Path("/"), NOWHERE, network=False)
     finished = await try_out(asking, _SECONDS)
     told = pattern.search(finished.stdout) if finished.ok else None
     if told is None:

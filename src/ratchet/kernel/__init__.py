@@ -16,6 +16,7 @@ from ratchet.kernel.errors import (
     StateChanged,
     Superseded,
     Waiting,
+    with_hint,
 )
 from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, new_id
 from ratchet.kernel.status import (
@@ -70,4 +71,5 @@ __all__ = [
     "is_name",
     "iso",
     "new_id",
+    "with_hint",
 ]

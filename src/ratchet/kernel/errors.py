@@ -18,6 +18,11 @@ class RatchetError(Exception):
         self.hint = hint
 
 
+def with_hint(error: RatchetError) -> str:
+    """The message and the next step, in one text for a record."""
+    return f"{error} ({error.hint})" if error.hint else str(error)
+
+
 class Misuse(RatchetError):
     """The caller asked for something that cannot be meant."""
 

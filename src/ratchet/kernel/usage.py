@@ -16,7 +16,10 @@ class BudgetPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Real consumption. Money is whole millionths of a dollar, so that sums are exact."""
+    """Real consumption. Money is whole millionths of a dollar, so that sums are exact.
+
+    `unpriced_tokens` are those of the tokens whose price nobody knows: what they cost is not in `cost_microusd`.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -24,6 +27,7 @@ class Usage:
     cost_microusd: int = 0
     wall_ms: int = 0
     trials: int = 0
+    unpriced_tokens: int = 0
 
     def __post_init__(self) -> None:
         amounts = _amounts(self)
@@ -56,7 +60,13 @@ class Usage:
 
     @property
     def cost_usd(self) -> float:
+        """What is known of the cost."""
         return self.cost_microusd / 1_000_000
+
+    @property
+    def whole_cost_usd(self) -> float | None:
+        """The cost, or nothing when a part of it is unknown: that is never told as a cost of zero."""
+        return None if self.unpriced_tokens else self.cost_usd
 
     @property
     def wall_seconds(self) -> float:

@@ -104,7 +104,8 @@ def to(table: str, *, required: bool = False) -> sa.Column[int]:
 def measures() -> list[sa.Column[int]]:
     """What was used, as `ratchet.kernel.Usage` counts it."""
     names = ("input_tokens", "cached_tokens", "output_tokens", "cost_microusd", "wall_ms", "trials")
-    return [sa.Column(name, Number, nullable=False) for name in names]
+    counted = [sa.Column(name, Number, nullable=False) for name in names]
+    return [*counted, sa.Column("unpriced_tokens", Number, nullable=False, server_default="0")]
 
 
 def partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:

@@ -42,8 +42,13 @@ class Handler(BaseHTTPRequestHandler):
         script = self.scripts.find(name)
         if script is None:
             self._refuse(Chat(), 404, self.scripts.unknown(name))
+        elif path.startswith("/v1/models") and not self._accepts_key(script):
+            self._refuse(Chat(), 401)
         elif path == "/v1/models":
-            self._send({"object": "list", "data": [_model("scripted")], "has_more": False})
+            listed = [_model(each) for each in script.models or ("scripted",)]
+            self._send({"object": "list", "data": listed, "has_more": False})
+        elif path.startswith("/v1/models/") and not script.has_model(path.removeprefix("/v1/models/")):
+            self._refuse(Chat(), 404)
         elif path.startswith("/v1/models/"):
             self._send(_model(path.removeprefix("/v1/models/")))
         elif path in ("", "/"):
@@ -67,6 +72,10 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(wire or Chat(), 404, self.scripts.unknown(name))
         elif wire is None:
             self._refuse(Chat(), 404, f"there is nothing at {self.path}; known are {', '.join(_WIRES)}")
+        elif not self._accepts_key(script):
+            self._refuse(wire, 401)
+        elif not script.has_model(str(body.get("model"))):
+            self._refuse(wire, 404)
         elif path == _COUNT:
             self._send({"input_tokens": max(1, len(json.dumps(body)) // 4)})
         else:
@@ -110,7 +119,11 @@ class Handler(BaseHTTPRequestHandler):
             raise ValueError("its body must be a JSON object")
         return body
 
-    def _refuse(self, wire: Wire, status: int, message: str, code: str | None = None) -> None:
+    def _accepts_key(self, script: Script) -> bool:
+        given = self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
+        return script.key in (None, given)
+
+    def _refuse(self, wire: Wire, status: int, message: str | None = None, code: str | None = None) -> None:
         send(self, status, encoded(wire.error(status, code, message)))
 
     def _send(self, document: Document) -> None:

@@ -51,8 +51,17 @@ class Seen:
 class Script:
     """Turns that are used up in order, by however many clients ask at the same time."""
 
-    def __init__(self, name: str, turns: Sequence[Turn] | Ask) -> None:
+    def __init__(
+        self,
+        name: str,
+        turns: Sequence[Turn] | Ask,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+    ) -> None:
         self.name = name
+        self.key = key
+        self.models = models
         self._ask = turns if callable(turns) else None
         self._turns = () if callable(turns) else tuple(turns)
         self._used = [0] * len(self._turns)
@@ -60,6 +69,9 @@ class Script:
         self._problems: list[str] = []
         # One request at a time looks for its turn and takes it; a function that answers may look at the script.
         self._lock = threading.RLock()
+
+    def has_model(self, name: str) -> bool:
+        return self.models is None or name in self.models
 
     @property
     def requests(self) -> list[Seen]:

@@ -72,12 +72,20 @@ class ModelServer:
             self._thread.join()
             self._listener = None
 
-    def script(self, name: str, turns: Sequence[Turn] | Ask) -> Script:
+    def script(
+        self,
+        name: str,
+        turns: Sequence[Turn] | Ask,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+    ) -> Script:
         """Put this script at `/s/NAME`, in the place of the one that was there.
 
-        A function is asked with the body of each request, one request at a time.
+        A function is asked with the body of each request, one request at a time. With a `key` every other one is
+        refused (401), and with `models` every other model (404); otherwise any will do.
         """
-        script = self._scripts[check_name(name)] = Script(name, turns)
+        script = self._scripts[check_name(name)] = Script(name, turns, key=key, models=models)
         return script
 
     @property

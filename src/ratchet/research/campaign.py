@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ratchet.engines import Engine
 from ratchet.engines.offering import Way
+from ratchet.engines.preflight import require_ready
 from ratchet.engines.registry import Surroundings
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RunId
@@ -128,7 +129,10 @@ class Campaign:
 
 @asynccontextmanager
 async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncIterator[Campaign]:
-    """Everything opened and looked at, before anything is spent. Raises `Misuse` for what can never work."""
+    """Everything opened and looked at, before anything is spent.
+
+    Raises `Misuse` for what can never work, and `NotReady` for an engine that cannot work now.
+    """
     plan = Plan.of(run.spec)
     home = job.runtime.home
     task = pinned_task(task_directory(home, plan.task_hash), plan.variant)
@@ -200,7 +204,5 @@ async def _ready(engine: Engine, run: Run) -> Engine:
             "a recording proposes nothing new, so it cannot carry a run that is no simulation",
             hint="start the run with --simulated",
         )
-    readiness = await engine.check()
-    if not readiness.ready:
-        raise Misuse(f"the engine {engine.name} is not ready: {readiness.detail}", hint=readiness.mend)
+    await require_ready(engine)
     return engine

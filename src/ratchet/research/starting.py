@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Limits, Misuse, RunId
 from ratchet.ledger.research import open_research
@@ -35,6 +36,17 @@ class Wanted(Choices):
     tokens: int | None = None
     cost_usd: float | None = None
     simulated: bool = False
+
+
+def check_research(runtime: Runtime, wanted: Wanted) -> None:
+    """Look whether the engines of a run could work here and now, before it is begun. Raises `NotReady`."""
+    task = find_task(wanted.task, wanted.variant)
+    roster = [each for each in task.roster if not wanted.specialists or each.name in wanted.specialists]
+    require_engines(
+        {(wanted.engine or each.engine, wanted.model or each.model) for each in roster},
+        Surroundings(runtime.settings, runtime.home, os.environ),
+        cost_usd=wanted.cost_usd,
+    )
 
 
 def start_research(

@@ -7,10 +7,12 @@ state of their engine, and the standing knows the best and the time that was use
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+from typing import Any, NoReturn
 
+from ratchet.engines.preflight import NotReady
 from ratchet.engines.registry import open_engine
-from ratchet.kernel import BudgetExceeded, Outcome, RunStatus, StepStatus, Waiting
+from ratchet.kernel import BudgetExceeded, Outcome, RunStatus, StepStatus, Waiting, with_hint
 from ratchet.ledger import change_run, change_step
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
@@ -18,21 +20,25 @@ from ratchet.ledger.trial_pages import in_flight
 from ratchet.research.baseline import begin
 from ratchet.research.campaign import Campaign, Opener, open_campaign
 from ratchet.research.desk import Desk
-from ratchet.research.session import hold_session
+from ratchet.research.session import Held, hold_session
 from ratchet.research.trial import finish_trial
 from ratchet.research.turn import take_turn
 from ratchet.runtime import JobContext, complete_run, enter_run
 
 
-class MachineUnfit(Waiting):
-    """The machine spoils one trial after the other; a person has to look."""
+class Blocked(Waiting):
+    """No trial can be made until a person has changed something; the run says what."""
 
 
 async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:
     """Improve a recipe until a stop is reached."""
     with job.write() as tx:
         run = enter_run(tx, job.run_id)
-    async with open_campaign(job, run, opener) as campaign:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            campaign = await stack.enter_async_context(open_campaign(job, run, opener))
+        except NotReady as error:
+            _block(job, with_hint(error))
         await begin(campaign)
         await _adopt(campaign)
         stopped = await _work(campaign)
@@ -73,7 +79,9 @@ async def _seat(desk: Desk, number: int) -> None:
             if isinstance(turn, str):
                 await desk.stop(turn)
             else:
-                problem = (await hold_session(campaign, turn)).problem
+                held = await hold_session(campaign, turn)
+                problem = held.problem
+                _check_engine(campaign, held)
         except BudgetExceeded as spent:
             await desk.stop(str(spent))
         finally:
@@ -82,15 +90,26 @@ async def _seat(desk: Desk, number: int) -> None:
         _check_machine(campaign)
 
 
+def _check_engine(campaign: Campaign, held: Held) -> None:
+    """Block the run when every further session would fail as this one did. Raises `Blocked`."""
+    if held.failed is not None and held.failed.failure.is_permanent:
+        _block(campaign.job, with_hint(held.failed))
+
+
 def _check_machine(campaign: Campaign) -> None:
-    """Block the run when measuring does not work any more. Raises `MachineUnfit`."""
+    """Block the run when measuring does not work any more. Raises `Blocked`."""
     most = campaign.job.runtime.settings.research.infra_errors
     if campaign.infra_in_a_row < most:
         return
-    reason = f"{most} trials in a row could not be measured; mend the machine, then resume the run"
-    with campaign.job.write() as tx:
-        change_run(tx, campaign.run_id, RunStatus.BLOCKED, reason=reason)
-    raise MachineUnfit(reason)
+    _block(
+        campaign.job, f"{most} trials in a row could not be measured; fix the machine, then resume the run"
+    )
+
+
+def _block(job: JobContext, reason: str) -> NoReturn:
+    with job.write() as tx:
+        change_run(tx, job.run_id, RunStatus.BLOCKED, reason=reason)
+    raise Blocked(reason)
 
 
 def _complete(campaign: Campaign, stopped: str) -> Any:

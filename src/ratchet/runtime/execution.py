@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting
+from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting, with_hint
 from ratchet.ledger import Transaction, to_json
 from ratchet.observe import metrics
 from ratchet.runtime.complaint import Complaint
@@ -113,7 +113,7 @@ class Execution:
             return Returned({"waiting": str(waiting)})
         except (Misuse, BudgetExceeded) as error:
             # Trying again would say the same, and where it was noticed tells a person nothing.
-            return Raised(f"{error} ({error.hint})" if error.hint else str(error), final=True)
+            return Raised(with_hint(error), final=True)
         except CancelledError:
             return Raised("the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge

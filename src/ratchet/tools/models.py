@@ -33,7 +33,6 @@ _LLM = "llm"
 _DEFAULTS = "default"
 _ABOUT = ("title", "description", "default", "examples")
 # Asking again gives the same.
-_FINAL = frozenset({Failure.MISSING, Failure.REFUSED, Failure.BUDGET})
 _MAKERS = (("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"))
 
 
@@ -204,7 +203,7 @@ def _failure(failed: SessionFailed, began: float) -> ToolFailed:
         hint="raise the timeout of the step or of its tool, or ask for less" if late else failed.hint,
         # What is needed is not there: the same whether that is a program, or a model.
         use=replace(use, exit_code=NOT_FOUND) if failed.failure is Failure.MISSING else use,
-        final=failed.failure in _FINAL,
+        final=failed.failure.is_hopeless,
     )
 
 

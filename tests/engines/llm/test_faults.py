@@ -32,9 +32,11 @@ def again(turn: Turn) -> Turn:
     ("turn", "failure", "worked", "calls"),
     [
         (fail(400), Failure.REFUSED, False, 1),
-        (fail(401), Failure.REFUSED, False, 1),
-        (fail(403), Failure.REFUSED, False, 1),
-        (fail(404), Failure.REFUSED, False, 1),
+        (fail(401), Failure.NO_ACCESS, False, 1),
+        (fail(403), Failure.NO_ACCESS, False, 1),
+        (fail(404), Failure.NO_ACCESS, False, 1),
+        (fail(429, code="insufficient_quota"), Failure.NO_ACCESS, False, 1),
+        (fail(400, message="Your credit balance is too low."), Failure.NO_ACCESS, False, 1),
         (fail(302), Failure.REFUSED, False, 1),
         (fail(429), Failure.RATE_LIMITED, False, 3),
         (fail(429, retry_after=0.01), Failure.RATE_LIMITED, False, 3),
@@ -71,7 +73,7 @@ def test_each_fault_has_its_kind(
 def test_a_refused_key_names_the_variable_that_holds_it(llm: LlmSubject, status: int) -> None:
     failed = fails(llm.open(fail(status)), HI)
     assert f"HTTP {status}" in str(failed)
-    assert failed.hint == "put a valid key into the environment variable MODEL_KEY"
+    assert "export MODEL_KEY=" in (failed.hint or "")
 
 
 def test_a_key_that_is_not_set_is_missing_before_anything_is_sent(llm: LlmSubject) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.config.llm_settings import Prices
 from ratchet.engines import EventKind, Failure, Request
-from ratchet.engines.prices import cost_microusd
+from ratchet.engines.prices import cost_microusd, price_of
 from ratchet.kernel import Limits, Usage
 from ratchet.modelserver import ModelServer, Tokens, Turn, answer, cut, say
 from tests.engines.conftest import Place
@@ -28,13 +28,29 @@ PRICES = "[llm.prices.scripted]\ninput = 1.25\ncached = 0.125\noutput = 10\n"
         (Prices(input=0.15, output=0), Usage(100, 0, 0), 15),
         (Prices(input=0.1, output=0), Usage(1, 0, 0), 1),
         (Prices(input=0, output=0), Usage(1000, 0, 100), 0),
-        (None, Usage(1000, 0, 100), 0),
     ],
 )
 def test_a_price_is_for_a_million_tokens_and_part_of_a_millionth_counts_whole(
-    price: Prices | None, usage: Usage, cost: int
+    price: Prices, usage: Usage, cost: int
 ) -> None:
     assert cost_microusd(usage, price) == cost
+
+
+def test_the_public_list_prices_what_the_settings_do_not() -> None:
+    listed = price_of("gpt-5", {}, url="https://api.openai.com/v1")
+    assert listed == Prices(input=1.25, cached=0.125, output=10)
+    own = {"gpt-5": Prices(input=1, output=2), "mine/gpt-5": Prices(input=3, output=4)}
+    assert price_of("gpt-5", own) == own["gpt-5"]
+    assert price_of("gpt-5", own, place="mine") == own["mine/gpt-5"]
+    assert price_of("openai/gpt-5", {}) == listed, "as agents of several providers name it"
+    assert price_of("no-such-model", {}, url="https://api.openai.com/v1") is None
+
+
+def test_a_large_request_costs_what_large_requests_cost() -> None:
+    small, large = (price_of("gpt-5.5", {}, request_tokens=tokens) for tokens in (272_000, 272_001))
+    assert small is not None
+    assert large is not None
+    assert (small.input, large.input) == (5, 10)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "ollama"])
@@ -61,18 +77,19 @@ def test_a_call_that_broke_off_is_paid_as_far_as_it_is_known(place: Place, model
 
 def test_an_unknown_price_is_said(llm: LlmSubject) -> None:
     session = propose(llm.open(say("hello")), HI)
-    assert session.usage.cost_microusd == 0
+    assert (session.usage.cost_microusd, session.usage.unpriced_tokens) == (0, session.usage.tokens)
+    assert session.usage.whole_cost_usd is None
     assert session.data["price_unknown"] == ["local/scripted"]
     notes = [each["text"] for each in lines(session) if each["kind"] == EventKind.NOTE]
-    assert notes == ["the price of local/scripted is unknown; its calls are counted as free"]
+    assert notes == ["the price of local/scripted is unknown, so what its calls cost is unknown too"]
 
 
 def test_a_budget_of_money_needs_the_price_of_every_model_before_the_first_call(llm: LlmSubject) -> None:
     prices = '[llm.prices."local/scripted"]\ninput = 1\noutput = 1\n'
     engine = llm.open(say("hello"), option="both", more=prices)
     failed = fails(engine, replace(HI, limits=Limits(cost_usd=1)))
-    assert (failed.failure, failed.worked) == (Failure.BUDGET, False)
-    assert "the price of spare/scripted is unknown" in str(failed)
+    assert (failed.failure, failed.worked) == (Failure.MISSING, False)
+    assert "the price of spare/scripted is not known" in str(failed)
     assert llm.script.requests == []
 
 

@@ -22,7 +22,9 @@ def test_an_endpoint_that_lists_the_model_is_ready_and_was_not_asked(
     place: Place, model_server: ModelServer, kind: str
 ) -> None:
     llm = LlmSubject(place, model_server, kind)
-    assert check(llm.open()) == Readiness(True, f"local/scripted: {llm.url} answers")
+    address = f"{llm.url}/v1" if kind == "anthropic" else llm.url
+    told = f"local/scripted: {address} answers"
+    assert check(llm.open()) == Readiness(True, told, unpriced="scripted")
     assert llm.script.requests == []
 
 

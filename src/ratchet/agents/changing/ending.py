@@ -25,8 +25,6 @@ from ratchet.ledger.agents import (
 from ratchet.runtime import complete_run
 from ratchet.runtime.attempts import OpenAttempt
 
-_HOPELESS = (Failure.MISSING, Failure.REFUSED, Failure.BUDGET)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -48,7 +46,7 @@ class Ended:
     @property
     def is_hopeless(self) -> bool:
         """Whether another try would fail in the same way."""
-        return self.failure in _HOPELESS
+        return self.failure is not None and Failure(self.failure).is_hopeless
 
 
 def remembered(result: Mapping[str, Any]) -> Ended:

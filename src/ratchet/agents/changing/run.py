@@ -25,7 +25,7 @@ from ratchet.agents.changing.work import Opener, Tell, Work, announce, surroundi
 from ratchet.agents.place import place_of
 from ratchet.engines import Failure, SessionFailed
 from ratchet.engines.registry import open_engine
-from ratchet.kernel import LedgerError, Misuse, Outcome, RatchetError, Superseded
+from ratchet.kernel import LedgerError, Misuse, Outcome, Superseded, with_hint
 from ratchet.ledger import Run, Transaction
 from ratchet.ledger.agents import Agent, AgentVersion, get_agent, get_version
 from ratchet.ledger.runs import list_steps
@@ -103,9 +103,9 @@ async def _attempt(work: Work, nth: int) -> Ended:
             await hold_session(work, opened, earlier_reasons(work))
         return await _settle(work, opened, proposed_of(opened))
     except SessionFailed as failed:
-        return _failed(work, opened, Outcome.ERROR, _with_hint(failed), failure=failed.failure)
+        return _failed(work, opened, Outcome.ERROR, with_hint(failed), failure=failed.failure)
     except CannotCarry as problem:
-        return _failed(work, opened, Outcome.FAILED, _with_hint(problem))
+        return _failed(work, opened, Outcome.FAILED, with_hint(problem))
     except Rejected as rejected:
         verdict = rejected.checked.judged.verdict
         return _failed(work, opened, verdict.outcome, verdict.reason, rejected=rejected)
@@ -158,10 +158,6 @@ def _failed(
         rejected=rejected,
         failure=failure,
     )
-
-
-def _with_hint(error: RatchetError) -> str:
-    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def _repository(path: Path) -> Repository:

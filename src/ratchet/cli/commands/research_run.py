@@ -18,7 +18,7 @@ from ratchet.cli.words import lines
 from ratchet.kernel import Conflict, RunStatus
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
-from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, start_research
+from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, check_research, start_research
 from ratchet.research.views import status
 from ratchet.runtime import Kinds, cancel_run, pause_run, resume_run
 
@@ -89,6 +89,8 @@ def run(
     named = tuple(name.strip() for name in (specialists or "").split(",") if name.strip())
     wanted = Wanted(specialists=named, lineage=not no_lineage, **options)
     with foreground(session.load()) as here:
+        if not detach:
+            check_research(here.runtime, wanted)
         run_id = start_research(here.runtime, wanted, actor="cli")
         if detach:
             confirm(session, {"run": run_id}, f"Run {run_id} waits for a worker.")

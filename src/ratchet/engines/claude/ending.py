@@ -6,9 +6,17 @@ from typing import Any
 
 from claude_agent_sdk import CLINotFoundError, ResultMessage
 
+from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 
+_WORDS = {
+    Cause.KEY: "the endpoint refuses the key",
+    Cause.CREDIT: "the account has no credit left",
+    Cause.MODEL: "the endpoint does not have the model",
+    Cause.LATER: "the endpoint asks to come back later",
+    Cause.DOWN: "the session broke off",
+}
 _BUDGET = {
     "error_max_turns": "raise engines.claude.max_turns, or ask for less in one session",
     "error_max_budget_usd": "raise the budget, or ask for less in one session",
@@ -46,27 +54,12 @@ def _failed(result: ResultMessage, told: str, key_variable: str, retry_after: fl
     status: Any = result.api_error_status
     if status is None and told.startswith("Not logged in"):
         return Fault(Failure.MISSING, "the Claude CLI has no key", hint=f"set the variable {key_variable}")
-    if status in (401, 403):
-        return Fault(
-            Failure.REFUSED,
-            f"the endpoint refuses the key ({status}): {told}",
-            hint=f"check the key in {key_variable}, and that it may use this model",
-        )
-    if status in (429, 529):
-        return Fault(
-            Failure.RATE_LIMITED,
-            f"the endpoint asks to come back later ({status}): {told}",
-            hint="try again later, or use another model",
-            retry_after=retry_after,
-        )
-    if status is not None and 400 <= status < 500:
-        return Fault(
-            Failure.REFUSED,
-            f"the endpoint refuses the request ({status}): {told}",
-            hint="check the model, engines.claude.base_url and the size of the prompt",
-        )
+    cause = cause_of(status, told) or Cause.DOWN
+    failure = failure_of(cause)
+    answered = f" ({status})" if status is not None else ""
     return Fault(
-        Failure.CRASHED,
-        f"the session broke off: {told}",
-        hint="check engines.claude.base_url and the network, then try again",
+        failure,
+        f"{_WORDS.get(cause, 'the endpoint refuses the request')}{answered}: {told}",
+        hint=Access(key_variable, "engines.claude", "engines.claude.model").hint(cause),
+        retry_after=retry_after if failure is Failure.RATE_LIMITED else None,
     )

@@ -12,17 +12,21 @@ from ratchet.engines.claude.conversations import Conversations
 from ratchet.engines.claude.program import Program, find_program
 from ratchet.engines.claude.servers import check_names
 from ratchet.engines.claude.terms import Terms
+from ratchet.engines.endpoint_errors import Access
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure, SessionFailed
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
 from ratchet.engines.kept import KeptSessions
+from ratchet.engines.probe import Endpoint, probe
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Missing
+
+_ANTHROPIC = "https://api.anthropic.com"
 
 if TYPE_CHECKING:
     from ratchet.engines.claude.sitting import Sitting
@@ -68,9 +72,21 @@ class ClaudeEngine:
             program = await self._program()
         except (Fault, Missing) as error:
             return Readiness(False, str(error), error.hint)
-        return Readiness(
-            True, f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}"
+        settings, terms = self._terms.settings, self._terms
+        found = await probe(
+            Endpoint(
+                terms.model or "claude",
+                f"{(settings.base_url or _ANTHROPIC).removesuffix('/v1')}/v1",
+                terms.key,
+                # The names of the program's own, such as `sonnet`, are not the endpoint's.
+                terms.model if terms.model and "-" in terms.model else None,
+                Access(settings.key_variable, "engines.claude", "engines.claude.model"),
+                speaks="anthropic",
+                key_kind=settings.key_kind,
+            )
         )
+        detail = f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}"
+        return replace(found, detail=f"{detail}; {found.detail}") if found.ready else found
 
     async def propose(self, request: Request) -> Session:
         # Of all programs in a sandbox this one can be given a guard.

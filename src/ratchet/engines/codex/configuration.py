@@ -17,7 +17,7 @@ from ratchet.engines.supervision import seconds_for
 from ratchet.kernel import Misuse
 
 _PROVIDER = "ratchet"
-_OPENAI = "https://api.openai.com/v1"
+OPENAI = "https://api.openai.com/v1"
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SERVER_START_SECONDS = 60
 # What Codex needs to get through the proxy of a company; its commands do not see them.
@@ -101,7 +101,7 @@ def _tables(
 ) -> dict[str, Any]:
     provider: dict[str, Any] = {
         "name": _PROVIDER,
-        "base_url": settings.base_url or _OPENAI,
+        "base_url": settings.base_url or OPENAI,
         "wire_api": "responses",
         "requires_openai_auth": False,
         # These two multiply, so only one of them is used.

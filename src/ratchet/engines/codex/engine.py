@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from ratchet.engines.codex.configuration import SessionFiles, write_files
+from ratchet.engines.codex.configuration import OPENAI, SessionFiles, write_files
 from ratchet.engines.codex.conversation import Conversation
 from ratchet.engines.codex.kept import KeptRollouts
 from ratchet.engines.codex.preflight import check_sandbox
 from ratchet.engines.codex.program import Program, find_program
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.codex.sitting import Sitting
+from ratchet.engines.endpoint_errors import Access
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
 from ratchet.engines.kept import KeptSessions
+from ratchet.engines.prices import price_of
 from ratchet.engines.privacy import private_places
+from ratchet.engines.probe import Endpoint, probe
 from ratchet.engines.registry import Surroundings
 from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
@@ -65,16 +69,32 @@ class CodexEngine:
                 invocation = self._prepare(program, Request("nothing"), SessionFiles(directory))
                 await check_sandbox(program, self._settings.sandbox, invocation)
         except Fault as fault:
-            return Readiness(False, str(fault), fault.hint)
-        return Readiness(True, f"{program.version} at {program.path}")
+            return Readiness(False, str(fault), fault.hint, fault.failure)
+        return await self._look_at_endpoint(program)
+
+    async def _look_at_endpoint(self, program: Program) -> Readiness:
+        settings, model = self._settings, self._model or program.default_model
+        found = await probe(
+            Endpoint(
+                model or "codex",
+                settings.base_url or OPENAI,
+                self._environment.get(settings.key_variable, ""),
+                model,
+                Access(settings.key_variable, "engines.codex", "engines.codex.model"),
+            )
+        )
+        unpriced = None if price_of(model, self._prices, url=settings.base_url) else model or "its model"
+        detail = f"{program.version} at {program.path}; {found.detail}" if found.ready else found.detail
+        return replace(found, detail=detail, unpriced=unpriced)
 
     async def propose(self, request: Request) -> Session:
         check_fit(request, self.name, self.capabilities)
         conversation = Conversation(Transcript(request), self._secrets.hide)
         sitting = Sitting(request, conversation, self._settings, self._prices, request.model or self._model)
         try:
-            sitting.check_price()
             program = await self._program()
+            sitting.asked_model = sitting.asked_model or program.default_model
+            sitting.check_price()
             async with session_home(self._home) as directory:
                 return await self._hold(sitting, program, SessionFiles(directory))
         except OSError as error:
@@ -84,7 +104,7 @@ class CodexEngine:
 
     async def _hold(self, sitting: Sitting, program: Program, files: SessionFiles) -> Session:
         request = sitting.request
-        invocation = self._prepare(program, request, files)
+        invocation = self._prepare(program, replace(request, model=sitting.asked_model), files)
         await check_sandbox(program, self._settings.sandbox, invocation)
         sitting.rollout = Rollout(files.rollouts)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,16 +13,21 @@ from pathlib import Path
 from ratchet.config.codex_settings import Codex
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.versions import version_of
+from ratchet.engines.supervision import Invocation, try_out
+from ratchet.engines.versions import NOWHERE, version_of
 
 MINIMUM = (0, 163, 0)
+_SECONDS = 30.0
 _VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
+    """`default_model` is the one that it takes when none is named, if it tells."""
+
     path: Path
     version: str
+    default_model: str | None = None
 
 
 # By path, size and time of change: a program that was replaced is asked again.
@@ -37,7 +43,7 @@ async def find_program(settings: Codex, environment: Mapping[str, str]) -> Progr
         version = await version_of(
             path, _VERSION, MINIMUM, mend=f"reinstall it: {_install()}", update=f"update it: {_install()}"
         )
-        _known[key] = Program(path, version)
+        _known[key] = Program(path, version, await _default_model(path))
     return _known[key]
 
 
@@ -46,6 +52,18 @@ def _install() -> str:
     from ratchet.extras import install_line
 
     return f"{install_line('codex')}, or name it in engines.codex.path"
+
+
+async def _default_model(path: Path) -> str | None:
+    """The first model of the program's own list. It is named to it, so that its price is known before it is used."""
+    asking = Invocation((str(path), "debug", "models", "--bundled"), Path("/"), NOWHERE, network=False)
+    finished = await try_out(asking, _SECONDS)
+    try:
+        listed = json.loads(finished.stdout)["models"] if finished.ok else []
+        offered = [each for each in listed if each["visibility"] == "list" and each["supported_in_api"]]
+        return str(min(offered, key=lambda each: each["priority"])["slug"]) if offered else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _located(settings: Codex, environment: Mapping[str, str]) -> Path:

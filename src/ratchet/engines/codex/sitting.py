@@ -15,7 +15,7 @@ from ratchet.engines.codex.kept import KeptRollouts
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.prices import cost_microusd
+from ratchet.engines.prices import how_to_price, no_price, price_of, priced
 from ratchet.engines.session import EventKind, Request, Session
 from ratchet.engines.supervision import check_budget
 from ratchet.kernel import Usage
@@ -39,7 +39,7 @@ class Sitting:
         self.conversation = conversation
         self._settings = settings
         self._prices = prices
-        self._asked_model = model
+        self.asked_model = model
         self._told = Usage()
         self._resume: str | None = None
         self._layers: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Sitting:
 
     @property
     def model(self) -> str | None:
-        return (self.rollout.model if self.rollout else None) or self._asked_model
+        return (self.rollout.model if self.rollout else None) or self.asked_model
 
     @property
     def worked(self) -> bool:
@@ -58,8 +58,7 @@ class Sitting:
         """What the session has used until now; the listener is told whenever that is more tokens than before."""
         transcript = self.conversation.transcript
         tokens = self._tokens()
-        price = self._prices.get(self.model or "")
-        usage = replace(tokens, cost_microusd=cost_microusd(tokens, price), wall_ms=transcript.wall_ms)
+        usage = replace(priced(tokens, self._price()), wall_ms=transcript.wall_ms)
         if usage.tokens > self._told.tokens:
             self._told = usage
             transcript.say(EventKind.USAGE, data=asdict(usage))
@@ -68,13 +67,16 @@ class Sitting:
     def check_price(self) -> None:
         """Raise `Fault` when a budget of money is given that could not be held to."""
         allowed = self.request.limits.cost_usd
-        if allowed is not None and (self.model or "") not in self._prices:
+        if allowed is not None and self._price() is None:
             model = self.model or "the model that Codex chooses by itself"
             raise Fault(
-                Failure.BUDGET,
-                f"the price of {model} is not known, so a budget of {allowed:g} dollars cannot be kept",
-                hint='name a model and set llm.prices."MODEL".input and .output, or give a budget of tokens',
+                Failure.MISSING,
+                no_price(model, allowed),
+                hint=how_to_price(self.model or "MODEL"),
             )
+
+    def _price(self) -> Prices | None:
+        return price_of(self.model, self._prices, url=self._settings.base_url)
 
     def look(self) -> Fault | None:
         """What is to end the session while it runs."""

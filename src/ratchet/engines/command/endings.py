@@ -12,6 +12,7 @@ from ratchet.sandbox import Finished
 _SHOWN = 300
 _HINTS = {
     Failure.MISSING: "install or configure it",
+    Failure.NO_ACCESS: "check its key, its model and the credit of its account",
     Failure.REFUSED: "check its key, its model and the prompt",
     Failure.RATE_LIMITED: "try again later, or run fewer sessions at once",
 }

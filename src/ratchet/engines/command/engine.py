@@ -13,6 +13,7 @@ from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.fitness import check_fit
+from ratchet.engines.prices import price_of
 from ratchet.engines.privacy import private_places
 from ratchet.engines.ready import READY
 from ratchet.engines.registry import Surroundings
@@ -64,13 +65,20 @@ class CommandEngine:
             program = find_program(self._description, self._name, self._environment)
             version = await self._version(program)
         except Fault as fault:
-            return Readiness(False, str(fault), fault.hint)
-        return Readiness(True, f"{version} at {program}" if version else str(program))
+            return Readiness(False, str(fault), fault.hint, fault.failure)
+        model = self._description.model
+        known = self._description.reports_cost or price_of(model, self._prices) is not None
+        return Readiness(
+            True,
+            f"{version} at {program}" if version else str(program),
+            unpriced=None if known else model or f"the model of {self._name}",
+        )
 
     async def propose(self, request: Request) -> Session:
         check_fit(request, self._name, self.capabilities)
         sitting = Sitting(self._name, self._description, request, self._secrets, self._prices)
         try:
+            sitting.check_price()
             program = find_program(self._description, self._name, self._environment)
             async with session_home(self._home) as home:
                 invocation = self._invocation(program, request, home, sitting.model)

@@ -14,7 +14,7 @@ from ratchet.engines.command.endings import did_nothing, fault_of
 from ratchet.engines.command.findings import Findings
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
-from ratchet.engines.prices import cost_microusd
+from ratchet.engines.prices import how_to_price, no_price, price_of, priced
 from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import EventKind, Request, Session
 from ratchet.engines.supervision import Invocation, check_budget
@@ -40,7 +40,7 @@ class Sitting:
         self._request = request
         self._secrets = secrets
         self.model = request.model or description.model
-        self._price = prices.get(self.model or "")
+        self._price = price_of(self.model, prices)
         self._transcript = Transcript(request)
         self._findings = Findings(description)
         self._noted = 0
@@ -48,6 +48,16 @@ class Sitting:
         self._text = ""
         self._layers: tuple[str, ...] = ()
         self.worked = False
+
+    def check_price(self) -> None:
+        """Raise `Fault` when a budget of money is given that could not be held to."""
+        allowed = self._request.limits.cost_usd
+        if allowed is not None and self._price is None and not self._description.reports_cost:
+            raise Fault(
+                Failure.MISSING,
+                no_price(self.model or f"the model of {self._name}", allowed),
+                hint=how_to_price(self.model or "MODEL"),
+            )
 
     def begin(self, invocation: Invocation) -> None:
         self.worked = True
@@ -63,8 +73,8 @@ class Sitting:
     def used(self) -> Usage:
         """What was used until now; the listener is told whenever that is more than before."""
         counted = self._findings.usage
-        cost = counted.cost_microusd or cost_microusd(counted, self._price)
-        usage = replace(counted, cost_microusd=cost, wall_ms=self._transcript.wall_ms)
+        known = counted if counted.cost_microusd else priced(counted, self._price)
+        usage = replace(known, wall_ms=self._transcript.wall_ms)
         if (usage.tokens, usage.cost_microusd) != (self._told.tokens, self._told.cost_microusd):
             self._told = usage
             self._transcript.say(EventKind.USAGE, data=asdict(usage))

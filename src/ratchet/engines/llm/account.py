@@ -10,7 +10,7 @@ from ratchet.config.llm_settings import Prices
 from ratchet.engines.failure import Failure
 from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.prices import cost_microusd, output_tokens_for
+from ratchet.engines.prices import how_to_price, no_price, output_tokens_for, price_of, priced
 from ratchet.engines.session import EventKind
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import Limits, Usage
@@ -39,12 +39,11 @@ class Account:
     def check_prices(self, candidates: Iterable[Candidate]) -> None:
         """Refuse to spend from a budget of money what nobody can count. Raises `CallFault`."""
         for candidate in candidates:
-            if self._limits.cost_usd is not None and price_of(candidate, self._prices) is None:
+            if self._limits.cost_usd is not None and candidate_price(candidate, self._prices) is None:
                 raise CallFault(
-                    Failure.BUDGET,
-                    f"the price of {candidate.name} is unknown, so a budget of {self._limits.cost_usd:g} dollars "
-                    "cannot be kept",
-                    hint=f'set llm.prices."{candidate.model}".input and .output, 0 for a model that costs nothing',
+                    Failure.MISSING,
+                    no_price(candidate.name, self._limits.cost_usd),
+                    hint=how_to_price(candidate.model),
                     worked=False,
                 )
 
@@ -66,7 +65,7 @@ class Account:
         """The most tokens out that the limits still allow, if they say anything about it."""
         left = self._limits.less(self.usage)
         most = [] if left.tokens is None else [left.tokens]
-        price = price_of(candidate, self._prices)
+        price = candidate_price(candidate, self._prices)
         if left.cost_usd is not None and price is not None:
             bought = output_tokens_for(left.cost_usd * 1_000_000, price)
             most += [] if bought is None else [bought]
@@ -74,21 +73,21 @@ class Account:
 
     def charge(self, candidate: Candidate, used: RequestUsage) -> None:
         """Add what one call used, finished or not, and tell the sum."""
-        price = price_of(candidate, self._prices)
         input_tokens = max(0, used.input_tokens)
         call = Usage(
             input_tokens=input_tokens,
             cached_tokens=min(max(0, used.cache_read_tokens), input_tokens),
             output_tokens=max(0, used.output_tokens),
         )
-        self._used += replace(call, cost_microusd=cost_microusd(call, price))
+        price = candidate_price(candidate, self._prices, input_tokens)
+        self._used += priced(call, price)
         self.calls += 1
         if used.unmeasured_requests:
             self.unmeasured += 1
             self._note(f"{candidate.name} does not say what this call used")
         if price is None and candidate.name not in self.unpriced:
             self.unpriced.append(candidate.name)
-            self._note(f"the price of {candidate.name} is unknown; its calls are counted as free")
+            self._note(f"the price of {candidate.name} is unknown, so what its calls cost is unknown too")
         self._transcript.say(EventKind.USAGE, candidate.name, asdict(self.usage))
 
     def _note(self, text: str) -> None:
@@ -105,6 +104,10 @@ class Account:
             )
 
 
-def price_of(candidate: Candidate, table: Mapping[str, Prices]) -> Prices | None:
-    """The price of `endpoint/model`, else of `model`. `None` is unknown, which is not the same as nothing."""
-    return table.get(candidate.name) or table.get(candidate.model)
+def candidate_price(
+    candidate: Candidate, table: Mapping[str, Prices], request_tokens: int = 0
+) -> Prices | None:
+    """The price of a candidate, in a request of this size. `None` is unknown, which is not the same as nothing."""
+    return price_of(
+        candidate.model, table, place=candidate.place, url=candidate.url, request_tokens=request_tokens
+    )

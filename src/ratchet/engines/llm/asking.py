@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 # When all models failed: what will pass by itself tells more than what will not.
-_HOPE = (Failure.RATE_LIMITED, Failure.TIMEOUT, Failure.CRASHED, Failure.REFUSED, Failure.MISSING)
+_HOPE = (
+    Failure.RATE_LIMITED,
+    Failure.TIMEOUT,
+    Failure.CRASHED,
+    Failure.REFUSED,
+    Failure.NO_ACCESS,
+    Failure.MISSING,
+)
 
 Ask = Callable[[Candidate, "Model"], Question]
 """What a model is to be asked; how depends on what it can do."""

@@ -61,4 +61,6 @@ class LlmEngine:
         return await sitting.run(self._conversations)
 
     async def check(self) -> Readiness:
-        return await readiness(candidates(self._choice, self._settings), self._environment)
+        return await readiness(
+            candidates(self._choice, self._settings), self._environment, self._settings.prices
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.llm.choice import Candidate
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
 
 _SHOWN = 500
+_TOLD = {
+    Cause.KEY: "refused the key",
+    Cause.CREDIT: "has no credit left for this key",
+    Cause.MODEL: "is not there",
+}
 
 
 class CallFault(Fault):
@@ -71,11 +77,14 @@ def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
     from pydantic_ai import exceptions as raised
 
     name, said = candidate.name, _said(error)
+    if (cause := _no_access(error)) is not None:
+        return CallFault(
+            failure_of(cause),
+            f"{name} {_TOLD[cause]}: {said}",
+            hint=access_to(candidate).hint(cause),
+            worked=False,
+        )
     match error:
-        case raised.ModelAuthenticationError():
-            return CallFault(
-                Failure.REFUSED, f"{name} refused the key: {said}", hint=_key_hint(candidate), worked=False
-            )
         case raised.ModelRateLimitError():
             return CallFault(
                 Failure.RATE_LIMITED,
@@ -85,12 +94,6 @@ def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
                 worked=error.in_stream,
                 again=True,
             )
-        case raised.ModelQuotaExceededError():
-            hint = "look at the account at the endpoint: its credit or quota is used up"
-            return CallFault(Failure.REFUSED, f"{name} refused: {said}", hint=hint, worked=False)
-        case raised.ModelNotFoundError():
-            hint = f"look whether {candidate.url} is right and has the model {candidate.model!r}"
-            return CallFault(Failure.REFUSED, f"{name} is not there: {said}", hint=hint, worked=False)
         case raised.ModelContextWindowExceededError():
             hint = "shorten the prompt, or use a model with a larger context"
             return CallFault(Failure.REFUSED, f"{name} cannot take so much: {said}", hint=hint, worked=False)
@@ -131,10 +134,26 @@ def _connection_fault(error: ModelAPIError, candidate: Candidate, said: str) -> 
     )
 
 
-def _key_hint(candidate: Candidate) -> str:
-    if candidate.key_variable:
-        return f"put a valid key into the environment variable {candidate.key_variable}"
-    return f"name the variable that holds its key in llm.endpoints.{candidate.place}.key_variable"
+def _no_access(error: ModelAPIError) -> Cause | None:
+    """Why no request at all would be accepted, if that is so. Providers differ in the status with which they say it."""
+    from pydantic_ai import exceptions as raised
+
+    match error:
+        case raised.ModelAuthenticationError():
+            return Cause.KEY
+        case raised.ModelQuotaExceededError():
+            return Cause.CREDIT
+        case raised.ModelNotFoundError():
+            return Cause.MODEL
+        case raised.ModelHTTPError(status_code=status):
+            cause = cause_of(status, _said(error))
+            return cause if cause is not None and failure_of(cause).is_permanent else None
+    return None
+
+
+def access_to(candidate: Candidate) -> Access:
+    """Where the key, the model and the address of a candidate come from."""
+    return Access(candidate.key_variable, f"llm.endpoints.{candidate.place}", "llm.default")
 
 
 def _said(error: ModelAPIError) -> str:

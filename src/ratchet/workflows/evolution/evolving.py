@@ -28,9 +28,6 @@ from ratchet.workflows.evolution.taking import Tried, settle
 from ratchet.workflows.evolution.wish import Evolved, Wish, given_up
 from ratchet.workspaces import Repository
 
-_HOPELESS = (Failure.MISSING, Failure.REFUSED, Failure.BUDGET)
-
-
 Tell = Callable[[JobContext, str], None]
 """Is told how far a run has come."""
 
@@ -72,7 +69,7 @@ async def evolve_one(
             tell(job, f"{wish.tool}: settled")
             passed = ended.verdict is not None and ended.verdict.passed
             # One that passed and was not taken met something that stands in the way of the next one too.
-            if passed or ended.failure in _HOPELESS:
+            if passed or (ended.failure is not None and Failure(ended.failure).is_hopeless):
                 break
     return _summed_up(wish, tried)
 

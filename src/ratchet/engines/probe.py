@@ -1,0 +1,114 @@
+"""Looking whether an endpoint accepts a key and has a model, without paying for an answer: it lists its models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
+from ratchet.engines.engine import Readiness
+from ratchet.engines.failure import Failure
+from ratchet.engines.secrets import Secrets
+
+if TYPE_CHECKING:
+    import httpx2
+
+_SECONDS = 8.0
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`url` is the address below which `models` lies. Without a model only the key is looked at."""
+
+    name: str
+    url: str
+    key: str
+    model: str | None
+    access: Access
+    speaks: Literal["openai", "anthropic", "ollama"] = "openai"
+    key_kind: Literal["api_key", "oauth_token"] = "api_key"
+
+
+async def probe(endpoint: Endpoint) -> Readiness:
+    """Whether a session could begin with this key. What an endpoint does not tell counts in its favour."""
+    import httpx2
+
+    from ratchet.engines.llm.connection import http_client
+
+    try:
+        async with http_client(_SECONDS) as http:
+            answer = await _get(http, endpoint, "models")
+            cause = _refusal(answer)
+            models = _models(answer)
+            listed = models is not None and _has(models, endpoint)
+            if cause is None and models and not listed and endpoint.model:
+                # A list need not name every model, so the model itself is asked for.
+                answer = await _get(http, endpoint, f"models/{endpoint.model}")
+                cause = Cause.MODEL if _lacks_model(answer, endpoint) else None
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        told = Secrets([endpoint.key]).hide(f"{type(error).__name__}: {error}")
+        return Readiness(
+            False,
+            f"{endpoint.name}: {endpoint.url} cannot be reached ({told})",
+            endpoint.access.hint(Cause.DOWN),
+            Failure.CRASHED,
+        )
+    if cause is not None:
+        return _not_ready(endpoint, cause, answer)
+    unlisted = "" if listed or not endpoint.model else " (it does not list this model)"
+    return Readiness(True, f"{endpoint.name}: {endpoint.url} answers{unlisted}")
+
+
+async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx2.Response:
+    headers = {}
+    if endpoint.key and endpoint.speaks == "anthropic" and endpoint.key_kind == "api_key":
+        headers["x-api-key"] = endpoint.key
+    elif endpoint.key:
+        headers["authorization"] = f"Bearer {endpoint.key}"
+    if endpoint.speaks == "anthropic":
+        headers["anthropic-version"] = "2023-06-01"
+    return await http.get(f"{endpoint.url}/{path}", headers=headers)
+
+
+def _refusal(answer: httpx2.Response) -> Cause | None:
+    """Why no session could begin, if the endpoint says so. A key that may only not list models is no reason."""
+    if answer.status_code < 400 or answer.status_code in (404, 405) or "scope" in answer.text:
+        return None
+    cause = cause_of(answer.status_code, answer.text)
+    return cause if cause in (Cause.KEY, Cause.CREDIT) else None
+
+
+def _lacks_model(answer: httpx2.Response, endpoint: Endpoint) -> bool:
+    if endpoint.speaks == "ollama":
+        return True
+    gone = cause_of(None, answer.text) is Cause.MODEL or "not_found_error" in answer.text
+    return answer.status_code == 404 and gone
+
+
+def _not_ready(endpoint: Endpoint, cause: Cause, answer: httpx2.Response) -> Readiness:
+    if cause is Cause.MODEL and endpoint.speaks == "ollama":
+        mend = f"ollama pull {endpoint.model}"
+        return Readiness(
+            False, f"{endpoint.name}: Ollama does not have this model", mend, failure_of(Cause.MODEL)
+        )
+    what = {
+        Cause.KEY: "the key is refused",
+        Cause.CREDIT: "the account has no credit left",
+        Cause.MODEL: f"there is no model {endpoint.model}",
+    }[cause]
+    told = f"{endpoint.name}: {what} by {endpoint.url} (HTTP {answer.status_code})"
+    return Readiness(False, told, endpoint.access.hint(cause), failure_of(cause))
+
+
+def _models(answer: httpx2.Response) -> set[str] | None:
+    """The models that the endpoint lists, if it does."""
+    try:
+        return {str(each["id"]) for each in answer.json()["data"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _has(models: set[str], endpoint: Endpoint) -> bool:
+    # Ollama calls the model `qwen3` also `qwen3:latest`.
+    return endpoint.model in models or f"{endpoint.model}:latest" in models

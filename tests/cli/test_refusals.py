@@ -1,0 +1,110 @@
+"""Keys that are wrong, models that there are not, accounts without credit, prices that nobody knows: said at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, fail, say
+from tests.cli.conftest import Ratchet
+from tests.modelserver.fixtures import model_server
+from tests.research.hill import write_hill
+
+__all__ = ["model_server"]
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+Endpoint = Callable[..., Script]
+_numbers = itertools.count(1)
+KEY = "sk-right"
+
+
+@pytest.fixture
+def endpoint(
+    ratchet: Ratchet, home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> Endpoint:
+    """Settings of the home that lead every engine to a model behind this key; the key that is used may be another."""
+    assert ratchet("init").code == 0
+
+    def settle(*turns: Turn, key: str = KEY, model: str = "gpt-5", more: str = "", used: str = "") -> Script:
+        name = f"refusals-{next(_numbers)}"
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        openai = model_server.openai_url(name)
+        (home / "ratchet.toml").write_text(
+            f'[engines]\ntries = 1\n[engines.codex]\nbase_url = "{openai}"\nretries = 0\n{used}\n'
+            f'[llm]\ndefault = "local/{model}"\n'
+            f'[llm.endpoints.local]\nbase_url = "{openai}"\nkey_variable = "OPENAI_API_KEY"\n{more}\n'
+        )
+        return model_server.script(name, list(turns), key=KEY, models=["gpt-5", "gpt-6.1-sol", "nameless"])
+
+    return settle
+
+
+@pytest.fixture
+def hill(tmp_path: Path) -> Path:
+    return write_hill(tmp_path / "hill")
+
+
+def no_runs(ratchet: Ratchet) -> bool:
+    return bool(ratchet("runs", "list", "--json").json == [])
+
+
+def test_research_with_codex_and_a_budget_of_money_runs(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    script = endpoint(
+        call("exec_command", cmd="sed -i 's/^X = 0.9/X = 0.5/' recipe.py"),
+        call_mcp("ratchet", "submit_trial", hypothesis="lower x", expected_delta="0.3"),
+        say("It was kept."),
+    )
+    ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "1", "--cost-usd", "5")
+    assert ended.code == 0, ended.out + ended.err
+    assert "001 keep" in ended.out
+    # Codex's own choice, whose price is on the public list.
+    assert {each.body["model"] for each in script.requests} == {"gpt-6.1-sol"}
+    cost = ratchet("research", "status", "1", "--json").json["usage"]["cost_usd"]
+    assert 0 < cost < 0.01
+
+
+def test_a_budget_of_money_without_a_price_is_refused_before_anything_starts(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(used='model = "nameless"')
+    asked = ("research", "run", str(hill), "--engine", "codex", "--trials", "1", "--cost-usd", "5")
+    ended = ratchet(*asked)
+    assert ended.code == 3
+    assert "the price of nameless is not known" in ended.err
+    assert '[llm.prices."nameless"]' in ended.err
+    assert no_runs(ratchet)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"key": "sk-wrong"}, "export OPENAI_API_KEY="),
+        ({"used": 'model = "no-such-model"'}, "set engines.codex.model"),
+    ],
+)
+def test_a_wrong_key_or_model_is_refused_before_research_starts(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path, settings: dict[str, str], told: str
+) -> None:
+    script = endpoint(**settings)
+    ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "1")
+    assert (ended.code, ended.out) == (1, "")
+    assert told in ended.err
+    assert no_runs(ratchet)
+    assert script.requests == []
+
+
+def test_an_account_that_runs_dry_blocks_the_run_at_once(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(fail(429, code="insufficient_quota"))
+    ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "3")
+    assert ended.code == 1
+    assert "Run 1 is blocked" in ended.out
+    assert "billing" in ended.out
+    shown = ratchet("runs", "show", "1", "--json").json
+    assert shown["status"] == "blocked"
+    assert "Quota exceeded" in shown["reason"]
