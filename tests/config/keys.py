@@ -48,6 +48,7 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     "engines.codex.effort": ("low", "medium", "high"),
     "engines.codex.base_url": ("http://a:8000/v1", "http://b:8000/v1", "http://c:8000/v1"),
     "engines.codex.key_variable": ("KEY_A", "KEY_B", "KEY_C"),
+    "engines.codex.login_url": ("http://a.example/codex", "http://b.example/codex", "http://c.example/codex"),
     "engines.codex.sandbox": ("read-only", "danger-full-access", "workspace-write"),
     "engines.codex.network": (True, False, True),
     "engines.codex.environment": ("JAVA_HOME", "JAVA_HOME GOPATH", "GOPATH"),

@@ -10,7 +10,9 @@ import pytest
 
 from ratchet.config.codex_settings import Codex
 from ratchet.engines import McpServer, Request
+from ratchet.engines.codex.access import Access
 from ratchet.engines.codex.configuration import SessionFiles, write_files
+from ratchet.engines.secrets import Secrets
 from ratchet.kernel import Misuse
 
 AROUND = {
@@ -28,7 +30,9 @@ def told(
     home = tmp_path / "session"
     home.mkdir()
     settings, request = settings or Codex(), request or Request("x")
-    variables = write_files(SessionFiles(home), settings, request, tmp_path, AROUND, "a-model")
+    variables = write_files(
+        SessionFiles(home), Access(settings, "a-model", AROUND, Secrets(())), request, tmp_path
+    )
     return tomllib.loads((home / "config.toml").read_text()), variables
 
 

@@ -30,6 +30,11 @@ class Codex(Section):
     key_variable: str = Field(
         "OPENAI_API_KEY", min_length=1, description="the environment variable that holds the key"
     )
+    login_url: str = Field(
+        "https://chatgpt.com/backend-api/codex",
+        min_length=1,
+        description="where a login of the Codex CLI with an account is answered; it is used when there is no key",
+    )
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = Field(
         "workspace-write", description="what the commands of a session may do, in Codex's words"
     )

@@ -13,7 +13,12 @@ from ratchet.kernel import is_name
 
 
 class Engines(Section):
-    default: str = Field("codex", min_length=1, description="the engine that is used when none is named")
+    default: str = Field(
+        "codex",
+        min_length=1,
+        description="the engine that is used when none is named; unset is claude if the only key in the environment is "
+        "Anthropic's, else codex",
+    )
     deadline_seconds: Seconds = Field(1800.0, description="wall time after which a session is ended")
     tries: Count = Field(3, description="tries of a session that failed before it did anything")
     codex: Codex = Field(default_factory=Codex, description="the Codex CLI")

@@ -21,7 +21,9 @@ def _address(url: str) -> str:
 
 class Endpoint(Section):
     kind: Literal["openai", "anthropic", "ollama"] = Field(
-        "openai", description="what it speaks: openai (chat completions), anthropic (messages) or ollama"
+        "openai",
+        description="what it speaks: openai (chat completions), anthropic (messages) or ollama; a provider that is "
+        "known keeps its own",
     )
     base_url: Annotated[str, AfterValidator(_address)] | None = Field(
         None,
@@ -31,7 +33,8 @@ class Endpoint(Section):
     key_variable: str | None = Field(
         None,
         min_length=1,
-        description="the environment variable that holds its key; an address of your own needs none",
+        description="the environment variable that holds its key; a provider that is known keeps its own, and other "
+        "addresses need none",
         examples=["OPENAI_API_KEY"],
     )
     structured: Literal["auto", "native", "tool", "prompt"] = Field(
@@ -68,8 +71,9 @@ class Llm(Section):
     default: str | None = Field(
         None,
         min_length=1,
-        description="what is used when none is named: a role, a role.tier or an endpoint/model",
-        examples=["code.fast"],
+        description="what is used when none is named: a model, an endpoint/model, an address#model, a role or a "
+        "role.tier; unset is the usual model of the only key in the environment",
+        examples=["gpt-5.5"],
     )
     tries: Count = Field(3, description="calls of one model before the next one is tried")
     retry_base_seconds: Seconds = Field(
@@ -93,12 +97,12 @@ class Llm(Section):
     )
     endpoints: dict[str, Endpoint] = Field(
         default_factory=dict,
-        description="one endpoint; openai, anthropic and ollama are there without being named",
+        description="one endpoint; openai, anthropic, openrouter and ollama are there without being named",
         json_schema_extra={"example": "local"},
     )
     roles: dict[str, dict[str, Words]] = Field(
         default_factory=dict,
-        description="the model of each role and tier, as endpoint/model; further ones are fallbacks, in order",
+        description="the model of each role and tier; further ones are fallbacks, in order",
         examples=["local/qwen3-coder"],
         json_schema_extra={"example": "code.fast"},
     )
@@ -123,9 +127,6 @@ class Llm(Section):
     def _models(cls, roles: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, dict[str, tuple[str, ...]]]:
         for role, tiers in roles.items():
             for tier, models in tiers.items():
-                wrong = [each for each in models if not all(each.partition("/"))]
-                if wrong or not models:
-                    raise ValueError(
-                        f"{role}.{tier} must name models as endpoint/model, not {' '.join(wrong)!r}"
-                    )
+                if not models:
+                    raise ValueError(f"{role}.{tier} must name models, such as gpt-5.5 or local/qwen3-coder")
         return roles

@@ -26,6 +26,7 @@ _SECRETS = (
     *(".codex", ".claude", ".claude.json", ".gemini", ".config/gh", ".config/gcloud"),
     *(".local/share/opencode/auth.json", ".local/share/keyrings"),
 )
+_LOGIN_HOMES = ("CODEX_HOME", "CLAUDE_CONFIG_DIR")
 # Each costs a mount. What lies deeper, or beside many others, is workspaces rather than secrets.
 _MOST = 64
 
@@ -44,6 +45,9 @@ def private_places(
             raise Misuse(f"{place} cannot be hidden from a session that needs something in it")
     user = environment.get("HOME")
     secrets = [Path(user, name) for name in _SECRETS] if user and Path(user).is_absolute() else []
+    # Where agent programs keep their logins, if not in the usual place.
+    moved = [Path(environment[name]) for name in _LOGIN_HOMES if environment.get(name)]
+    secrets += [path for path in moved if path.is_absolute()]
     there = [path for path in secrets if path.exists() and not _leads_through_link(path, Path(user or "/"))]
     return (*asked, *(*there, *_beside(home.resolve(), needed))[:_MOST])
 

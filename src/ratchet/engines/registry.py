@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.engines.engine import Engine
+from ratchet.engines.providers import default_engine, maker_of
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
@@ -47,11 +48,11 @@ def engine_names(settings: Settings) -> list[str]:
 
 
 def open_engine(name: str | None, surroundings: Surroundings) -> Engine:
-    """The engine `name`, or `name:option`; the one in `engines.default` if none is named.
+    """The engine `name`, or `name:option`; the usual one if none is named, see `default_engine`.
 
     Raises `Misuse` when there is none of that name.
     """
-    name = name or surroundings.settings.engines.default
+    name = name or default_engine(surroundings.settings, surroundings.environment)
     plain, _, option = name.partition(":")
     if plain in _described(surroundings.settings):
         return _load(_COMMAND)(surroundings, name)
@@ -60,10 +61,29 @@ def open_engine(name: str | None, surroundings: Surroundings) -> Engine:
     if plain in _installed():
         return _foreign(plain)(surroundings, option)
     names = ", ".join(engine_names(surroundings.settings))
+    if (maker := maker_of(name)) is not None and ":" not in name:
+        raise Misuse(
+            f"{name!r} is a model, and no engine",
+            hint=f"write {maker.agent}:{name} for an agent that edits files, or llm:{name} for plain answers",
+        )
     raise Misuse(
         f"there is no engine {plain!r}",
         hint=f"use one of {names}, or describe it in ratchet.toml under [engines.command.{plain}]",
     )
+
+
+def require_model(name: str | None, model: str | None, surroundings: Surroundings) -> None:
+    """Raise `Missing` if the engine asks plain models, and neither `model` nor anything else says which.
+
+    To be called before a run is begun: an engine is opened without a model, since a request may name one.
+    """
+    plain, _, option = (name or default_engine(surroundings.settings, surroundings.environment)).partition(
+        ":"
+    )
+    if plain == "llm":
+        from ratchet.engines.llm.choice import candidates
+
+        candidates(model or option or None, surroundings.settings.llm, surroundings.environment)
 
 
 def _described(settings: Settings) -> set[str]:

@@ -15,11 +15,13 @@ from ratchet.config.llm_settings import Llm
 from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
 from ratchet.engines.holding import hold
 from ratchet.engines.listening import Account, Listener
+from ratchet.engines.llm.choice import default_model
+from ratchet.engines.providers import maker_of
 from ratchet.engines.record import record_session
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import prompt_of
-from ratchet.kernel import BudgetExceeded, Limits, Misuse
+from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse
 from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
 from ratchet.tools.bodies import LlmBody
@@ -32,8 +34,6 @@ _ROLE = "step"
 _LLM = "llm"
 _DEFAULTS = "default"
 _ABOUT = ("title", "description", "default", "examples")
-# Asking again gives the same.
-_MAKERS = (("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"))
 
 
 async def call_llm_tool(
@@ -45,8 +45,10 @@ async def call_llm_tool(
     try:
         prompt = prompt_of(body.prompt_template, values)
         if _asks_llm(settings):
-            model = choose_model(settings.llm, model=body.model, role=body.role, tier=body.tier)
-    except (StepFailed, Misuse) as error:
+            model = choose_model(
+                settings.llm, model=body.model, role=body.role, tier=body.tier, environment=os.environ
+            )
+    except (StepFailed, Misuse, Missing) as error:
         raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint, final=True) from error
     return await call_model(
         prompt,
@@ -113,23 +115,28 @@ async def call_model(
         )
     except SessionFailed as failed:
         raise _failure(failed, began) from failed
-    except (BudgetExceeded, Misuse) as error:
+    except (BudgetExceeded, Misuse, Missing) as error:
         raise ToolFailed(str(error), hint=error.hint, final=True) from error
     return answered(session)
 
 
 def choose_model(
-    settings: Llm, *, model: str | None = None, role: str | None = None, tier: str | None = None
+    settings: Llm,
+    *,
+    model: str | None = None,
+    role: str | None = None,
+    tier: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> str | None:
     """Which model is meant, in the words of `llm` engines; nothing leaves it to `llm.default`.
 
-    A plain name of a model goes to the endpoint of its maker, or to Ollama. A tier is looked for in its role (which may
-    be part of it: `role.tier`), then in the role `default`; where neither has it, `llm.default` answers. Raises
-    `Misuse` if there is none of these.
+    A plain name of a model whose maker nobody knows goes to Ollama. A tier is looked for in its role (which may
+    be part of it: `role.tier`), then in the role `default`; where neither has it, `llm.default` answers, or
+    the only provider that `environment` has a key of. Raises `Misuse` if there is none of these.
     """
     if model is not None:
-        named = "/" in model or model.partition(".")[0] in settings.roles
-        return model if named else f"{_maker_of(model)}/{model}"
+        named = "/" in model or model.partition(".")[0] in settings.roles or maker_of(model) is not None
+        return model if named else f"ollama/{model}"
     if tier is not None and "." in tier:
         role, _, tier = tier.partition(".")
     if tier is None and role is None:
@@ -140,7 +147,7 @@ def choose_model(
             return f"{place}.{tier}"
         if tier is None and place == role and tiers:
             return role
-    if settings.default is None:
+    if default_model(settings, environment or {}) is None:
         wanted = ".".join(filter(None, (role or _DEFAULTS, tier)))
         raise Misuse(
             f"no model is configured for {wanted}",
@@ -157,10 +164,6 @@ def _asks_llm(settings: Settings) -> bool:
 def _is_text(schema: Mapping[str, Any] | None) -> bool:
     """Whether any text will do, for which a model need not write JSON."""
     return schema is not None and schema.get("type") == "string" and schema.keys() <= {"type", *_ABOUT}
-
-
-def _maker_of(model: str) -> str:
-    return next((maker for start, maker in _MAKERS if model.startswith(start)), "ollama")
 
 
 def _left(occasion: Occasion) -> Limits:

@@ -7,7 +7,7 @@ import pytest
 from ratchet.config.llm_settings import Endpoint, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
-from ratchet.kernel import ConfigError, Misuse
+from ratchet.kernel import ConfigError, Missing, Misuse
 from ratchet.modelserver import say
 from tests.config.conftest import Place as ConfigPlace
 from tests.config.conftest import place as config_place
@@ -35,6 +35,12 @@ SETTINGS = Llm(
         ("chat", ["local/chat"]),
         ("local/any", ["local/any"]),
         ("openai/org/model.v1", ["openai/org/model.v1"]),
+        ("gpt-5.5", ["openai/gpt-5.5"]),
+        ("claude-sonnet-5", ["anthropic/claude-sonnet-5"]),
+        ("qwen3:8b", ["ollama/qwen3:8b"]),
+        ("openrouter/openai/gpt-5.5", ["openrouter/openai/gpt-5.5"]),
+        ("http://127.0.0.1:8000/v1#big", ["http://127.0.0.1:8000/v1#big"]),
+        ("https://host/v1/#org/big", ["https://host/v1#org/big"]),
     ],
 )
 def test_a_role_a_tier_or_a_model_is_found(choice: str, names: list[str]) -> None:
@@ -46,15 +52,60 @@ def test_a_role_a_tier_or_a_model_is_found(choice: str, names: list[str]) -> Non
     [
         ("code", "the role 'code' has no tier 'default'"),
         ("code.slow", "the role 'code' has no tier 'slow'"),
-        ("design", "there is no role 'design'; there are: chat, code, qa"),
-        ("nowhere/model", "there is no endpoint 'nowhere'"),
+        ("cod", "'cod' is neither a role nor a model whose provider is known; the nearest is 'code'"),
+        ("sonnet-5", "the nearest is 'claude-sonnet-5'"),
+        ("opnai/model", "there is no endpoint 'opnai' for the model 'opnai/model'; the nearest is 'openai'"),
         ("local/", "names no model"),
-        (None, "llm.default is not set"),
+        ("http://host/v1", "names no model"),
+        ("http://me:hunter2@host/v1#m", "must not carry a password"),
     ],
 )
-def test_what_is_not_there_is_refused_and_what_there_is_named(choice: str | None, message: str) -> None:
-    with pytest.raises(Misuse, match=message):
+def test_what_is_not_there_is_refused_and_the_nearest_named(choice: str, message: str) -> None:
+    with pytest.raises(Misuse, match=message) as caught:
         candidates(choice, SETTINGS)
+    assert caught.value.hint
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"OPENAI_API_KEY": "k"}, "openai/gpt-5.5"),
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5"),
+        ({"OPENROUTER_API_KEY": "k"}, "openrouter/openai/gpt-5.5"),
+    ],
+)
+def test_the_only_key_decides_which_model_is_the_default(environment: dict[str, str], name: str) -> None:
+    [found] = candidates(None, SETTINGS, environment)
+    assert found.name == name
+    assert candidates(None, Llm(default="ollama/mine"), environment)[0].name == "ollama/mine"
+
+
+@pytest.mark.parametrize("environment", [{}, {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}])
+def test_without_a_default_and_with_no_key_or_several_setup_is_named(environment: dict[str, str]) -> None:
+    with pytest.raises(Missing, match=r"llm\.default is not set") as caught:
+        candidates(None, SETTINGS, environment)
+    assert "ratchet setup" in str(caught.value.hint)
+
+
+def test_a_provider_keeps_its_protocol_and_its_key_when_only_its_address_changes() -> None:
+    names = ("openai", "anthropic", "openrouter", "ollama")
+    moved = {name: Endpoint(base_url=f"http://{name}.here/v1") for name in names}
+    found = [candidates(f"{name}/m", Llm(endpoints=moved))[0] for name in names]
+    assert [each.endpoint.kind for each in found] == ["openai", "anthropic", "openai", "ollama"]
+    assert [each.key_variable for each in found] == [
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "OPENROUTER_API_KEY",
+        None,
+    ]
+    # An address of your own may need no key, so one that is not set is no mistake.
+    assert not any(each.needs_key for each in found)
+
+
+def test_a_model_at_an_address_gets_no_key() -> None:
+    [found] = candidates("https://host/v1#m", SETTINGS, {"OPENAI_API_KEY": "k"})
+    assert (found.url, found.key_in({"OPENAI_API_KEY": "k"})) == ("https://host/v1", "")
 
 
 def test_without_a_choice_the_default_is_taken(llm: LlmSubject) -> None:
@@ -103,7 +154,6 @@ def test_a_role_can_be_set_by_a_variable(config_place: ConfigPlace) -> None:
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("[llm.roles.code]\nfast = 'qwen3'", "code.fast must name models as endpoint/model, not 'qwen3'"),
         ("[llm.roles.code]\nfast = []", "code.fast must name models"),
         ("[llm.roles.'a.b']\nfast = 'x/y'", "the name 'a.b' must be"),
         ("[llm.endpoints.local]\nbase_url = 'host:80'", "must start with http:// or https://"),

@@ -19,6 +19,7 @@ from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.progress import working
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.looking import look_at
+from ratchet.engines.providers import default_engine
 from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, engine_names, open_engine
 from ratchet.kernel import Misuse, RatchetError
@@ -49,7 +50,7 @@ def list_(session: Session) -> None:
     installed packages. An engine is named as ENGINE or as ENGINE:OPTION, such as llm:deep or replay:FILE.
     """
     around = _surroundings(session)
-    default = around.settings.engines.default.partition(":")[0]
+    default = default_engine(around.settings, around.environment).partition(":")[0]
     found = []
     for name in engine_names(around.settings):
         try:

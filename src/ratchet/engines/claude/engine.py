@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ratchet.engines.agent_model import agent_model
 from ratchet.engines.claude.conversations import Conversations
 from ratchet.engines.claude.program import Program, find_program
 from ratchet.engines.claude.servers import check_names
-from ratchet.engines.claude.terms import Terms
+from ratchet.engines.claude.terms import Terms, find_terms
 from ratchet.engines.endpoint_errors import Access
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure, SessionFailed
@@ -40,17 +40,12 @@ def open_claude(surroundings: Surroundings, option: str) -> Engine:
 class ClaudeEngine:
     def __init__(self, surroundings: Surroundings, model: str | None) -> None:
         settings = surroundings.settings.engines.claude
-        key = surroundings.environment.get(settings.key_variable, "")
+        self._around = surroundings
+        self._model = model
         self._home = surroundings.home.absolute()
-        self._terms = Terms(
-            settings,
-            model or settings.model,
-            surroundings.environment,
-            self._home,
-            key,
-            Secrets((key, json.dumps(key)[1:-1])),
-            Conversations(KeptSessions(self._home / "sessions" / "claude", settings.resume_days)),
-        )
+        self._kept = Conversations(KeptSessions(self._home / "sessions" / "claude", settings.resume_days))
+        # Raises for a model that Claude cannot ask, before anything is begun with it.
+        agent_model(model, "claude", settings, surroundings)
 
     @property
     def name(self) -> str:
@@ -69,10 +64,12 @@ class ClaudeEngine:
 
     async def check(self) -> Readiness:
         try:
-            program = await self._program()
+            terms = find_terms(self._model, self._around, self._kept)
+            program = await find_program(terms.settings, terms.environment)
         except (Fault, Missing) as error:
             return Readiness(False, str(error), error.hint)
-        settings, terms = self._terms.settings, self._terms
+        settings = terms.settings
+        driven = f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}, {terms.told}"
         found = await probe(
             Endpoint(
                 terms.model or "claude",
@@ -85,8 +82,7 @@ class ClaudeEngine:
                 key_kind=settings.key_kind,
             )
         )
-        detail = f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}"
-        return replace(found, detail=f"{detail}; {found.detail}") if found.ready else found
+        return replace(found, detail=f"{driven}; {found.detail}") if found.ready else found
 
     async def propose(self, request: Request) -> Session:
         # Of all programs in a sandbox this one can be given a guard.
@@ -94,40 +90,33 @@ class ClaudeEngine:
         check_names(request)
         transcript = Transcript(request)
         try:
-            program = await self._program()
+            terms = find_terms(request.model or self._model, self._around, self._kept)
+            program = await find_program(terms.settings, terms.environment)
         except (Fault, Missing) as error:
-            raise self._failed(error, Session(self.name, model=self._terms.model), worked=False) from None
+            session = Session(self.name, model=request.model or self._model)
+            raise _failed(error, session, Secrets(()), worked=False) from None
+        request = replace(request, model=None)
         # In a thread, since it imports the SDK, which takes a second.
-        sitting = await asyncio.to_thread(_sit_down, self._terms, program, request, transcript)
+        sitting = await asyncio.to_thread(_sit_down, terms, program, request, transcript)
         try:
             async with session_home(self._home) as directory:
                 return await sitting.hold(directory)
         except (Fault, Missing) as error:
-            raise self._failed(error, sitting.session(), worked=sitting.worked) from None
+            raise _failed(error, sitting.session(), terms.secrets, worked=sitting.worked) from None
 
-    def _failed(self, error: Fault | Missing, session: Session, *, worked: bool) -> SessionFailed:
-        # What an endpoint complains about may contain what it was given. `Missing` is room, or a layer of the sandbox.
-        told = self._terms.secrets.hide(str(error))
-        fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, told, hint=error.hint)
-        return SessionFailed(
-            fault.failure,
-            told,
-            session=session,
-            hint=fault.hint,
-            retry_after=fault.retry_after,
-            worked=worked,
-        )
 
-    async def _program(self) -> Program:
-        settings = self._terms.settings
-        if settings.base_url is None and not self._terms.key:
-            raise Fault(
-                Failure.MISSING,
-                f"{settings.key_variable} is not set, and Anthropic answers nobody without a key",
-                hint=f"put a key into {settings.key_variable}, "
-                "or set engines.claude.base_url to an endpoint that needs none",
-            )
-        return await find_program(settings, self._terms.environment)
+def _failed(error: Fault | Missing, session: Session, secrets: Secrets, *, worked: bool) -> SessionFailed:
+    # What an endpoint complains about may contain what it was given. `Missing` is room, or a layer of the sandbox.
+    told = secrets.hide(str(error))
+    fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, told, hint=error.hint)
+    return SessionFailed(
+        fault.failure,
+        told,
+        session=session,
+        hint=fault.hint,
+        retry_after=fault.retry_after,
+        worked=worked,
+    )
 
 
 def _sit_down(terms: Terms, program: Program, request: Request, transcript: Transcript) -> Sitting:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.codex_settings import Codex
+from ratchet.engines.codex.access import Access
 from ratchet.engines.proxies import past_the_proxy
 from ratchet.engines.session import McpServer, Request
 from ratchet.engines.supervision import seconds_for
@@ -55,22 +56,15 @@ class SessionFiles:
         return self.home / "sessions"
 
 
-def write_files(
-    files: SessionFiles,
-    settings: Codex,
-    request: Request,
-    workspace: Path,
-    environment: Mapping[str, str],
-    model: str | None,
-) -> dict[str, str]:
+def write_files(files: SessionFiles, access: Access, request: Request, workspace: Path) -> dict[str, str]:
     """Write what a session needs into its directory and return its environment: all that Codex gets to see.
 
     Raises `Misuse` for MCP servers that Codex cannot be given.
     """
     files.scratch.mkdir()
-    variables = _environment(files, settings, environment)
+    variables = _environment(files, access.settings, access.environment)
     servers = {each.name: _server(each, variables, seconds_for(request)) for each in request.mcp_servers}
-    tables = _tables(files, settings, request, workspace, environment, model)
+    tables = _tables(files, access, request, workspace)
     text = "\n".join(_lines({**tables, "mcp_servers": servers})) + "\n"
     (files.home / "config.toml").write_text(text, encoding="utf-8", errors="replace")
     if request.output_schema is not None:
@@ -91,14 +85,8 @@ def _environment(files: SessionFiles, settings: Codex, environment: Mapping[str,
     }
 
 
-def _tables(
-    files: SessionFiles,
-    settings: Codex,
-    request: Request,
-    workspace: Path,
-    environment: Mapping[str, str],
-    model: str | None,
-) -> dict[str, Any]:
+def _tables(files: SessionFiles, access: Access, request: Request, workspace: Path) -> dict[str, Any]:
+    settings, environment = access.settings, access.environment
     provider: dict[str, Any] = {
         "name": _PROVIDER,
         "base_url": settings.base_url or OPENAI,
@@ -112,7 +100,9 @@ def _tables(
     if environment.get(settings.key_variable):
         # By its name: commands can read this file.
         provider["env_key"] = settings.key_variable
-    chosen = {"model": model, "model_reasoning_effort": settings.effort}
+    if access.headers:
+        provider["http_headers"] = dict(access.headers)
+    chosen = {"model": access.model, "model_reasoning_effort": settings.effort}
     return {
         **{name: value for name, value in chosen.items() if value is not None},
         "model_provider": _PROVIDER,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
+from ratchet.engines.agent_model import agent_model
+from ratchet.engines.codex.access import Access, find_access
 from ratchet.engines.codex.configuration import OPENAI, SessionFiles, write_files
 from ratchet.engines.codex.conversation import Conversation
 from ratchet.engines.codex.kept import KeptRollouts
@@ -13,7 +14,7 @@ from ratchet.engines.codex.preflight import check_sandbox
 from ratchet.engines.codex.program import Program, find_program
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.codex.sitting import Sitting
-from ratchet.engines.endpoint_errors import Access
+from ratchet.engines.endpoint_errors import Access as EndpointAccess
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
@@ -23,7 +24,6 @@ from ratchet.engines.prices import price_of
 from ratchet.engines.privacy import private_places
 from ratchet.engines.probe import Endpoint, probe
 from ratchet.engines.registry import Surroundings
-from ratchet.engines.secrets import Secrets
 from ratchet.engines.session import Capabilities, Request, Session
 from ratchet.engines.session_home import session_home
 from ratchet.engines.supervision import Invocation, could_not_write, supervise
@@ -39,13 +39,14 @@ def open_codex(surroundings: Surroundings, option: str) -> Engine:
 
 class CodexEngine:
     def __init__(self, surroundings: Surroundings, model: str | None) -> None:
+        self._around = surroundings
         self._settings = surroundings.settings.engines.codex
         self._prices = surroundings.settings.llm.prices
-        self._model = model or self._settings.model
+        self._model = model
         self._home = surroundings.home
         self._environment = surroundings.environment
-        key = self._environment.get(self._settings.key_variable, "")
-        self._secrets = Secrets((key, json.dumps(key)[1:-1]))
+        # Raises for a model that Codex cannot ask, before anything is begun with it.
+        agent_model(model, "codex", self._settings, surroundings)
         self._kept = KeptRollouts(KeptSessions(self._home / "sessions" / "codex", self._settings.resume_days))
 
     @property
@@ -64,73 +65,76 @@ class CodexEngine:
 
     async def check(self) -> Readiness:
         try:
-            program = await self._program()
+            access = find_access(self._model, self._settings, self._around)
+            program = await find_program(self._settings, self._environment)
             async with session_home(self._home) as directory:
-                invocation = self._prepare(program, Request("nothing"), SessionFiles(directory))
+                invocation = self._prepare(program, Request("nothing"), SessionFiles(directory), access)
                 await check_sandbox(program, self._settings.sandbox, invocation)
         except Fault as fault:
             return Readiness(False, str(fault), fault.hint, fault.failure)
-        return await self._look_at_endpoint(program)
-
-    async def _look_at_endpoint(self, program: Program) -> Readiness:
-        settings, model = self._settings, self._model or program.default_model
+        access = access.or_model(program.default_model)
+        driven = f"{program.version} at {program.path}, {access.told}"
+        if access.by_login:
+            # Its endpoint is the program's own affair; it lists no models to others.
+            return Readiness(True, driven)
+        settings = access.settings
         found = await probe(
             Endpoint(
-                model or "codex",
+                access.model or "codex",
                 settings.base_url or OPENAI,
-                self._environment.get(settings.key_variable, ""),
-                model,
-                Access(settings.key_variable, "engines.codex", "engines.codex.model"),
+                access.environment.get(settings.key_variable, ""),
+                access.model,
+                EndpointAccess(settings.key_variable, "engines.codex", "engines.codex.model"),
             )
         )
-        unpriced = None if price_of(model, self._prices, url=settings.base_url) else model or "its model"
-        detail = f"{program.version} at {program.path}; {found.detail}" if found.ready else found.detail
-        return replace(found, detail=detail, unpriced=unpriced)
+        unpriced = (
+            None
+            if price_of(access.model, self._prices, url=settings.base_url)
+            else access.model or "its model"
+        )
+        return replace(
+            found, detail=f"{driven}; {found.detail}" if found.ready else found.detail, unpriced=unpriced
+        )
 
     async def propose(self, request: Request) -> Session:
         check_fit(request, self.name, self.capabilities)
-        conversation = Conversation(Transcript(request), self._secrets.hide)
-        sitting = Sitting(request, conversation, self._settings, self._prices, request.model or self._model)
+        transcript = Transcript(request)
         try:
-            program = await self._program()
-            sitting.asked_model = sitting.asked_model or program.default_model
+            access = find_access(request.model or self._model, self._settings, self._around)
+        except Fault as fault:
+            session = Session(self.name, model=request.model or self._model)
+            raise fault.failed(session, worked=False) from None
+        conversation = Conversation(transcript, access.secrets.hide)
+        sitting = Sitting(request, conversation, access.settings, self._prices, access.model)
+        try:
+            program = await find_program(self._settings, self._environment)
+            access = access.or_model(program.default_model)
+            sitting.asked_model = access.model
             sitting.check_price()
             async with session_home(self._home) as directory:
-                return await self._hold(sitting, program, SessionFiles(directory))
+                return await self._hold(sitting, program, SessionFiles(directory), access)
         except OSError as error:
             raise could_not_write(error).failed(sitting.session(), worked=sitting.worked) from error
         except Fault as fault:
             raise fault.failed(sitting.session(), worked=sitting.worked) from None
 
-    async def _hold(self, sitting: Sitting, program: Program, files: SessionFiles) -> Session:
+    async def _hold(self, sitting: Sitting, program: Program, files: SessionFiles, access: Access) -> Session:
         request = sitting.request
-        invocation = self._prepare(program, replace(request, model=sitting.asked_model), files)
+        invocation = self._prepare(program, request, files, access)
         await check_sandbox(program, self._settings.sandbox, invocation)
         sitting.rollout = Rollout(files.rollouts)
         try:
             finished = await supervise(invocation, request, hear=sitting.conversation.hear, look=sitting.look)
         finally:
             sitting.used()
-            sitting.keep(self._kept, self._secrets.hide)
-        complaint = self._secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
+            sitting.keep(self._kept, access.secrets.hide)
+        complaint = access.secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
         return sitting.conclude(finished, complaint)
 
-    async def _program(self) -> Program:
-        variable = self._settings.key_variable
-        if self._settings.base_url is None and not self._environment.get(variable):
-            raise Fault(
-                Failure.MISSING,
-                f"{variable} is not set, and OpenAI answers nobody without a key",
-                hint=f"put a key into {variable}, or set engines.codex.base_url to an endpoint that needs none",
-            )
-        return await find_program(self._settings, self._environment)
-
-    def _prepare(self, program: Program, request: Request, files: SessionFiles) -> Invocation:
+    def _prepare(self, program: Program, request: Request, files: SessionFiles, access: Access) -> Invocation:
         """Write the files of a session and say how it is called."""
         workspace = request.workspace.resolve() if request.workspace else files.scratch
-        environment = write_files(
-            files, self._settings, request, workspace, self._environment, request.model or self._model
-        )
+        environment = write_files(files, access, request, workspace)
         if request.resume is not None and not self._kept.bring_back(request.resume, files.rollouts):
             raise Fault(
                 Failure.REFUSED,

@@ -137,7 +137,7 @@ class Asking:
 
     def _model(self, candidate: Candidate) -> Model:
         key, variable = candidate.key_in(self._environment), candidate.key_variable
-        if variable and not key:
+        if candidate.needs_key and not key:
             raise CallFault(
                 Failure.MISSING,
                 f"there is no key for {candidate.name}: the environment variable {variable} is not set",

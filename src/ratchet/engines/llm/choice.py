@@ -1,25 +1,17 @@
-"""Reading which models are meant: a role, a role and a tier, or one model of an endpoint."""
+"""Reading which models are meant: by a plain name, at an endpoint or an address, or by a role and a tier."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ratchet.config.llm_settings import Endpoint, Llm
-from ratchet.kernel import Misuse
+from ratchet.engines.providers import PROVIDERS, maker_of, ollama_url, only_provider
+from ratchet.kernel import Missing, Misuse
 
-# There without being configured; a table of the same name in ratchet.toml takes the place of one.
-READY: Mapping[str, Endpoint] = {
-    "openai": Endpoint(kind="openai"),
-    "anthropic": Endpoint(kind="anthropic"),
-    "ollama": Endpoint(kind="ollama"),
-}
-_OWN_URL = {
-    "openai": "https://api.openai.com/v1",
-    "anthropic": "https://api.anthropic.com",
-    "ollama": "http://127.0.0.1:11434/v1",
-}
-_OWN_KEY = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_ADDRESSES = ("http://", "https://")
+# Whose protocol it is: an endpoint without an address is at its own.
+_OWN = {each.protocol: each for each in reversed(list(PROVIDERS.values()))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +21,17 @@ class Candidate:
     place: str
     endpoint: Endpoint
     model: str
+    home: str | None = None
+    """Where the endpoint is if its table names no address."""
 
     @property
     def name(self) -> str:
-        return f"{self.place}/{self.model}"
+        return f"{self.place}{'#' if self.place.startswith(_ADDRESSES) else '/'}{self.model}"
 
     @property
     def url(self) -> str:
         """Its address, as the client of its protocol wants it: with `/v1`, or without."""
-        url = self.endpoint.base_url or _OWN_URL[self.endpoint.kind]
+        url = self.endpoint.base_url or self.home or _OWN[self.endpoint.kind].url
         match self.endpoint.kind:
             case "anthropic":
                 return url.removesuffix("/v1")
@@ -47,37 +41,98 @@ class Candidate:
         return url
 
     @property
+    def is_at_home(self) -> bool:
+        """Whether it is at the address of the maker of its protocol."""
+        own = _OWN[self.endpoint.kind].url
+        return self.endpoint.base_url is None and self.home in (None, own)
+
+    @property
     def key_variable(self) -> str | None:
-        """The variable that must hold a key: the one that is named, or the maker's at the maker's own address."""
-        if self.endpoint.key_variable or self.endpoint.base_url:
+        """The variable that may hold a key: the one that is named, or the provider's.
+
+        A provider keeps its key when only its address is another; other endpoints get a key only by name.
+        """
+        if self.endpoint.key_variable:
             return self.endpoint.key_variable
-        return _OWN_KEY.get(self.endpoint.kind)
+        if self.place in PROVIDERS:
+            return PROVIDERS[self.place].key_variable
+        return None if self.endpoint.base_url else _OWN[self.endpoint.kind].key_variable
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether it answers nobody without a key; an address of your own may need none."""
+        return bool(
+            self.endpoint.key_variable or (self.key_variable is not None and self.endpoint.base_url is None)
+        )
 
     def key_in(self, environment: Mapping[str, str]) -> str:
         """The key, or nothing."""
         return environment.get(self.key_variable, "").strip() if self.key_variable else ""
 
 
-def candidates(choice: str | None, settings: Llm) -> tuple[Candidate, ...]:
-    """The models that `choice` means, the first one first. Raises `Misuse`, naming what there is instead."""
-    wanted = choice or settings.default
-    if not wanted:
-        raise Misuse(
-            "no model is named and llm.default is not set",
-            hint="name one (llm:ROLE, llm:ROLE.TIER or llm:ENDPOINT/MODEL), or set llm.default",
+def candidates(
+    choice: str | None, settings: Llm, environment: Mapping[str, str] | None = None
+) -> tuple[Candidate, ...]:
+    """The models that `choice` means, the first one first.
+
+    Without a choice they are those of `llm.default`, or the usual one of the only provider that the environment holds
+    a key of. Raises `Misuse` for a name that means nothing, saying which is like it and how to write it, and `Missing`
+    when there is neither a name nor a default.
+    """
+    around = environment or {}
+    wanted = choice or default_model(settings, around)
+    if wanted is None:
+        raise Missing(
+            "no model is named, llm.default is not set, and the environment has no key or several",
+            hint="run `ratchet setup`, or set llm.default to a model such as gpt-5.5 or ollama/qwen3",
         )
-    names = (wanted,) if "/" in wanted else _of_role(wanted, settings)
-    return tuple(_candidate(name, settings) for name in names)
+    return tuple(_candidate(name, settings, around) for name in _names(wanted, settings))
+
+
+def default_model(settings: Llm, environment: Mapping[str, str]) -> str | None:
+    """What is asked when no model is named: `llm.default`, or the usual model of the only key there is."""
+    if settings.default is not None:
+        return settings.default
+    only = only_provider(environment)
+    return f"{only.name}/{only.models[0]}" if only else None
+
+
+def endpoint_at(place: str, settings: Llm) -> Endpoint | None:
+    """The endpoint of that name. What its table leaves out is as the provider of that name has it."""
+    described, provider = settings.endpoints.get(place), PROVIDERS.get(place)
+    if provider is None:
+        return described
+    if described is None:
+        return Endpoint(kind=provider.protocol)
+    if "kind" in described.model_fields_set:
+        return described
+    return described.model_copy(update={"kind": provider.protocol})
+
+
+def _names(wanted: str, settings: Llm) -> tuple[str, ...]:
+    """The models that are meant, each with its place."""
+    role = wanted.partition(".")[0]
+    models = _of_role(wanted, settings) if role in settings.roles else (wanted,)
+    return tuple(_placed(each, settings) for each in models)
+
+
+def _placed(wanted: str, settings: Llm) -> str:
+    if wanted.startswith(_ADDRESSES):
+        return wanted
+    place, slash, _ = wanted.partition("/")
+    if slash and endpoint_at(place, settings) is not None:
+        return wanted
+    if slash:
+        raise _unknown_place(wanted, place, settings)
+    maker = maker_of(wanted)
+    if maker is None:
+        raise _unknown(wanted, settings)
+    return f"{maker.name}/{wanted}"
 
 
 def _of_role(wanted: str, settings: Llm) -> tuple[str, ...]:
     role, _, tier = wanted.partition(".")
-    tiers = settings.roles.get(role)
-    if not tiers:
-        known = ", ".join(sorted(settings.roles)) or "none"
-        raise Misuse(
-            f"there is no role {role!r}; there are: {known}", hint=f"set llm.roles.{role} in ratchet.toml"
-        )
+    tiers = settings.roles[role]
     if not tier:
         tier = next(iter(tiers)) if len(tiers) == 1 else "default"
     if tier not in tiers:
@@ -88,14 +143,53 @@ def _of_role(wanted: str, settings: Llm) -> tuple[str, ...]:
     return tiers[tier]
 
 
-def _candidate(name: str, settings: Llm) -> Candidate:
+def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> Candidate:
+    if name.startswith(_ADDRESSES):
+        return _at_address(name)
     place, _, model = name.partition("/")
-    endpoints = {**READY, **settings.endpoints}
-    if place not in endpoints:
-        raise Misuse(
-            f"there is no endpoint {place!r} for the model {name!r}; there are: {', '.join(sorted(endpoints))}",
-            hint=f"describe it in ratchet.toml under [llm.endpoints.{place}]",
-        )
+    endpoint = endpoint_at(place, settings)
+    if endpoint is None:
+        raise _unknown_place(name, place, settings)
     if not model:
-        raise Misuse(f"{name!r} names no model", hint=f"say {place}/MODEL")
-    return Candidate(place, endpoints[place], model)
+        raise Misuse(f"{name!r} names no model", hint=f"write {place}/MODEL")
+    known = PROVIDERS.get(place)
+    home = ollama_url(environment) if endpoint.kind == "ollama" else known.url if known else None
+    return Candidate(place, endpoint, model, home)
+
+
+def _at_address(name: str) -> Candidate:
+    address, mark, model = name.partition("#")
+    if not model:
+        raise Misuse(f"{name!r} names no model", hint=f"write {address}{mark or '#'}MODEL")
+    if "@" in address:
+        raise Misuse(
+            "the address of a model must not carry a password",
+            hint="describe it in ratchet.toml under [llm.endpoints.NAME], with key_variable",
+        )
+    return Candidate(address.rstrip("/"), Endpoint(kind="openai", base_url=address), model)
+
+
+def _unknown_place(name: str, place: str, settings: Llm) -> Misuse:
+    near = _nearest(place, [*PROVIDERS, *settings.endpoints])
+    return Misuse(
+        f"there is no endpoint {place!r} for the model {name!r}; the nearest is {near!r}",
+        hint=f"write openrouter/{name} for a model of OpenRouter, or describe the endpoint in ratchet.toml under "
+        f"[llm.endpoints.{place}]",
+    )
+
+
+def _unknown(name: str, settings: Llm) -> Misuse:
+    usual = [model for each in PROVIDERS.values() for model in each.models if "/" not in model]
+    near = _nearest(name, [*settings.roles, *usual])
+    return Misuse(
+        f"{name!r} is neither a role nor a model whose provider is known; the nearest is {near!r}",
+        hint=f"write where it is: openai/{name}, anthropic/{name}, openrouter/MAKER/{name}, ollama/{name} or "
+        f"http://HOST/v1#{name}",
+    )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    # Only an error needs it, and it is slow to import.
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.0)[0]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.providers import PROVIDERS
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,7 +80,7 @@ def _openai(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
         # Given a profile, the class would not look any more whether the model runs in Ollama's cloud.
         found = OllamaModel(candidate.model, provider=provider).profile
         return OllamaModel(candidate.model, provider=provider, profile=merge_profile(found, whole))
-    if candidate.endpoint.base_url is None:
+    if candidate.url == PROVIDERS["openai"].url:
         return OpenAIChatModel(candidate.model, provider=OpenAIProvider(openai_client=client), profile=whole)
     compatible = OpenAICompatibleProvider(candidate.place, openai_client=client)
     return OpenAIChatModel(candidate.model, provider=compatible, profile=whole)

@@ -15,9 +15,9 @@ from ratchet.kernel import Misuse
 
 
 def open_llm(surroundings: Surroundings, option: str) -> LlmEngine:
-    """`option` is a role, a `role.tier` or an `endpoint/model`; nothing is `llm.default`. Raises `Misuse`."""
+    """`option` names a model or a role, see `choice`; nothing is `llm.default`. Raises `Misuse`."""
     if option:
-        candidates(option, surroundings.settings.llm)
+        candidates(option, surroundings.settings.llm, surroundings.environment)
     return LlmEngine(surroundings, option or None)
 
 
@@ -56,11 +56,13 @@ class LlmEngine:
                 check_schema(schema)
             except ValueError as error:
                 raise Misuse(str(error)) from None
-        chosen = candidates(request.model or self._choice, self._settings)
+        chosen = candidates(request.model or self._choice, self._settings, self._environment)
         sitting = Sitting(self.name, request, chosen, self._settings, self._environment)
         return await sitting.run(self._conversations)
 
     async def check(self) -> Readiness:
         return await readiness(
-            candidates(self._choice, self._settings), self._environment, self._settings.prices
+            candidates(self._choice, self._settings, self._environment),
+            self._environment,
+            self._settings.prices,
         )

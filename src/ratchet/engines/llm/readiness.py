@@ -28,7 +28,7 @@ async def readiness(
 async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readiness:
     variable = candidate.key_variable
     key = candidate.key_in(environment)
-    if variable and not key:
+    if candidate.needs_key and not key:
         return Readiness(False, f"{candidate.name}: {variable} is not set", f"export {variable}=…")
     kind = candidate.endpoint.kind
     url = f"{candidate.url}/v1" if kind == "anthropic" else candidate.url

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from ratchet.config import Settings
 from ratchet.engines.llm.choice import Candidate, candidates
-from ratchet.kernel import Misuse
+from ratchet.kernel import Missing, Misuse
 from ratchet.tools.bodies import LlmBody
 from ratchet.tools.models import choose_model
 from ratchet.workflows.exports.target import Target
@@ -41,7 +42,7 @@ def place_of(name: str, body: LlmBody, target: Target, models: Mapping[str, str]
         if known in models:
             return models[known]
     meant = _meant(body, settings)
-    if meant and meant.endpoint.kind in target.providers and meant.endpoint.base_url is None:
+    if meant and meant.endpoint.kind in target.providers and meant.is_at_home:
         return f"{meant.endpoint.kind}/{meant.model}"
     shown = f"the model {name!r}" if name else "the default model"
     raise NoModel(
@@ -53,7 +54,9 @@ def _meant(body: LlmBody, settings: Settings) -> Candidate | None:
     """The model that a run here would ask first."""
     engine, _, own = settings.workflows.llm.partition(":")
     try:
-        choice = choose_model(settings.llm, model=body.model, role=body.role, tier=body.tier)
-        return candidates(choice or own or None, settings.llm)[0] if engine == "llm" else None
-    except Misuse:
+        choice = choose_model(
+            settings.llm, model=body.model, role=body.role, tier=body.tier, environment=os.environ
+        )
+        return candidates(choice or own or None, settings.llm, os.environ)[0] if engine == "llm" else None
+    except (Misuse, Missing):
         return None

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import Surroundings, open_engine, require_model
 from ratchet.flowkit.naming import WORKFLOW_ID, name_problem
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Filter, follow_async
@@ -41,7 +41,8 @@ def start_plan(
     actor: str = "ratchet",
     request_id: str | None = None,
 ) -> RunId:
-    """Begin to plan a workflow for `sentence`; the run that does it. Raises `Misuse` for what can never work.
+    """Begin to plan a workflow for `sentence`; the run that does it. Raises `Misuse` for what can never work, and
+    `Missing` if no model is configured.
 
     It is saved under `name`, or if none is given under one of its own that nothing else has. With `reuse` a remembered
     plan may be taken instead. `keep_tools` puts tools that are written for it into the toolbox as well.
@@ -50,7 +51,9 @@ def start_plan(
     if simulated and keep_tools:
         raise Misuse("a simulation puts no tools into the toolbox", hint="leave out one of the two")
     wanted = engine or runtime.settings.workflows.overseer
-    open_engine(wanted, Surroundings(runtime.settings, runtime.home, os.environ))
+    surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
+    open_engine(wanted, surroundings)
+    require_model(wanted, model or runtime.settings.workflows.model, surroundings)
     spec = {
         "action": "plan",
         "sentence": text,

@@ -1,0 +1,80 @@
+"""Which model an agent program is to ask, where, and with which key: from the names that people type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ratchet.engines.providers import PROVIDERS, Provider, maker_of, only_provider
+from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.config.claude_settings import Claude
+    from ratchet.config.codex_settings import Codex
+    from ratchet.engines.registry import Surroundings
+
+_ADDRESSES = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModel:
+    """No model leaves it to the program, no address to its maker; an empty `key_variable` means that none is sent."""
+
+    model: str | None
+    base_url: str | None
+    key_variable: str
+
+
+def agent_model(named: str | None, agent: str, settings: Codex | Claude, around: Surroundings) -> AgentModel:
+    """What `named`, or else the settings, mean for the program `agent`. Raises `Misuse` for a model it cannot ask.
+
+    With an address in the table of the agent, a name is passed on as it is: the endpoint there knows it.
+    """
+    own = next(each for each in PROVIDERS.values() if each.agent == agent)
+    name = named or settings.model
+    if name is not None and name.startswith(_ADDRESSES):
+        address, _, model = name.partition("#")
+        if not model:
+            raise Misuse(f"{name!r} names no model", hint=f"write {address}#MODEL")
+        return AgentModel(model, address.rstrip("/"), "")
+    if settings.base_url is not None:
+        return AgentModel(name, settings.base_url, settings.key_variable)
+    if name is None:
+        name = _usual(own, settings, around)
+    place, slash, model = (name or "").partition("/")
+    at = _moved(own, around)
+    if name is None or (not slash and maker_of(name) in (own, None)):
+        return AgentModel(name, at, settings.key_variable)
+    if slash and place == own.name:
+        return AgentModel(model, at, settings.key_variable)
+    return _elsewhere(name, agent, own, around)
+
+
+def _usual(own: Provider, settings: Codex | Claude, around: Surroundings) -> str | None:
+    """The usual model of whoever's key there is; without a key it is left to the program, which knows its account."""
+    only = only_provider(around.environment)
+    if only is not None and only.agent == own.agent:
+        return f"{only.name}/{only.models[0]}"
+    return own.models[0] if around.environment.get(settings.key_variable) else None
+
+
+def _moved(own: Provider, around: Surroundings) -> str | None:
+    """Where the settings of plain models say that the maker is."""
+    described = around.settings.llm.endpoints.get(own.name)
+    if described is None or described.base_url is None:
+        return None
+    return described.base_url.removesuffix("/v1") if own.protocol == "anthropic" else described.base_url
+
+
+def _elsewhere(name: str, agent: str, own: Provider, around: Surroundings) -> AgentModel:
+    from ratchet.engines.llm.choice import candidates
+
+    [found, *_] = candidates(name, around.settings.llm, around.environment)
+    if (found.endpoint.kind == "anthropic") != (own.protocol == "anthropic"):
+        maker = maker_of(found.model)
+        other = maker.agent if maker and maker.agent != agent else "llm"
+        raise Misuse(
+            f"{agent} cannot ask {name!r}: {found.place} speaks another protocol",
+            hint=f"use the engine {other}:{name}",
+        )
+    return AgentModel(found.model, found.url, found.key_variable or "")
