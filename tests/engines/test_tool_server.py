@@ -21,10 +21,12 @@ from ratchet.config.codex_settings import Codex
 from ratchet.engines import Capabilities, McpServer, Request, Tool
 from ratchet.engines.claude.environment import make_environment
 from ratchet.engines.claude.servers import write_servers
+from ratchet.engines.codex.access import Access
 from ratchet.engines.codex.configuration import SessionFiles, write_files
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.offering import Way, offer, way_to
 from ratchet.engines.proxies import past_the_proxy
+from ratchet.engines.secrets import Secrets
 from ratchet.engines.tool_server import served
 from ratchet.kernel import Conflict, Misuse
 from ratchet.modelserver import ModelServer, call_mcp, say
@@ -270,7 +272,7 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
     request = Request("x", mcp_servers=(McpServer("lab", url="http://127.0.0.1:1/x"),), deadline_seconds=7200)
     home = tmp_path / "codex"
     home.mkdir()
-    write_files(SessionFiles(home), Codex(), request, tmp_path, {}, None)
+    write_files(SessionFiles(home), Access(Codex(), None, {}, Secrets(())), request, tmp_path)
     tables = tomllib.loads((home / "config.toml").read_text())
     assert tables["mcp_servers"]["lab"]["tool_timeout_sec"] == 7200
     write_servers(request, tmp_path / "servers.json")
@@ -280,7 +282,8 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
 
 def test_no_proxy_is_asked_for_what_is_on_this_machine(tmp_path: Path) -> None:
     around = {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "intranet"}
-    variables = write_files(SessionFiles(tmp_path), Codex(), Request("x"), tmp_path, around, None)
+    access = Access(Codex(), None, around, Secrets(()))
+    variables = write_files(SessionFiles(tmp_path), access, Request("x"), tmp_path)
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intranet,127.0.0.1"
     settings = make_environment(around, Claude(), home=tmp_path, sdk_version="1")
     assert settings["NO_PROXY"] == settings["no_proxy"] == "intranet,127.0.0.1"

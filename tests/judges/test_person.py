@@ -78,12 +78,10 @@ def hooks() -> list[Hook]:
 
 
 @pytest.fixture
-def runtime(loaded: Loaded, ledger: Ledger, hooks: list[Hook]) -> Iterator[Runtime]:  # noqa: F811
+def runtime(loaded: Loaded, ledger: Ledger, hooks: list[Hook]) -> Runtime:  # noqa: F811
     kinds = Kinds()
     kinds.add("waits", waiting(hooks))
-    opened = open_runtime(loaded, ledger, kinds)
-    yield opened
-    opened.close()
+    return open_runtime(loaded, ledger, kinds)
 
 
 @pytest.fixture

@@ -17,9 +17,7 @@ def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime
     home = tmp_path_factory.mktemp("bench")
     loaded = load(home, f"sqlite:///{home}/ledger.db", **{"tools.variables": "WEATHER_KEY"})
     with open_ledger(loaded) as ledger:
-        opened = open_runtime(loaded, ledger)
-        yield opened
-        opened.close()
+        yield open_runtime(loaded, ledger)
 
 
 @pytest.fixture

@@ -46,9 +46,7 @@ def place(far: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtim
     }
     loaded = load(home, f"sqlite:///{home}/ledger.db", **servers)
     with open_ledger(loaded) as ledger:
-        opened = open_runtime(loaded, ledger)
-        yield opened
-        opened.close()
+        yield open_runtime(loaded, ledger)
 
 
 @pytest.fixture

@@ -44,10 +44,8 @@ def loaded(sqlite_template: Path, tmp_path: Path, model_server: ModelServer, mod
 
 
 @pytest.fixture
-def runtime(loaded: Loaded, ledger: Ledger) -> Iterator[Runtime]:
-    opened = open_runtime(loaded, ledger, make_kinds())
-    yield opened
-    opened.close()
+def runtime(loaded: Loaded, ledger: Ledger) -> Runtime:
+    return open_runtime(loaded, ledger, make_kinds())
 
 
 @pytest.fixture

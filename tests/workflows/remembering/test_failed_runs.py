@@ -29,9 +29,7 @@ STEPS = {
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
     loaded = load(tmp_path, f"sqlite:///{tmp_path / 'ledger.db'}")
     with open_ledger(loaded) as ledger:
-        opened = open_runtime(loaded, ledger, Kinds())
-        yield opened
-        opened.close()
+        yield open_runtime(loaded, ledger, Kinds())
 
 
 def run(runtime: Runtime, *, simulated: bool = False) -> Run:
