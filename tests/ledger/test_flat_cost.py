@@ -308,3 +308,22 @@ def bad_step(line: str) -> bool:
     if re.search(r"Seq Scan on (\w+)", line):
         return any(re.search(rf"Seq Scan on {table}\b", line) for table in HISTORY)
     return "AUTOMATIC" in line
+
+
+def test_claiming_costs_the_same_however_many_jobs_wait(ledger: Ledger) -> None:
+    def claimed() -> int:
+        analyze(ledger)
+        found = 0
+        with contextlib.suppress(Undo), ledger.write() as tx:
+            found = effort(tx, lambda tx: JOBS.claim(tx, "p", 5))
+            raise Undo
+        return found
+
+    begin(ledger)
+    with ledger.write() as tx:
+        tx.connection.execute(sa.insert(jobs), [{**a_job("queued"), "key": f"k{n}"} for n in range(50)])
+    few = claimed()
+    with ledger.write() as tx:
+        tx.connection.execute(sa.insert(jobs), [{**a_job("queued"), "key": f"m{n}"} for n in range(2000)])
+        tx.connection.execute(sa.insert(jobs), [{**a_job("scheduled"), "due_at": 2**50} for _ in range(2000)])
+    assert claimed() <= 1.5 * few + 100

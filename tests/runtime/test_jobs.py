@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger.tables import jobs
 from ratchet.runtime import JobStatus, Runtime, Worker, count_jobs, list_jobs
 from tests.runtime.conftest import ended, look, status_of
 from tests.runtime.kinds import marks
@@ -243,6 +245,19 @@ def test_jobs_of_one_key_never_overlap_and_keep_their_order(
         int(n) for w, n in told if w == "start"
     )
     assert all(first[1] == second[1] for first, second in zip(told[::2], told[1::2], strict=True))
+
+
+def test_only_a_job_whose_key_nobody_has_or_wants_before_it_is_stranded(
+    ledger: Ledger, runtime: Runtime
+) -> None:
+    with ledger.write() as tx:
+        first, second = (runtime.enqueue(tx, "note", {"file": "unused"}, key="one") for _ in range(2))
+        change = sa.update(jobs).where(jobs.c.id == sa.bindparam("number"))
+        tx.connection.execute(change.values(status="waiting"), {"number": second})
+        assert runtime.jobs.free_stranded(tx) == 0
+        tx.connection.execute(change.values(status="finished"), {"number": first})
+        assert runtime.jobs.free_stranded(tx) == 1
+    assert status_of(ledger, second) is JobStatus.QUEUED
 
 
 @pytest.mark.soak

@@ -17,12 +17,13 @@ import sqlalchemy as sa
 
 from ratchet.ledger import Topic
 from ratchet.ledger.prepared import Prepared
-from ratchet.ledger.tables import jobs, processes, queues
+from ratchet.ledger.tables import jobs, processes
 from ratchet.runtime.background import has_room_behind
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.job_rows import read_jobs, set_job
 from ratchet.runtime.limits import QueueRule, count_start, reopens_at, room
 from ratchet.runtime.processes import ALIVE
+from ratchet.runtime.queues import paused_queues
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Rules = Mapping[str, QueueRule]
 
 _BATCH = 500
-_IN_LINE = (JobStatus.QUEUED, JobStatus.WAITING)
+_OTHER = jobs.alias("other")
 _SCHEDULED = jobs.c.status == sa.literal_column(f"'{JobStatus.SCHEDULED}'")
 
 # Built once: they run for every job, and building a statement takes longer than running it.
@@ -42,10 +43,8 @@ _DUE = (
     .limit(_BATCH)
     .with_for_update(skip_locked=True)
 )
-_IN_QUEUE = (
-    sa.select(jobs)
-    .where(jobs.c.queue == sa.bindparam("wanted"), jobs.c.status == sa.literal_column("'queued'"))
-    .where(~sa.exists().where(queues.c.name == jobs.c.queue, queues.c.paused))
+_IN_QUEUE = sa.select(jobs).where(
+    jobs.c.queue == sa.bindparam("wanted"), jobs.c.status == sa.literal_column("'queued'")
 )
 _ANY = _IN_QUEUE.with_only_columns(sa.literal(1)).limit(1)
 _READY = (
@@ -56,6 +55,19 @@ _READY = (
     .limit(sa.bindparam("most"))
     .with_for_update(of=jobs, skip_locked=True)
 )
+
+
+def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
+    """Whether another job of the key runs, or stands before this one in line."""
+    same = _OTHER.c.key == key
+    running = sa.exists().where(same, _OTHER.c.status == sa.literal_column("'started'"))
+    # Spelled out, so that SQLite finds the index of exactly these.
+    in_line = _OTHER.c.status.in_([sa.literal_column("'queued'"), sa.literal_column("'waiting'")])
+    before = sa.tuple_(_OTHER.c.priority, _OTHER.c.id) < sa.tuple_(priority, number)
+    return sa.or_(running, sa.exists().where(same, in_line, before))
+
+
+_MUST_WAIT = sa.select(must_wait(sa.bindparam("key"), sa.bindparam("priority"), sa.bindparam("id")))
 
 
 def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job]:
@@ -114,13 +126,14 @@ def next_look(tx: Transaction, rules: Rules) -> int | None:
 
 
 def _places(tx: Transaction, rules: Rules, most: int) -> dict[str, int]:
-    """How many jobs may be started of each queue that has some.
+    """How many jobs may be started of each queue that is not paused.
 
     The locks of limited queues are taken here, in the order of their names. Whoever waits for one may hold rows and
     keys; whoever has one waits for nothing.
     """
     places = {}
-    for name in sorted(rules):
+    # Asked for apart: with it in the statement, PostgreSQL would sort all that is queued.
+    for name in sorted(rules.keys() - paused_queues(tx)):
         if not rules[name].limited:
             places[name] = most
         elif most and _has_ready(tx, name):
@@ -147,7 +160,13 @@ def _ready(
 
 
 def _start(tx: Transaction, job: Job, process_id: str) -> Job | None:
-    if job.key is not None and _must_wait(tx, job):
+    """The job, leased to a process; `None` if it must wait for its key, which is locked."""
+    if (
+        job.key is not None
+        and tx.connection.execute(
+            _MUST_WAIT, {"key": job.key, "priority": job.priority, "id": job.id}
+        ).scalar()
+    ):
         set_job(tx, job, status=JobStatus.WAITING)
         return None
     lease: dict[str, Any] = {
@@ -158,14 +177,3 @@ def _start(tx: Transaction, job: Job, process_id: str) -> Job | None:
     }
     set_job(tx, job, **lease)
     return replace(job, **lease)
-
-
-def _must_wait(tx: Transaction, job: Job) -> bool:
-    """Whether another job of the key runs, or stands before this one in line. The key must be locked."""
-    running = sa.select(sa.literal(1)).where(jobs.c.key == job.key, jobs.c.status == str(JobStatus.STARTED))
-    before = sa.select(sa.literal(1)).where(
-        jobs.c.key == job.key,
-        jobs.c.status.in_([str(status) for status in _IN_LINE]),
-        sa.tuple_(jobs.c.priority, jobs.c.id) < (job.priority, job.id),
-    )
-    return bool(tx.connection.execute(sa.select(sa.or_(running.exists(), before.exists()))).scalar())

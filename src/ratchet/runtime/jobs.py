@@ -22,7 +22,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.ledger.upsert import upsert
 from ratchet.runtime.background import foreground_waits
-from ratchet.runtime.claim import claim, next_look
+from ratchet.runtime.claim import claim, must_wait, next_look
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, Job, JobStatus
 from ratchet.runtime.job_rows import get_job, last_carrier, lock_job, read_jobs, set_job
 from ratchet.runtime.lease import end_lease
@@ -191,12 +191,11 @@ class Jobs:
 
     def free_stranded(self, tx: Transaction) -> int:
         """Put jobs in line that wait for a key which is free; how many there were. Nothing should leave any."""
-        holder = jobs.alias("holder")
-        held = sa.exists().where(holder.c.key == jobs.c.key, holder.c.status == str(JobStatus.STARTED))
-        free = sa.select(jobs).where(jobs.c.status == str(JobStatus.WAITING), ~held).limit(_BATCH)
-        stranded = read_jobs(tx, free.with_for_update(of=jobs, skip_locked=True))
+        free = ~must_wait(jobs.c.key, jobs.c.priority, jobs.c.id)
+        query = sa.select(jobs).where(jobs.c.status == str(JobStatus.WAITING), free).limit(_BATCH)
+        stranded = read_jobs(tx, query.with_for_update(of=jobs, skip_locked=True))
         for job in stranded:
-            self._place(tx, job)
+            _queue_again(tx, job)
         return len(stranded)
 
     def foreground_waits(self, tx: Transaction) -> bool:
@@ -246,8 +245,12 @@ class Jobs:
             .with_for_update(skip_locked=True)
         )
         for waiting in read_jobs(tx, query):
-            set_job(tx, waiting, status=JobStatus.QUEUED)
-            tx.announce(Topic.JOBS)
+            _queue_again(tx, waiting)
+
+
+def _queue_again(tx: Transaction, waiting: Job) -> None:
+    set_job(tx, waiting, status=JobStatus.QUEUED)
+    tx.announce(Topic.JOBS)
 
 
 def _has_successor(tx: Transaction, job: Job) -> bool:

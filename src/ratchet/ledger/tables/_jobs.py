@@ -47,7 +47,8 @@ jobs = sa.Table(
         where="status IN ('queued', 'waiting') AND key IS NOT NULL",
     ),
     partial("ix_jobs_ready", "queue", "priority", "id", where="status = 'queued'"),
-    partial("ix_jobs_due", "due_at", where="status = 'scheduled'"),
+    # By status too, though it holds one only: else SQLite prefers `ix_jobs_status` and sorts.
+    partial("ix_jobs_due", "status", "due_at", where="status = 'scheduled'"),
     # Two jobs with one key never overlap: the database itself refuses the second.
     partial("uq_jobs_running_key", "key", where="status = 'started' AND key IS NOT NULL", unique=True),
     partial("uq_jobs_once", "once", where="once IS NOT NULL", unique=True),

@@ -29,7 +29,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_due",
         "jobs",
-        ["due_at"],
+        ["status", "due_at"],
         unique=False,
         sqlite_where=_SCHEDULED,
         postgresql_where=_SCHEDULED,
