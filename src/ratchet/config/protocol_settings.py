@@ -9,6 +9,9 @@ from pydantic import Field, SecretStr
 from ratchet.config.quantities import Count, Seconds
 from ratchet.config.section import Section
 
+REVIEWER_POLICIES = ("independent", "other-model", "any")
+"""What `protocols.reviewer` may ask for in place of an engine's name."""
+
 
 class Projects(Section):
     root: str = Field("projects", description="where clones are kept; a relative path starts at the home")
@@ -55,8 +58,12 @@ class Protocols(Section):
         description="the engine that carries out steps; `engines.default`, if not given",
         examples=["codex"],
     )
-    reviewer: str | None = Field(
-        None, description="the engine that reviews; it must not be the author", examples=["claude"]
+    reviewer: str = Field(
+        "any",
+        min_length=1,
+        description="who reviews: independent (another engine than the author), other-model (or the same engine with "
+        "another model), any (whatever there is, marked `same model` if it is that), or the name of an engine",
+        examples=["claude"],
     )
     models: Models = Field(default_factory=Models, description="the models that engines are asked to use")
     decompose: bool = Field(True, description="whether steps that need it are taken apart after planning")

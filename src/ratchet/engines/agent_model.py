@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ratchet.engines.providers import PROVIDERS, Provider, maker_of, only_provider
-from ratchet.kernel import Misuse
+from ratchet.engines.providers import AGENTS, PROVIDERS, Provider, maker_of, only_provider
+from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
     from ratchet.config.claude_settings import Claude
@@ -30,7 +30,7 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
 
     With an address in the table of the agent, a name is passed on as it is: the endpoint there knows it.
     """
-    own = next(each for each in PROVIDERS.values() if each.agent == agent)
+    own = _own(agent)
     name = named or settings.model
     if name is not None and name.startswith(_ADDRESSES):
         address, _, model = name.partition("#")
@@ -48,6 +48,40 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     if slash and place == own.name:
         return AgentModel(model, at, settings.key_variable)
     return _elsewhere(name, agent, own, around)
+
+
+def told_model(engine: str, named: str | None, around: Surroundings) -> str | None:
+    """The model that an engine would ask, in the words of its provider; nothing if only the engine knows."""
+    plain, _, option = engine.partition(":")
+    name = named or option or None
+    try:
+        if plain in AGENTS:
+            return agent_model(name, plain, getattr(around.settings.engines, plain), around).model
+        if plain == "llm":
+            from ratchet.engines.llm.choice import candidates
+
+            return candidates(name, around.settings.llm, around.environment)[0].model
+    except RatchetError:
+        # What is wrong with it is said where it is opened or asked.
+        return None
+    return named
+
+
+def other_model(engine: str, model: str | None, around: Surroundings) -> str | None:
+    """A usual model of the provider that the agent `engine` speaks to, other than `model`; nothing if none is known."""
+    if engine not in AGENTS:
+        return None
+    settings = getattr(around.settings.engines, engine)
+    if settings.base_url is not None:
+        return None
+    only = only_provider(around.environment)
+    provider = only if only is not None and only.agent == engine else _own(engine)
+    usual = (f"{provider.name}/{each}" for each in provider.models if each != model)
+    return next(usual, None)
+
+
+def _own(agent: str) -> Provider:
+    return next(each for each in PROVIDERS.values() if each.agent == agent)
 
 
 def _usual(own: Provider, settings: Codex | Claude, around: Surroundings) -> str | None:

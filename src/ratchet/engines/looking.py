@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ratchet.engines.engine import Readiness
+from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import RatchetError
 
@@ -18,16 +18,24 @@ class Looked(NamedTuple):
     readiness: Readiness
 
 
-async def look_at(names: Iterable[str], surroundings: Surroundings) -> list[Looked]:
-    """What each engine says of itself, asked all at once. One that breaks down or hangs is not ready."""
+Opener = Callable[[str | None, Surroundings], Engine]
+
+
+async def look_at(
+    names: Iterable[str], surroundings: Surroundings, opener: Opener = open_engine
+) -> list[Looked]:
+    """What each engine says of itself, asked all at once. One that breaks down or hangs is not ready.
+
+    Whoever needs an engine that works asks here: what `ratchet engine check` says is what a flow does.
+    """
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_look(name, surroundings)) for name in names]
+        tasks = [group.create_task(_look(name, surroundings, opener)) for name in names]
     return [task.result() for task in tasks]
 
 
-async def _look(name: str, surroundings: Surroundings) -> Looked:
+async def _look(name: str, surroundings: Surroundings, opener: Opener) -> Looked:
     try:
-        engine = open_engine(name, surroundings)
+        engine = opener(name, surroundings)
         async with asyncio.timeout(_SECONDS):
             return Looked(name, await engine.check())
     except TimeoutError:

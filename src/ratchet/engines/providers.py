@@ -67,6 +67,8 @@ PROVIDERS: Mapping[str, Provider] = {
         ),
     )
 }
+AGENTS = tuple(dict.fromkeys(each.agent for each in PROVIDERS.values()))
+"""The agent programs that edit files and are known without being described."""
 OLLAMA_HOST = "OLLAMA_HOST"
 _OLLAMA_PORT = 11434
 

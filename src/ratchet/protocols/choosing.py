@@ -24,23 +24,21 @@ def choose(settings: Settings, project: Project, protocol: Protocol, step: Proto
     """The step's spec, then the step, then its agent, then the template, then the project, then the settings."""
     spec = _table(step.spec)
     agent = _table(_table(spec.get("metadata")).get("agent"))
+    usual = choose_usual(settings, project, protocol)
+    return Choice(
+        _first(spec.get("engine_id"), step.engine_id, agent.get("engine_id"), usual.engine),
+        _first(spec.get("model"), step.model, agent.get("model"), usual.model),
+    )
+
+
+def choose_usual(settings: Settings, project: Project, protocol: Protocol) -> Choice:
+    """As `choose`, for a step that names nothing itself."""
     defaults = _defaults(protocol)
-    engine = _first(
-        spec.get("engine_id"),
-        step.engine_id,
-        agent.get("engine_id"),
-        defaults.get("execute"),
-        settings.protocols.engine,
+    engine = _first(defaults.get("execute"), settings.protocols.engine)
+    models = _table(project.default_models)
+    return Choice(
+        engine, _first(defaults.get("executeModel"), models.get("exec"), settings.protocols.models.exec)
     )
-    model = _first(
-        spec.get("model"),
-        step.model,
-        agent.get("model"),
-        defaults.get("executeModel"),
-        _table(project.default_models).get("exec"),
-        settings.protocols.models.exec,
-    )
-    return Choice(engine, model)
 
 
 def choose_planner(settings: Settings, protocol: Protocol) -> str | None:

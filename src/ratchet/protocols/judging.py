@@ -10,13 +10,22 @@ from ratchet.kernel import Conflict, Outcome, StateChanged
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.stages import stages_of_step
 from ratchet.loop import RECORDED, Attempted
+from ratchet.protocols.choosing import choose
 from ratchet.protocols.qa import QaJudge, judge_step_commit, qa_judge
+from ratchet.protocols.qa.reviewer import PERSON, author_of
 from ratchet.protocols.stream import Blocked, Stream
 from ratchet.runtime.attempts import ENDED
 
 
-def judge_for(stream: Stream, step: ProtocolStep, *, base: str, author: str) -> QaJudge:
-    """The judge of a step's commit. Raises `Blocked` when it cannot be made, before anything is spent."""
+def judge_for(
+    stream: Stream, step: ProtocolStep, *, base: str, author: str | None, model: str | None = None
+) -> QaJudge:
+    """The judge of a step's commit. Raises `Blocked` when it cannot be made, before anything is spent.
+
+    Without an author it is a person's work. `model` is the author's, if it is known; else the one that the step would
+    be carried out with.
+    """
+    choice = choose(stream.job.runtime.settings, stream.project, stream.protocol, step)
     return qa_judge(
         settings=stream.job.runtime.settings,
         surroundings=stream.surroundings,
@@ -25,7 +34,7 @@ def judge_for(stream: Stream, step: ProtocolStep, *, base: str, author: str) -> 
         step=step,
         repository=stream.clone.repository,
         base=base,
-        author=author,
+        author=author_of(choice, author, model, stream.surroundings) if author else PERSON,
         feedback=(step.runtime_state or {}).get("feedback") or "",
     )
 
@@ -37,13 +46,14 @@ async def judge_again(stream: Stream, step: ProtocolStep) -> tuple[Attempted, di
     head = await asyncio.to_thread(repository.resolve, stream.protocol.ref)
     commit = last.get("commit") or step.commit or head
     base = await asyncio.to_thread(_base, stream, last, head, commit)
-    # Without an author it is a person's work, which every engine may review.
-    author = (step.runtime_state or {}).get("author") or "a person"
-    judge = await asyncio.to_thread(judge_for, stream, step, base=base, author=author)
+    author = (step.runtime_state or {}).get("author")
+    session = last.get("session", {})
+    judge = await asyncio.to_thread(
+        judge_for, stream, step, base=base, author=author, model=session.get("model")
+    )
     judged = await judge_step_commit(
         stream.job, step, repository, judge, commit=commit, base=base, attempt_id=last.get("attempt_id")
     )
-    session = last.get("session", {})
     recorded = session.get("simulated") or judged.verdict.simulated
     outcome, reason = judged.verdict.outcome, judged.verdict.reason
     if judged.verdict.passed and recorded and not stream.protocol.simulated:

@@ -16,6 +16,7 @@ from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol
 from ratchet.protocols.qa import QaJudge, qa_judge
+from ratchet.protocols.qa.reviewer import Author
 from ratchet.workspaces import Kind, Repository
 
 ROOT = ".protocols/0001-demo"
@@ -157,6 +158,10 @@ class Ground:
             "protocol": PROTOCOL,
         }
         step = replace(STEP, spec=spec, step_type=changed.pop("step_type", "work"))
+        if isinstance(changed.get("author", AUTHOR), str):
+            changed["author"] = Author(
+                name := changed.get("author", AUTHOR), name, changed.pop("model", None)
+            )
         return qa_judge(
             settings=surroundings.settings,
             surroundings=surroundings,

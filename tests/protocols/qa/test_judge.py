@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ratchet.engines.agent_model import told_model
 from ratchet.kernel import Outcome
 from ratchet.modelserver import answer, cut, fail, hang, say
 from ratchet.protocols.qa import MARKDOWN, SKIPPED
@@ -189,8 +191,8 @@ ENGINES = "".join(f'[engines.command.{name}]\nargv = ["true"]\n' for name in ("o
         ({}, {"qa": "two"}, 'reviewer = "one"', AUTHOR, "two"),
         ({}, {}, 'reviewer = "one"', AUTHOR, "one"),
         ({}, {"qa": "two"}, 'reviewer = "one"', "two", "one"),
-        ({}, {}, 'reviewer = "one"', "one", "codex"),
         ({}, {}, "", AUTHOR, "one"),
+        ({}, {}, 'reviewer = "independent"', "one", "three"),
     ],
 )
 def test_the_nearest_word_about_the_reviewer_counts_unless_it_is_the_author(
@@ -212,30 +214,82 @@ def test_the_nearest_word_about_the_reviewer_counts_unless_it_is_the_author(
     assert judge.about.reviewer == reviewer
 
 
-def test_without_anybody_but_the_author_there_is_no_review(ground: Ground, desk: Desk) -> None:
-    with pytest.raises(Blocked, match="no engine but the author codex") as refused:
-        ground.judge(desk.described('[protocols]\nreviewer = "codex"\n'))
+ONE = '[engines.command.one]\nargv = ["true"]\n'
+
+
+@pytest.mark.parametrize("policy", ["independent", "other-model"])
+def test_without_anybody_but_the_author_there_is_no_review_unless_any_will_do(
+    ground: Ground, desk: Desk, policy: str
+) -> None:
+    with pytest.raises(
+        Blocked, match=r"nobody can review what one makes: .*one would be the author itself"
+    ) as refused:
+        ground.judge(desk.described(f'protocols.reviewer = "{policy}"\n{ONE}'), author="one")
     assert "protocols.reviewer" in (refused.value.hint or "")
-
-
-def test_a_spec_that_has_the_author_review_itself_is_refused(ground: Ground, desk: Desk) -> None:
-    around = desk.described(ENGINES)
-    with pytest.raises(Blocked, match="has one review it"):
-        ground.judge(around, qa={"policy": "full", "engine_id": "one"}, author="one")
-    allowed = ground.judge(
-        around,
-        qa={"policy": "full", "engine_id": "one"},
-        author="one",
-        metadata={"allow_author": True},
-    )
-    assert allowed.about.reviewer == "one"
+    assert "codex: OPENAI_API_KEY is not set" in str(refused.value)
+    judge = ground.judge(desk.described(ONE), author="one")
+    assert (judge.about.reviewer, judge.about.independence) == ("one", "same model")
     # The author's own eye is not enough for a change of the checks.
-    assert any(getattr(each, "strict", False) for each in allowed.parts.judges)
+    assert any(getattr(each, "strict", False) for each in judge.parts.judges)
 
 
-def test_the_author_by_another_name_is_refused(ground: Ground, desk: Desk) -> None:
-    with pytest.raises(Blocked, match="the reviewer is the author codex"):
-        ground.judge(desk.described(ENGINES), open_engine=lambda *_: Reviewer(name=AUTHOR))
+def test_a_spec_may_have_the_author_review_itself_where_the_policy_does_not(
+    ground: Ground, desk: Desk
+) -> None:
+    around = desk.described(f'protocols.reviewer = "independent"\n{ENGINES}')
+    asked = {"policy": "full", "engine_id": "one"}
+    with pytest.raises(Blocked, match="one would be the author itself"):
+        ground.judge(around, qa=asked, author="one")
+    allowed = ground.judge(around, qa=asked, author="one", metadata={"allow_author": True})
+    assert allowed.about.reviewer == "one"
+
+
+@pytest.mark.parametrize(
+    ("environment", "author", "reviewer", "model", "independence"),
+    [
+        ({"OPENAI_API_KEY": "k"}, "codex", "codex", "openai/gpt-5.4-mini", "another model"),
+        ({"ANTHROPIC_API_KEY": "k"}, "claude", "claude", "anthropic/claude-haiku-4-5", "another model"),
+        (
+            {"OPENROUTER_API_KEY": "k"},
+            "codex",
+            "codex",
+            "openrouter/anthropic/claude-sonnet-5",
+            "another model",
+        ),
+        ({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "codex", "claude", None, "another engine"),
+    ],
+)
+def test_with_the_keys_there_are_the_most_independent_reviewer_is_chosen(
+    ground: Ground,
+    desk: Desk,
+    environment: dict[str, str],
+    author: str,
+    reviewer: str,
+    model: str | None,
+    independence: str,
+) -> None:
+    around = replace(desk.described(""), environment={"PATH": os.environ["PATH"], **environment})
+    chosen = told_model(author, None, around)
+    about = ground.judge(around, author=author, model=chosen).about
+    assert (about.reviewer, about.model, about.independence) == (reviewer, model, independence)
+
+
+def test_the_same_model_under_the_name_of_another_engine_is_the_same_model(
+    ground: Ground, desk: Desk
+) -> None:
+    around = desk.described('[llm]\ndefault = "gpt-5.5"\n[protocols]\nreviewer = "llm"\n')
+    judge = ground.judge(around, author=AUTHOR, model="gpt-5.5", open_engine=lambda *_: Reviewer(name="llm"))
+    assert judge.about.independence == "same model"
+
+
+def test_a_verdict_of_the_same_model_says_so(ground: Ground, desk: Desk) -> None:
+    eye = Reviewer(review(), name=AUTHOR)
+    judge = ground.judge(desk.described(""), open_engine=lambda *_: eye)
+    judged = ground.ask(judge, ground.change({"a.py": "a = 1\n"}))
+    assert judged.verdict.passed
+    assert judged.verdict.reason.startswith("(same model) ")
+    assert json.loads(judged.reports[0].content)["independence"] == "same model"
+    assert "same model" in judged.reports[1].content.decode()
 
 
 def test_a_reviewer_that_does_not_exist_is_refused(ground: Ground, desk: Desk) -> None:

@@ -58,7 +58,9 @@ _MOST_BYTES = 100_000
 @click.option("--manual", is_flag=True, help="Plan it only; each step is started by hand.")
 @click.option("--engine", metavar="ENGINE", help="Who carries out steps; see `ratchet engine list`.")
 @click.option("--model", metavar="MODEL", help="The model that carries out steps.")
-@click.option("--reviewer", metavar="ENGINE", help="Who reviews; never the engine that carried out the step.")
+@click.option(
+    "--reviewer", metavar="ENGINE", help="Who reviews; protocols.reviewer says how independent it must be."
+)
 @click.option(
     "--simulated", is_flag=True, help="Allow recorded sessions; the protocol is marked as a simulation."
 )
@@ -84,8 +86,8 @@ def new(
     if it is none yet. It gets the next number that neither the ledger nor a branch has.
 
     With --run everything happens at once: an engine plans it on a branch of its own; each step is carried out in a
-    workspace of its own, checked by the repository's checks and reviewed by another engine; what passes is committed
-    and pushed, with a draft pull request where there is a forge; CI is waited for. Ctrl-C pauses it, and
+    workspace of its own, checked by the repository's checks and reviewed as protocols.reviewer says; what passes is
+    committed and pushed, with a draft pull request where there is a forge; CI is waited for. Ctrl-C pauses it, and
     `ratchet protocol resume` goes on.
 
     Exits with 0 when what was asked for is done: without --run the protocol exists, with --run it is completed (with

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterator
 
 from ratchet.asking import NoAnswer
+from ratchet.engines.registry import Surroundings
 from ratchet.kernel import IllegalTransition, LedgerError, RatchetError, RunStatus, StateChanged, Superseded
 from ratchet.ledger import change_run
 from ratchet.ledger.projects import Project
@@ -28,6 +30,7 @@ from ratchet.protocols.planning.errors import PlanBlocked, PlanFailed
 from ratchet.protocols.planning.proposing import Proposed, propose_plan
 from ratchet.protocols.planning.sight import Sight, look
 from ratchet.protocols.planning.work import OpenEngine, Passed, Work
+from ratchet.protocols.qa.reviewer import require_reviewer
 from ratchet.runtime import JobContext
 
 _AGAIN = "then start the protocol again"
@@ -55,6 +58,7 @@ async def plan_protocol(
     with _explained(work):
         require_number(protocol.name)
         engine = open_engine(choose_planner(job.runtime.settings, protocol))
+        await asyncio.to_thread(_require_reviewer, work)
         begun = await stoppable(clone.transfer, lambda: begin(work))
         sight = await asyncio.to_thread(_look, work, begun)
         proposed = await propose_plan(work, engine, begun, sight)
@@ -88,6 +92,13 @@ def _require_answers(work: Work) -> None:
         blockers = open_blockers(tx, work.project.id, "planning", run_id=work.protocol.run_id)
     if blockers:
         raise PlanBlocked(blockers)
+
+
+def _require_reviewer(work: Work) -> None:
+    """Before the plan is paid for: without a reviewer no step of it could be kept."""
+    runtime = work.job.runtime
+    around = Surroundings(runtime.settings, runtime.home, os.environ)
+    require_reviewer(around, work.project, work.protocol, lambda name, _: work.open_engine(name))
 
 
 def _look(work: Work, begun: Begun) -> Sight:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import Any
 
 from ratchet.asking import Answer, BadAnswer, Question, Tried, find_object, try_until_good
 from ratchet.engines import Engine
-from ratchet.engines.registry import engine_names
+from ratchet.engines.looking import look_at
+from ratchet.engines.providers import default_engine
+from ratchet.engines.registry import Surroundings, engine_names
 from ratchet.ledger.sessions import get_session
 from ratchet.protocols.authorship import author_of, read_author, write_author
 from ratchet.protocols.planning.branching import Begun
@@ -45,7 +48,7 @@ class Proposed:
 
 async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -> Proposed:
     """The plan of an engine. Raises `NoAnswer` when it has none that can be carried out."""
-    engines = authors(work)
+    engines = await authors(work)
     structured = engine.capabilities.structured_output
 
     async def ask(before: Tried | None) -> Question:
@@ -72,9 +75,16 @@ async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -
     )
 
 
-def authors(work: Work) -> list[str]:
-    """The engines that may carry out a step."""
-    return [name for name in engine_names(work.job.runtime.settings) if name not in _NO_AUTHORS]
+async def authors(work: Work) -> list[str]:
+    """The engines that may carry out a step: those that are ready, and the usual one, which is asked in any case."""
+    runtime = work.job.runtime
+    around = Surroundings(runtime.settings, runtime.home, os.environ)
+    names = [name for name in engine_names(runtime.settings) if name not in _NO_AUTHORS]
+    usual = (runtime.settings.protocols.engine or default_engine(runtime.settings, os.environ)).partition(
+        ":"
+    )[0]
+    looked = await look_at(names, around)
+    return [each.name for each in looked if each.readiness.ready or each.name == usual]
 
 
 def _read(work: Work, answer: Answer, engines: Collection[str]) -> Plan:

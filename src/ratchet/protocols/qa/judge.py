@@ -1,4 +1,4 @@
-"""The judge of a step's commit: deterministic gates first, then an engine that is not the author."""
+"""The judge of a step's commit: deterministic gates first, then a reviewer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ratchet.protocols.qa.contract import ContractGate
 from ratchet.protocols.qa.instructions import BRIEF, FULL
 from ratchet.protocols.qa.patch import readable
 from ratchet.protocols.qa.reporting import About, reported
-from ratchet.protocols.qa.reviewer import Opener, Reviewer, choose_reviewer
+from ratchet.protocols.qa.reviewer import Author, Opener, Reviewer, choose_reviewer
 from ratchet.protocols.qa.reviewing import ReviewGate
 from ratchet.protocols.qa.secrets import SecretsGate
 from ratchet.protocols.qa.size import SizeGate
@@ -84,7 +84,7 @@ def qa_judge(
     step: ProtocolStep,
     repository: Repository,
     base: str,
-    author: str,
+    author: Author,
     spec: Mapping[str, Any] | None = None,
     feedback: str = "",
     open_engine: Opener = open_engine,
@@ -102,7 +102,7 @@ def qa_judge(
         SizeGate(repository=repository, base=base, most_lines=settings.protocols.diff_lines),
         SecretsGate(repository=repository, base=base),
     ]
-    about = About(step.name, asked.policy, author)
+    about = About(step.name, asked.policy, author.engine)
     if asked.policy is not QaPolicy.SKIP:
         reviewer = choose_reviewer(settings, surroundings, project, protocol, asked, author, open_engine)
         prompt = _prompt(asked, protocol, repository, base)
@@ -112,10 +112,10 @@ def qa_judge(
             base=base,
             facts=table(project.facts),
             seconds=settings.protocols.check_seconds,
-            strict=reviewer.is_author,
+            strict=reviewer.engine.name == author.engine,
         )
         review = ReviewGate(
-            verdict=_verdict(settings, asked, reviewer, prompt),
+            verdict=_verdict(settings, asked, reviewer, author, prompt),
             repository=repository,
             base=base,
             root=root,
@@ -126,9 +126,15 @@ def qa_judge(
         )
         gates += [checks, review]
         versions = {"qa": prompt_version(prompt.encode("utf-8", "replace"))}
-        about = replace(about, reviewer=reviewer.engine.name, model=reviewer.model, prompt_versions=versions)
+        about = replace(
+            about,
+            reviewer=reviewer.engine.name,
+            model=reviewer.model,
+            independence=reviewer.independence,
+            prompt_versions=versions,
+        )
     parts = first_failure(*gates, name=NAME)
-    return QaJudge(parts=parts, about=about, repository=repository, base=base, author=author)
+    return QaJudge(parts=parts, about=about, repository=repository, base=base, author=author.engine)
 
 
 def _contract(
@@ -180,12 +186,15 @@ def _prompt(asked: Asked, protocol: Protocol, repository: Repository, base: str)
     )
 
 
-def _verdict(settings: Settings, asked: Asked, reviewer: Reviewer, prompt: str) -> VerdictJudge:
+def _verdict(
+    settings: Settings, asked: Asked, reviewer: Reviewer, author: Author, prompt: str
+) -> VerdictJudge:
     return VerdictJudge(
         engine=reviewer.engine,
         instructions=f"{prompt}\n\n{BRIEF}" if asked.policy is QaPolicy.LIGHT else prompt,
         model=reviewer.model,
-        allow_author=asked.allow_author,
+        # The policy has been asked already; this is a session of its own, whoever holds it.
+        allow_author=reviewer.engine.name == author.engine,
         deadline_seconds=settings.protocols.session_seconds,
         tries=settings.engines.tries,
         name="review",

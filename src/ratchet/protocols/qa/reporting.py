@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratchet.judges import Judged, Report
+from ratchet.protocols.qa.reviewer import Independence
 from ratchet.protocols.spec.step_spec import QaPolicy
 
 SKIPPED = "QA was skipped by policy"
@@ -23,6 +24,7 @@ class About:
     author: str
     reviewer: str | None = None
     model: str | None = None
+    independence: Independence | None = None
     prompt_versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -32,6 +34,9 @@ def reported(judged: Judged, about: About, commit: str) -> Judged:
     verdict = judged.verdict
     if verdict.passed and about.policy is QaPolicy.SKIP:
         verdict = replace(verdict, reason=f"{verdict.reason}; {SKIPPED}")
+    if about.independence is Independence.NONE:
+        # At the beginning: what is shown of a reason may be its beginning only.
+        verdict = replace(verdict, reason=f"({about.independence}) {verdict.reason}")
     contents = {report.sha256: report.content for report in others}
     document = {
         "step": about.step,
@@ -40,6 +45,7 @@ def reported(judged: Judged, about: About, commit: str) -> Judged:
         "author": about.author,
         "reviewer": about.reviewer,
         "model": about.model,
+        "independence": about.independence,
         "prompt_versions": about.prompt_versions,
         "outcome": verdict.outcome,
         "reason": verdict.reason,
@@ -81,7 +87,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"- author: {_plain(document['author'])}"
     if document["reviewer"]:
         model = f", model {_plain(document['model'])}" if document["model"] else ""
-        yield f"- reviewer: {_plain(document['reviewer'])}{model}"
+        independence = f", {document['independence']}" if document.get("independence") else ""
+        yield f"- reviewer: {_plain(document['reviewer'])}{model}{independence}"
     for name, version in document["prompt_versions"].items():
         yield f"- prompt of {name}: `{version}`"
     for part in document["parts"]:

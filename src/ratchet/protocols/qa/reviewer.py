@@ -1,30 +1,94 @@
-"""Who reviews a step: never its author, unless the spec says so."""
+"""Who reviews a step: as independent of its author as what there is allows, and never less than the policy asks for."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ratchet.config import Settings
+from ratchet.config.protocol_settings import REVIEWER_POLICIES
+from ratchet.engines.agent_model import other_model, told_model
 from ratchet.engines.engine import Engine
+from ratchet.engines.looking import look_at
+from ratchet.engines.providers import AGENTS, default_engine
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import RatchetError
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol
-from ratchet.protocols.qa.asked import Asked, table, text
+from ratchet.protocols.choosing import Choice, choose_usual
+from ratchet.protocols.qa.asked import Asked, read_asked, table, text
 from ratchet.protocols.stream import Blocked
 
 Opener = Callable[[str | None, Surroundings], Engine]
 _HINT = (
-    "name another engine in protocols.reviewer, or in qa.engine_id of the step; `ratchet doctor` lists them"
+    "run `ratchet setup`, name a reviewer in protocols.reviewer or in qa.engine_id of the step, or set "
+    "protocols.reviewer to other-model or any; `ratchet engine check` says what each engine lacks"
 )
+
+
+class Independence(StrEnum):
+    """Of a reviewer from the author, the best first."""
+
+    ENGINE = "another engine"
+    MODEL = "another model"
+    NONE = "same model"
+
+
+# What each policy still accepts.
+_ACCEPTED = {
+    "independent": (Independence.ENGINE,),
+    "other-model": (Independence.ENGINE, Independence.MODEL),
+    "any": tuple(Independence),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who made a change: what the engine calls itself, how it can be opened again, and its model if that is known."""
+
+    engine: str
+    opened_as: str | None = None
+    model: str | None = None
+
+
+PERSON = Author("a person")
+"""Whose work every engine may review."""
+
+
+def author_of(choice: Choice, engine: str, model: str | None, surroundings: Surroundings) -> Author:
+    """The author of a change that the engine of `choice` makes, or made under the name `engine`.
+
+    Without its `model` it is the one that a session would be held with now.
+    """
+    usual = choice.engine or default_engine(surroundings.settings, surroundings.environment)
+    opened_as = usual if _plain(usual) == _plain(engine) else engine
+    return Author(engine, opened_as, model or told_model(opened_as, choice.model, surroundings))
+
+
+def require_reviewer(
+    surroundings: Surroundings, project: Project, protocol: Protocol, open_engine: Opener
+) -> Reviewer:
+    """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `Blocked`."""
+    settings = surroundings.settings
+    choice = choose_usual(settings, project, protocol)
+    name = choice.engine or default_engine(settings, surroundings.environment)
+    author = author_of(choice, _plain(name), None, surroundings)
+    return choose_reviewer(settings, surroundings, project, protocol, read_asked({}), author, open_engine)
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewer:
     engine: Engine
     model: str | None
-    is_author: bool
+    independence: Independence
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    name: str
+    model: str | None
 
 
 def choose_reviewer(
@@ -33,43 +97,98 @@ def choose_reviewer(
     project: Project,
     protocol: Protocol,
     asked: Asked,
-    author: str,
+    author: Author,
     open_engine: Opener,
 ) -> Reviewer:
-    """The nearest word counts: the step's spec, the template, the settings, then any engine that the settings name.
+    """Whom the step's spec, the template or the settings name; else the most independent engine that is ready.
 
-    Raises `Blocked` when none is left but the author, or the one that is named cannot be opened.
+    Asks the same engines in the same way as `ratchet engine check`. Raises `Blocked` when nobody is left that
+    `protocols.reviewer` accepts, with what each lacks. Reads files and starts programs; not for an event loop.
     """
+    policy = "any" if asked.allow_author else reviewer_policy(settings)
+    refused = []
+    for option in _options(settings, surroundings, project, protocol, asked, author):
+        try:
+            engine = open_engine(option.name, surroundings)
+        except RatchetError as error:
+            refused.append(f"{option.name}: {error}")
+            continue
+        independence = _independence(engine, option, author, surroundings)
+        if independence not in _ACCEPTED[policy]:
+            refused.append(
+                f"{option.name} would be the {_less(independence)}, and protocols.reviewer is {policy}"
+            )
+            continue
+        [looked] = asyncio.run(look_at([option.name], surroundings, open_engine))
+        if looked.readiness.ready:
+            return Reviewer(engine, option.model, independence)
+        refused.append(f"{option.name}: {looked.readiness.detail}")
+    raise Blocked(
+        f"nobody can review what {author.engine} makes: {'; '.join(refused)}", event="qa_error", hint=_HINT
+    )
+
+
+def reviewer_policy(settings: Settings) -> str:
+    """The policy that is set; whoever names an engine accepts what there is if that one is the author."""
+    named = settings.protocols.reviewer
+    return named if named in REVIEWER_POLICIES else "any"
+
+
+def _options(
+    settings: Settings,
+    surroundings: Surroundings,
+    project: Project,
+    protocol: Protocol,
+    asked: Asked,
+    author: Author,
+) -> Iterator[_Option]:
+    """The reviewers that may be asked, the best first."""
     model = _first(asked.model, table(project.default_models).get("qa"), settings.protocols.models.qa)
-    if asked.engine_id and _plain(asked.engine_id) == author and not asked.allow_author:
-        raise Blocked(
-            f"the step is carried out by {author}, and its spec has {author} review it",
-            event="qa_error",
-            hint="name another engine in qa.engine_id, or set allow_author in the step's metadata",
-        )
-    named = [asked.engine_id] if asked.engine_id else list(_named(settings, protocol))
-    others = [name for name in named if _plain(name) != author]
-    if not others and not asked.allow_author:
-        raise Blocked(f"there is no engine but the author {author} to review", event="qa_error", hint=_HINT)
-    try:
-        engine = open_engine(others[0] if others else (named or [author])[0], surroundings)
-    except RatchetError as error:
-        raise Blocked(f"the reviewer cannot be used: {error}", event="qa_error", hint=error.hint) from error
-    is_author = engine.name == author
-    if is_author and not asked.allow_author:
-        # It was named by another name than the one that it calls itself.
-        raise Blocked(f"the reviewer is the author {author}", event="qa_error", hint=_HINT)
-    return Reviewer(engine, model, is_author)
+    if asked.engine_id:
+        named = [asked.engine_id]
+    else:
+        template = table(table(protocol.template_config).get("template"))
+        configured = settings.protocols.reviewer
+        own = configured if configured not in REVIEWER_POLICIES else None
+        named = list(filter(None, (text(table(template.get("engineDefaults")).get("qa")), own)))
+    others = [name for name in named if _plain(name) != _plain(author.engine)]
+    if others:
+        # Who is named is meant: if that one cannot work, somebody has to know.
+        yield _Option(others[0], model)
+        return
+    if not named:
+        yield from (_Option(name, model) for name in _usual(settings, surroundings, author))
+    again = named[0] if named else author.opened_as
+    if again is None:
+        return
+    other = model or other_model(_plain(again), author.model, surroundings)
+    yield _Option(again, other)
+    if other is not None and not asked.engine_id and model is None:
+        yield _Option(again, author.model)
 
 
-def _named(settings: Settings, protocol: Protocol) -> Iterator[str]:
-    template = table(table(protocol.template_config).get("template"))
-    default = text(table(template.get("engineDefaults")).get("qa"))
-    yield from filter(None, (default, settings.protocols.reviewer))
-    yield from filter(None, (settings.engines.default, settings.protocols.planner, settings.protocols.engine))
-    yield from sorted(settings.engines.command)
-    if settings.llm.default is not None:
+def _usual(settings: Settings, surroundings: Surroundings, author: Author) -> Iterator[str]:
+    """Engines but the author: those that the settings name, then the agents that Ratchet knows, then a plain model."""
+    protocols = settings.protocols
+    first = (default_engine(settings, surroundings.environment), protocols.planner, protocols.engine)
+    names = dict.fromkeys((*filter(None, first), *sorted(settings.engines.command), *AGENTS))
+    yield from (name for name in names if _plain(name) != _plain(author.engine))
+    if settings.llm.default is not None and _plain(author.engine) != "llm":
         yield "llm"
+
+
+def _independence(
+    engine: Engine, option: _Option, author: Author, surroundings: Surroundings
+) -> Independence:
+    model = told_model(option.name, option.model, surroundings)
+    same = model is not None and model == author.model
+    if engine.name != author.engine:
+        return Independence.NONE if same else Independence.ENGINE
+    return Independence.NONE if same or model is None else Independence.MODEL
+
+
+def _less(independence: Independence) -> str:
+    return "author itself" if independence is Independence.NONE else "author with another model"
 
 
 def _plain(name: str) -> str:
