@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.codex_settings import Codex
 from ratchet.engines import Request, SessionFailed
-from ratchet.engines.codex.access import find_access
 from ratchet.engines.logins import claude_login, codex_login
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.conftest import Place
@@ -95,11 +93,12 @@ def test_a_login_that_has_expired_says_how_to_renew_it(place: Place, tmp_path: P
     assert f"`{engine}" in str(caught.value.hint)
 
 
-def test_a_key_is_stronger_than_a_login(place: Place, tmp_path: Path) -> None:
+def test_a_key_is_stronger_than_a_login(place: Place, model_server: ModelServer, tmp_path: Path) -> None:
     codex_file(tmp_path, token(3600))
-    around = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-the-api"}
-    access = find_access(None, Codex(), place.surroundings(environment=around))
-    assert (access.told, access.by_login) == ("with the key in OPENAI_API_KEY", False)
+    model_server.script("a-key", [])
+    toml = f'[llm.endpoints.openai]\nbase_url = "{model_server.openai_url("a-key")}"\n'
+    engine = place.open("codex", toml, {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-the-api"})
+    assert "with the key in OPENAI_API_KEY" in asyncio.run(engine.check()).detail
 
 
 def test_a_file_that_is_no_login_is_none(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,18 @@ class Desk:
         """The reviewer takes these turns."""
         self.script = self._server.script(self._name, list(turns))
         return self.described(_LLM.format(url=self._server.openai_url(self._name)))
+
+    def at_providers(self, keys: Iterable[str]) -> Surroundings:
+        """Providers with these variables for a key are the scripted server."""
+        names = [key.removesuffix("_API_KEY").lower() for key in keys]
+        server, anthropic = self._server, "anthropic"
+        urls = {
+            name: (server.anthropic_url if name == anthropic else server.openai_url)(self._name)
+            for name in names
+        }
+        return self.described(
+            "".join(f'[llm.endpoints.{name}]\nbase_url = "{url}"\n' for name, url in urls.items())
+        )
 
     def described(self, toml: str) -> Surroundings:
         return self._place.surroundings(toml, {"MODEL_KEY": "key"})

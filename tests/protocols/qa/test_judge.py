@@ -268,7 +268,7 @@ def test_with_the_keys_there_are_the_most_independent_reviewer_is_chosen(
     model: str | None,
     independence: str,
 ) -> None:
-    around = replace(desk.described(""), environment={"PATH": os.environ["PATH"], **environment})
+    around = replace(desk.at_providers(environment), environment={"PATH": os.environ["PATH"], **environment})
     chosen = told_model(author, None, around)
     about = ground.judge(around, author=author, model=chosen).about
     assert (about.reviewer, about.model, about.independence) == (reviewer, model, independence)
