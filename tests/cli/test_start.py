@@ -50,7 +50,7 @@ ALLOWED = [
     Loads("runs list", _LEDGER, _READS, 370),
     Loads("approval list", _LEDGER, _READS, 370),
     Loads("events", f"{_LEDGER} rich", _READS, 420),
-    Loads("schedule list", f"{_LEDGER} croniter dateutil", _READS, 410),
+    Loads("schedule list", _LEDGER, _READS, 410),
     Loads("queue list", f"{_LEDGER} {_SETTINGS} rich", _READS, 500),
     Loads("agent list", _LEDGER, f"{_READS} agents engines", 410),
     Loads("workflow list", _LEDGER, f"{_READS} sandbox tools workflows", 390),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from croniter import croniter
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratchet.kernel import Misuse
@@ -239,6 +239,47 @@ def test_every_hour_goes_on_while_the_clocks_are_set() -> None:
         "2026-10-25T02:00:00+01:00",
         "2026-10-25T03:00:00+01:00",
     ]
+
+
+def fields(least: int, most: int) -> st.SearchStrategy[str]:
+    """What a field may hold: everything, numbers, ranges and steps."""
+    number = st.integers(least, most)
+    span = (
+        st.lists(number, min_size=2, max_size=2, unique=True)
+        .map(sorted)
+        .map(lambda pair: f"{pair[0]}-{pair[1]}")
+    )
+    item = st.one_of(number.map(str), span, st.builds("{}/{}".format, span, st.integers(1, 9)))
+    several = st.lists(item, min_size=1, max_size=3).map(",".join)
+    return st.one_of(st.just("*"), st.builds("*/{}".format, st.integers(2, most)), several)
+
+
+@settings(deadline=None)
+@given(
+    st.tuples(fields(0, 59), fields(0, 23), fields(1, 28), fields(1, 12), fields(0, 6)).map(" ".join),
+    st.integers(0, 4_000_000_000),
+)
+def test_the_moments_of_an_expression_are_those_of_croniter(cron: str, start: int) -> None:
+    theirs = croniter(cron, datetime.fromtimestamp(start, UTC))
+    assert Timetable(cron).upcoming(start, 3) == [theirs.get_next(datetime) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("cron", "first"),
+    [
+        ("0 0 L 2 *", "2028-02-29"),
+        ("0 0 * * l5", "2028-01-28"),
+        ("0 0 * * mon#2", "2028-01-10"),
+        ("0 0 * * fri-sat", "2028-01-07"),
+        ("0 0 * * 6-1", "2028-01-02"),
+        ("0 0 29 2 ?", "2028-02-29"),
+        ("0 0 13 * 5", "2028-01-07"),
+        ("0 0 0 1 1 * 2030", "2030-01-01"),
+    ],
+)
+def test_days_may_be_the_last_ones_or_counted_or_named(cron: str, first: str) -> None:
+    begin = datetime(2028, 1, 1, 12, tzinfo=UTC).timestamp()
+    assert Timetable(cron).after(begin).date().isoformat() == first
 
 
 NIGHTS = st.sampled_from([datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])

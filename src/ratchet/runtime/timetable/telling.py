@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from croniter import CroniterError, croniter
-
+from ratchet.runtime.timetable import cron
 from ratchet.runtime.timetable.clock_times import Clock
-from ratchet.runtime.timetable.cron import DAYS, MONTHS
+from ratchet.runtime.timetable.cron import DAYS, MONTHS, Range
 
 _WEEKDAYS = [1, 2, 3, 4, 5]
 # Longer lists say less than the expression itself.
@@ -60,7 +59,7 @@ def _dates(day: str, month: str, weekday: str) -> tuple[str, str] | None:
     if (day, month, weekday) == ("*", "*", "*"):
         return "every day", ""
     if day == "*" and month == "*":
-        days = _numbers("0 0 * * " + weekday, 4)
+        days = _numbers(weekday, cron.WEEKDAY)
         if days is None:
             return None
         # A week begins with its monday.
@@ -69,13 +68,13 @@ def _dates(day: str, month: str, weekday: str) -> tuple[str, str] | None:
         return f"every {_listed(names)}", f"on {_listed([f'{name}s' for name in names])}"
     if weekday != "*":
         return None
-    months = None if month == "*" else _numbers(f"0 0 1 {month} *", 3)
+    months = None if month == "*" else _numbers(month, cron.MONTH)
     if month != "*" and months is None:
         return None
     of = "every month" if months is None else _listed([MONTHS[number - 1] for number in months])
     if day.upper() == "L":
         return f"on the last day of {of}", f"on the last day of {of}"
-    days = _numbers(f"0 0 {day} * *", 2)
+    days = _numbers(day, cron.DAY)
     if days is None:
         return None
     told = f"on the {_listed([_ordinal(number) for number in days])} of {of}"
@@ -83,22 +82,24 @@ def _dates(day: str, month: str, weekday: str) -> tuple[str, str] | None:
 
 
 def _times(second: str, minute: str, hour: str) -> str | None:
-    fields = [_numbers(f"{second} {minute} {hour} * * *", place) for place in (1, 0, 5)]
-    hours, minutes, seconds = fields
+    hours, minutes, seconds = (
+        _numbers(hour, cron.HOUR),
+        _numbers(minute, cron.MINUTE),
+        _numbers(second, cron.SECOND),
+    )
     if hours is None or minutes is None or seconds is None:
         return None
     times = [str(Clock(*time)) for time in itertools.product(hours, minutes, seconds)]
     return _listed(times) if len(times) <= _MOST else None
 
 
-def _numbers(expression: str, place: int) -> list[int] | None:
+def _numbers(field: str, of: Range) -> list[int] | None:
     """The numbers that a field stands for; nothing for all of them, and for what is no number."""
     try:
-        expanded, _ = croniter.expand(expression, second_at_beginning=True)
-    except (CroniterError, ValueError, KeyError, AttributeError):
+        found = cron.numbers(field.lower(), of)
+    except ValueError:
         return None
-    numbers = [item for item in expanded[place] if isinstance(item, int)]
-    return sorted(set(numbers)) if len(numbers) == len(expanded[place]) else None
+    return None if found is None else list(found)
 
 
 def _listed(items: list[str]) -> str:
