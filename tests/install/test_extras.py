@@ -42,9 +42,7 @@ def test_the_core_has_few_packages() -> None:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     here = [line for line in lines if "win32" not in line and "sys_platform == 'emscripten'" not in line]
     names = {line.partition("==")[0] for line in here}
-    assert not names & {"scipy", "wordllama", "tree-sitter", "tiktoken", "requests"}
-    if "dbos" in names:
-        names -= {"dbos", "croniter", "greenlet", "psycopg", "psycopg-binary", "python-dateutil", "tzdata"}
+    assert not names & {"scipy", "wordllama", "tree-sitter", "tiktoken", "psycopg", "croniter"}
     assert len(names) <= MOST_PACKAGES, sorted(names)
 
 

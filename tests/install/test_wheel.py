@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
-import sys
 import tomllib
 import urllib.request
 import zipfile
@@ -49,12 +47,6 @@ def test_demo_server_and_research_work_from_the_wheel(wheel: Path, version: str,
     python = find_python(version)
     if python is None:
         pytest.skip(f"this machine has no Python {version}")
-    if (
-        version != "3.11"
-        and _sqlite_of(python) < (3, 42)
-        and any("dbos" in each for each in PROJECT["dependencies"])
-    ):
-        pytest.skip("DBOS needs SQLite 3.42 there")
     ratchet = install(wheel, python, tmp_path)
 
     doctor = ratchet("doctor")
@@ -80,10 +72,3 @@ def test_demo_server_and_research_work_from_the_wheel(wheel: Path, version: str,
     finally:
         server.kill()
         server.wait()
-
-
-def _sqlite_of(python: str) -> tuple[int, ...]:
-    if python == sys.executable:
-        return sqlite3.sqlite_version_info
-    said = subprocess.check_output([python, "-c", "import sqlite3; print(sqlite3.sqlite_version)"], text=True)
-    return tuple(map(int, said.strip().split(".")))
