@@ -53,8 +53,13 @@ def missing(name: str, what: str) -> Missing:
 
 
 def install_line(name: str) -> str:
+    """What to do to install an extra into the environment that runs this."""
+    return f"install it with `{shlex.join(install_command(name))}`"
+
+
+def install_command(name: str) -> list[str]:
     """The command that installs an extra into the environment that runs this."""
-    return f"install it with `{shlex.join([*_installer(), *_packages(name)])}`"
+    return [*_installer(), *_packages(name)]
 
 
 def _installer() -> list[str]:

@@ -26,6 +26,7 @@ class Branch(NamedTuple):
 
 CATALOGUE: Mapping[str, Leaf | Branch] = {
     "init": Leaf("Make a home with its settings and ledger.", "init:init"),
+    "setup": Leaf("Find keys, logins and models here, and choose who works and reviews.", "setup:setup"),
     "demo": Leaf("Watch Ratchet work, in less than a minute.", "demo:demo"),
     "serve": Leaf("Serve the HTTP API and the console, with a worker inside.", "serve:serve"),
     "console": Leaf(

@@ -68,16 +68,26 @@ def told_model(engine: str, named: str | None, around: Surroundings) -> str | No
 
 
 def other_model(engine: str, model: str | None, around: Surroundings) -> str | None:
-    """A usual model of the provider that the agent `engine` speaks to, other than `model`; nothing if none is known."""
-    if engine not in AGENTS:
+    """A usual model, other than `model`, of the provider that an agent speaks to; nothing if none is known."""
+    plain, _, option = engine.partition(":")
+    if plain not in AGENTS:
         return None
-    settings = getattr(around.settings.engines, engine)
-    if settings.base_url is not None:
-        return None
-    only = only_provider(around.environment)
-    provider = only if only is not None and only.agent == engine else _own(engine)
-    usual = (f"{provider.name}/{each}" for each in provider.models if each != model)
+    provider = _provider_of(plain, option or None, around)
+    usual = (f"{provider.name}/{each}" for each in provider.models if each != model) if provider else iter(())
     return next(usual, None)
+
+
+def _provider_of(agent: str, named: str | None, around: Surroundings) -> Provider | None:
+    """Whose models an agent asks; nothing for an endpoint of somebody's own."""
+    settings = getattr(around.settings.engines, agent)
+    name = named or settings.model
+    if settings.base_url is not None or (name or "").startswith(_ADDRESSES):
+        return None
+    if name is None:
+        only = only_provider(around.environment)
+        return only if only is not None and only.agent == agent else _own(agent)
+    place, slash, _ = name.partition("/")
+    return PROVIDERS.get(place) if slash else maker_of(name) or _own(agent)
 
 
 def _own(agent: str) -> Provider:

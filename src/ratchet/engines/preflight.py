@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ratchet.engines.engine import Engine
 from ratchet.engines.failure import Failure
 from ratchet.engines.prices import how_to_price, no_price
+from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import BudgetPolicy, RatchetError
 
@@ -65,6 +66,6 @@ def require_engines(
 
 def _named(name: str | None, model: str | None, surroundings: Surroundings) -> str:
     """What to open to have that model looked at. A search has none, and a recording is named by its file."""
-    engine = name or surroundings.settings.engines.default
+    engine = name or default_engine(surroundings.settings, surroundings.environment)
     plain = engine.partition(":")[0]
     return f"{plain}:{model}" if model and plain not in ("search", "replay") else engine

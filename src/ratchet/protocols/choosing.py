@@ -31,11 +31,11 @@ def choose(settings: Settings, project: Project, protocol: Protocol, step: Proto
     )
 
 
-def choose_usual(settings: Settings, project: Project, protocol: Protocol) -> Choice:
+def choose_usual(settings: Settings, project: Project | None, protocol: Protocol | None) -> Choice:
     """As `choose`, for a step that names nothing itself."""
     defaults = _defaults(protocol)
     engine = _first(defaults.get("execute"), settings.protocols.engine)
-    models = _table(project.default_models)
+    models = _table(project and project.default_models)
     return Choice(
         engine, _first(defaults.get("executeModel"), models.get("exec"), settings.protocols.models.exec)
     )
@@ -46,8 +46,8 @@ def choose_planner(settings: Settings, protocol: Protocol) -> str | None:
     return _first(_defaults(protocol).get("plan"), settings.protocols.planner)
 
 
-def _defaults(protocol: Protocol) -> Mapping[str, Any]:
-    template = _table(_table(protocol.template_config).get("template"))
+def _defaults(protocol: Protocol | None) -> Mapping[str, Any]:
+    template = _table(_table(protocol and protocol.template_config).get("template"))
     return _table(template.get("engineDefaults"))
 
 

@@ -283,8 +283,8 @@ def test_the_same_model_under_the_name_of_another_engine_is_the_same_model(
 
 
 def test_a_verdict_of_the_same_model_says_so(ground: Ground, desk: Desk) -> None:
-    eye = Reviewer(review(), name=AUTHOR)
-    judge = ground.judge(desk.described(""), open_engine=lambda *_: eye)
+    eye = Reviewer(review(), name="one")
+    judge = ground.judge(desk.described(""), author="one", open_engine=lambda *_: eye)
     judged = ground.ask(judge, ground.change({"a.py": "a = 1\n"}))
     assert judged.verdict.passed
     assert judged.verdict.reason.startswith("(same model) ")

@@ -52,8 +52,8 @@ def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> 
         raise Fault(
             Failure.MISSING,
             f"{held.key_variable} is not set, Claude is not logged in, and Anthropic answers nobody without a key",
-            hint=f"put a key into {held.key_variable}, log in with `claude`, or set engines.claude.base_url to an "
-            "endpoint that needs none",
+            hint=f"run `ratchet setup`; or put a key into {held.key_variable}, log in with `claude`, or set "
+            "engines.claude.base_url to an endpoint that needs none",
         )
     secrets = Secrets((key, json.dumps(key)[1:-1]))
     home = around.home.absolute()

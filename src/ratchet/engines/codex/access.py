@@ -54,8 +54,8 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Acc
         raise Fault(
             Failure.MISSING,
             f"{variable} is not set, Codex is not logged in, and OpenAI answers nobody without a key",
-            hint=f"put a key into {variable}, run `codex login`, or set engines.codex.base_url to an endpoint that "
-            "needs none",
+            hint=f"run `ratchet setup`; or put a key into {variable}, run `codex login`, or set "
+            "engines.codex.base_url to an endpoint that needs none",
         )
     told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
     return Access(held, found.model, around.environment, _hiding(key), told=told)

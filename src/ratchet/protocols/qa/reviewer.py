@@ -68,9 +68,12 @@ def author_of(choice: Choice, engine: str, model: str | None, surroundings: Surr
 
 
 def require_reviewer(
-    surroundings: Surroundings, project: Project, protocol: Protocol, open_engine: Opener
+    surroundings: Surroundings, project: Project | None, protocol: Protocol | None, open_engine: Opener
 ) -> Reviewer:
-    """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `Blocked`."""
+    """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `Blocked`.
+
+    Without a project and a protocol: by the settings alone.
+    """
     settings = surroundings.settings
     choice = choose_usual(settings, project, protocol)
     name = choice.engine or default_engine(settings, surroundings.environment)
@@ -94,8 +97,8 @@ class _Option:
 def choose_reviewer(
     settings: Settings,
     surroundings: Surroundings,
-    project: Project,
-    protocol: Protocol,
+    project: Project | None,
+    protocol: Protocol | None,
     asked: Asked,
     author: Author,
     open_engine: Opener,
@@ -106,6 +109,7 @@ def choose_reviewer(
     `protocols.reviewer` accepts, with what each lacks. Reads files and starts programs; not for an event loop.
     """
     policy = "any" if asked.allow_author else reviewer_policy(settings)
+    found: list[tuple[Reviewer, str]] = []
     refused = []
     for option in _options(settings, surroundings, project, protocol, asked, author):
         try:
@@ -114,15 +118,17 @@ def choose_reviewer(
             refused.append(f"{option.name}: {error}")
             continue
         independence = _independence(engine, option, author, surroundings)
-        if independence not in _ACCEPTED[policy]:
+        if independence in _ACCEPTED[policy]:
+            found.append((Reviewer(engine, option.model, independence), option.name))
+        else:
             refused.append(
                 f"{option.name} would be the {_less(independence)}, and protocols.reviewer is {policy}"
             )
-            continue
-        [looked] = asyncio.run(look_at([option.name], surroundings, open_engine))
+    for reviewer, name in sorted(found, key=lambda each: list(Independence).index(each[0].independence)):
+        [looked] = asyncio.run(look_at([name], surroundings, open_engine))
         if looked.readiness.ready:
-            return Reviewer(engine, option.model, independence)
-        refused.append(f"{option.name}: {looked.readiness.detail}")
+            return reviewer
+        refused.append(f"{name}: {looked.readiness.detail}")
     raise Blocked(
         f"nobody can review what {author.engine} makes: {'; '.join(refused)}", event="qa_error", hint=_HINT
     )
@@ -137,17 +143,19 @@ def reviewer_policy(settings: Settings) -> str:
 def _options(
     settings: Settings,
     surroundings: Surroundings,
-    project: Project,
-    protocol: Protocol,
+    project: Project | None,
+    protocol: Protocol | None,
     asked: Asked,
     author: Author,
 ) -> Iterator[_Option]:
     """The reviewers that may be asked, the best first."""
-    model = _first(asked.model, table(project.default_models).get("qa"), settings.protocols.models.qa)
+    model = _first(
+        asked.model, table(project and project.default_models).get("qa"), settings.protocols.models.qa
+    )
     if asked.engine_id:
         named = [asked.engine_id]
     else:
-        template = table(table(protocol.template_config).get("template"))
+        template = table(table(protocol and protocol.template_config).get("template"))
         configured = settings.protocols.reviewer
         own = configured if configured not in REVIEWER_POLICIES else None
         named = list(filter(None, (text(table(template.get("engineDefaults")).get("qa")), own)))
@@ -161,7 +169,7 @@ def _options(
     again = named[0] if named else author.opened_as
     if again is None:
         return
-    other = model or other_model(_plain(again), author.model, surroundings)
+    other = model or other_model(again, author.model, surroundings)
     yield _Option(again, other)
     if other is not None and not asked.engine_id and model is None:
         yield _Option(again, author.model)

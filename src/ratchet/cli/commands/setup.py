@@ -1,0 +1,153 @@
+"""`ratchet setup`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.log import configure_logs
+from ratchet.cli.output import note, show_one
+from ratchet.cli.progress import working
+from ratchet.config.additions import add_settings
+from ratchet.engines.looking import look_at
+from ratchet.engines.registry import Surroundings
+from ratchet.kernel import Missing, RatchetError
+from ratchet.setup import find_means, install, missing_programs, plan_for
+from ratchet.setup.plan import costs_at_most, reviewer_in
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.setup import Means, SetupPlan
+
+_NOTHING = (
+    "export OPENAI_API_KEY=… or ANTHROPIC_API_KEY=… or OPENROUTER_API_KEY=…, or log in with `codex login` or `claude`, "
+    "or start Ollama; then run `ratchet setup` again"
+)
+
+
+@command(
+    examples=["ratchet setup", "ratchet setup --yes", "ratchet setup --yes --json | jq -r .costs_at_most"],
+    see=["engine check", "doctor", "config show"],
+)
+@click.option("--yes", is_flag=True, help="Ask nothing: take the first of what is found that works.")
+@click.pass_obj
+def setup(session: Session, yes: bool) -> None:
+    """Find keys, logins and models here, and choose who works and reviews.
+
+    Looks for keys in the environment, logins of Codex and Claude, Ollama (OLLAMA_HOST) and other endpoints on this
+    machine; installs agent programs that are missing; tries the key and the model without paying; and writes what it
+    chose to ratchet.toml, where everything that is set already stays as it is. Keys and logins are used where they are
+    and never copied. On a terminal it asks two questions at most.
+
+    Exits with 3 if nothing is found to work with, and 1 if nothing of it works.
+    """
+    loaded = session.load()
+    configure_logs(loaded)
+    with working("looking for keys, logins and models"):
+        found = asyncio.run(find_means(os.environ))
+    if not found:
+        raise Missing("there is no key, no login and no model on this machine", hint=_NOTHING)
+    asking = not yes and not session.json and sys.stdin.isatty()
+    found = _preferred(found, loaded.settings.engines)
+    if asking and len(found) > 1:
+        found = _asked(found)
+    installed = _installed(found, asking)
+    plan, around = _first_ready(session, found)
+    reviewer = reviewer_in(around)
+    file = add_settings(loaded.home, plan.settings)
+    review = reviewer.engine.name + (f" with {reviewer.model}" if reviewer.model else "")
+    price = (
+        f"${plan.price.input:g} in, ${plan.price.output:g} out for a million tokens"
+        if plan.price
+        else "unknown"
+    )
+    costs = costs_at_most(plan.means, around.settings)
+    document: dict[str, Any] = {
+        "found": [asdict(each) for each in found],
+        "installed": installed,
+        "author": {"engine": plan.means.agent, "model": plan.model, "with": plan.means.source},
+        "reviewer": {
+            "engine": reviewer.engine.name,
+            "model": reviewer.model,
+            "independence": str(reviewer.independence),
+        },
+        "default_model": around.settings.llm.default,
+        "price": None if plan.price is None else plan.price.model_dump(),
+        "costs_at_most": costs,
+        "config": str(file),
+    }
+    show_one(
+        session,
+        document,
+        {
+            "author": str(plan.means),
+            "reviewer": f"{review} ({reviewer.independence})",
+            "plain model": around.settings.llm.default or plan.means.agent,
+            "price": price if plan.means.kind == "key" else costs,
+            "a run costs at most": costs,
+            "written to": str(file),
+        },
+    )
+
+
+def _preferred(found: list[Means], engines: Any) -> list[Means]:
+    """Who is set already comes first."""
+    if "default" not in engines.model_fields_set:
+        return found
+    plain = engines.default.partition(":")[0]
+    return sorted(found, key=lambda each: each.agent != plain)
+
+
+def _asked(found: list[Means]) -> list[Means]:
+    for number, each in enumerate(found, 1):
+        note(f"{number}  {each}")
+    chosen = click.prompt("Who writes code", type=click.IntRange(1, len(found)), default=1, err=True)
+    first = found[chosen - 1]
+    return [first, *(each for each in found if each is not first)]
+
+
+def _installed(found: Sequence[Means], asking: bool) -> list[str]:
+    """Install the agents that can be paid for and are not here."""
+    absent = missing_programs([each.agent for each in found], os.environ)
+    if not absent or (
+        asking and not click.confirm(f"Install {' and '.join(absent)}", default=True, err=True)
+    ):
+        return []
+    done = []
+    for agent in absent:
+        try:
+            done.append(install(agent))
+        except Missing as error:
+            # Another one may do; if none does, its own hint says the same.
+            note(f"{error}\nhint: {error.hint}")
+    return done
+
+
+def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings]:
+    """The first that works, with the settings as they will be. Nothing is paid for."""
+    refused = []
+    for means in found:
+        others = [each for each in found if each is not means]
+        loaded = session.load()
+        try:
+            before = Surroundings(loaded.settings, loaded.home, os.environ)
+            plan = plan_for(means, others, before, loaded.is_set)
+            loaded = session.load({".".join(key): value for key, value in plan.settings.items()})
+        except RatchetError as error:
+            refused.append(f"{means}: {error}")
+            continue
+        around = Surroundings(loaded.settings, loaded.home, os.environ)
+        with working(f"trying {means}"):
+            [looked] = asyncio.run(look_at([means.agent], around))
+        if looked.readiness.ready:
+            return plan, around
+        refused.append(f"{means}: {looked.readiness.detail}")
+        note(f"left out: {refused[-1]}" + (f" ({looked.readiness.mend})" if looked.readiness.mend else ""))
+    raise RatchetError(f"nothing of what was found works: {'; '.join(refused)}", hint=_NOTHING)

@@ -1,0 +1,76 @@
+"""Which settings follow from what was found, who then works and reviews, and what a run costs at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ratchet.config import Settings
+from ratchet.config.llm_settings import Prices
+from ratchet.config.sources import Key
+from ratchet.engines.agent_model import agent_model
+from ratchet.engines.prices import price_of
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.kernel import Limits
+from ratchet.protocols.qa.reviewer import Reviewer, require_reviewer
+from ratchet.setup.means import Means
+
+FIRST_RUN_USD = 5.0
+"""What one run may cost until somebody says otherwise."""
+FIRST_RUN_TOKENS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """`settings` are what would be written, and no key that is set already."""
+
+    means: Means
+    model: str | None
+    price: Prices | None
+    settings: Mapping[Key, Any]
+
+
+def costs_at_most(means: Means, settings: Settings) -> str:
+    """What one run costs at most with these settings, in words."""
+    if means.kind == "local":
+        return "nothing: the model runs on this machine"
+    if means.kind == "login":
+        return "nothing beyond the subscription"
+    limits = settings.budgets.run
+    if limits.cost_usd is not None:
+        return f"${limits.cost_usd:.2f} (budgets.run.cost_usd)"
+    if limits.tokens is not None:
+        return f"the price of {limits.tokens:,} tokens (budgets.run.tokens)"
+    return "not bounded: set budgets.run.cost_usd"
+
+
+def plan_for(
+    means: Means, others: Sequence[Means], around: Surroundings, is_set: Callable[[str], bool]
+) -> SetupPlan:
+    """What to set so that every flow works with `means`; `others` may answer where it cannot.
+
+    A run is bounded in money, or in tokens where the price is unknown, unless its budget is set already.
+    """
+    chosen = agent_model(means.model, means.agent, getattr(around.settings.engines, means.agent), around)
+    price = price_of(chosen.model, around.settings.llm.prices, url=chosen.base_url)
+    settings: dict[Key, Any] = {("engines", "default"): means.agent}
+    if means.model is not None:
+        settings["engines", means.agent, "model"] = means.model
+    plain = next((each.model for each in (means, *others) if each.is_plain and each.model), None)
+    if plain is not None:
+        settings["llm", "default"] = plain
+    else:
+        # Nobody answers plain questions, so the agent does.
+        for key in (("workflows", "overseer"), ("workflows", "llm"), ("agents", "llm")):
+            settings[key] = means.agent
+    if means.kind == "key" and around.settings.budgets.run.limits == Limits():
+        name, most = ("tokens", FIRST_RUN_TOKENS) if price is None else ("cost_usd", FIRST_RUN_USD)
+        settings["budgets", "run", name] = most
+    unset = {key: value for key, value in settings.items() if not is_set(".".join(key))}
+    return SetupPlan(means, chosen.model, price, unset)
+
+
+def reviewer_in(around: Surroundings) -> Reviewer:
+    """Who would review with these settings. Raises `Blocked`. Not for an event loop."""
+    return require_reviewer(around, None, None, open_engine)

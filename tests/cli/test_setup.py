@@ -1,0 +1,154 @@
+"""`ratchet setup`: what is found, what is chosen, and what is written."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.modelserver import ModelServer
+from tests.cli.conftest import Ratchet
+from tests.engines.test_logins import codex_file, token
+from tests.modelserver.fixtures import model_server
+
+__all__ = ["model_server"]
+
+pytestmark = [
+    pytest.mark.no_ledger,
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+]
+NOTHING = dict.fromkeys(
+    ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"), ""
+)
+# Nobody listens there.
+NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """A machine without keys, logins and local models."""
+    for name, value in {**NOTHING, **NOWHERE, "HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def written(home: Path) -> dict[str, Any]:
+    return tomllib.loads((home / "ratchet.toml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("provider", "author", "reviewer", "default"),
+    [
+        ("openai", ("codex", "gpt-5.5"), ("codex", "openai/gpt-5.4-mini"), "gpt-5.5"),
+        (
+            "anthropic",
+            ("claude", "claude-sonnet-5"),
+            ("claude", "anthropic/claude-haiku-4-5"),
+            "claude-sonnet-5",
+        ),
+    ],
+)
+def test_one_key_is_enough(
+    ratchet: Ratchet,
+    home: Path,
+    alone: pytest.MonkeyPatch,
+    model_server: ModelServer,
+    provider: str,
+    author: tuple[str, str],
+    reviewer: tuple[str, str],
+    default: str,
+) -> None:
+    name = f"setup-{provider}"
+    model_server.script(name, [])
+    url = model_server.anthropic_url(name) if provider == "anthropic" else model_server.openai_url(name)
+    alone.setenv(f"{provider.upper()}_API_KEY", "the-only-key")
+    alone.setenv(f"RATCHET_LLM__ENDPOINTS__{provider.upper()}__BASE_URL", url)
+    done = ratchet("setup", "--yes", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["author"]["engine"], found["author"]["model"]) == author
+    assert (found["reviewer"]["engine"], found["reviewer"]["model"]) == reviewer
+    assert found["reviewer"]["independence"] == "another model"
+    assert found["default_model"] == default
+    assert found["price"]["input"] > 0
+    assert found["costs_at_most"] == "$5.00 (budgets.run.cost_usd)"
+    settings = written(home)
+    assert settings["engines"]["default"] == author[0]
+    assert settings["llm"]["default"] == default
+    assert settings["budgets"]["run"]["cost_usd"] == 5.0
+    assert "the-only-key" not in (home / "ratchet.toml").read_text()
+
+
+def test_what_is_set_already_stays(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.script("setup-kept", [])
+    home.mkdir(exist_ok=True)
+    text = (
+        '# mine\n[llm]\ndefault = "gpt-5.4-mini"  # cheap\n[llm.endpoints.openai]\n'
+        f'base_url = "{model_server.openai_url("setup-kept")}"\n[budgets.run]\ntokens = 1000\n'
+    )
+    (home / "ratchet.toml").write_text(text)
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    done = ratchet("setup", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["costs_at_most"] == "the price of 1,000 tokens (budgets.run.tokens)"
+    settings = written(home)
+    assert settings["llm"]["default"] == "gpt-5.4-mini"
+    assert settings["budgets"]["run"] == {"tokens": 1000}
+    assert settings["engines"] == {"default": "codex", "codex": {"model": "gpt-5.5"}}
+    for line in text.splitlines():
+        assert line in (home / "ratchet.toml").read_text().splitlines()
+
+
+def test_a_login_is_used_in_place_and_its_agent_answers_plain_questions(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    access = token(3600)
+    codex_file(tmp_path, access)
+    done = ratchet("setup", "--yes")
+    assert done.code == 0, done.err
+    assert "nothing beyond the subscription" in done.out
+    settings = written(home)
+    assert settings["engines"] == {"default": "codex"}
+    assert settings["workflows"] == {"overseer": "codex", "llm": "codex"}
+    assert access not in (home / "ratchet.toml").read_text()
+
+
+def test_ollama_is_found_by_its_own_variable(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.script("setup-ollama", [])
+    alone.setenv("OLLAMA_HOST", model_server.openai_url("setup-ollama").removesuffix("/v1"))
+    done = ratchet("setup", "--yes", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["default_model"], found["author"]["engine"]) == ("ollama/scripted", "codex")
+    assert found["reviewer"]["independence"] == "same model"
+    assert found["costs_at_most"].startswith("nothing")
+    assert written(home)["llm"]["default"] == "ollama/scripted"
+
+
+def test_with_nothing_to_work_with_it_says_what_to_do(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch
+) -> None:
+    done = ratchet("setup", "--yes")
+    assert done.code == 3
+    assert "export OPENAI_API_KEY" in done.err
+    assert not (home / "ratchet.toml").exists()
+
+
+def test_a_key_that_is_refused_is_told_and_nothing_is_written(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch
+) -> None:
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", "http://127.0.0.1:9/v1")
+    done = ratchet("setup", "--yes")
+    assert done.code == 1
+    assert "http://127.0.0.1:9/v1 cannot be reached" in done.err
+    assert not (home / "ratchet.toml").exists()
