@@ -102,15 +102,13 @@ def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, w
 
 @pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_without_its_engine_an_agent_is_not_tried_twice_and_the_next_step_is_told(
-    ratchet: Ratchet, home: Path
-) -> None:
+def test_without_its_engine_no_agent_is_begun_and_the_next_step_is_told(ratchet: Ratchet, home: Path) -> None:
     assert ratchet("init").code == 0
     with (home / "ratchet.toml").open("a") as settings:
         settings.write('\n[engines.command.gone]\nargv = ["there-is-no-such-program"]\n')
     ended = ratchet("agent", "create", "greeter", "Greet people.", "--engine", "gone")
     assert ended.code == 3
-    assert "there-is-no-such-program" in ended.out
-    assert "ratchet engine check" in ended.err
-    assert ended.err.count("attempt.started") == 1
-    assert not (home / "agents" / "greeter" / "quarantine").exists()
+    assert "there-is-no-such-program is not on the PATH" in ended.err
+    assert "engines.command.gone.argv" in ended.err
+    assert ratchet("agent", "list", "--json").json == []
+    assert not (home / "agents" / "greeter").exists()

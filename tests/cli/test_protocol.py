@@ -281,8 +281,8 @@ def test_an_engine_that_is_not_installed_is_exit_3(ratchet: Ratchet, shop: Shop,
     settings.write_text(settings.read_text().replace('planner = "planner"', 'planner = "absent"') + absent)
     done = ratchet("protocol", "new", "A change.", "--run")
     assert done.code == 3, done.err
-    assert "no-such-agent" in done.out
-    assert "ratchet protocol start 2" in done.err
+    assert "no-such-agent is not on the PATH" in done.err
+    assert ratchet("runs", "list", "--json").json == []
 
 
 @ONE_DATABASE

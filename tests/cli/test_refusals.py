@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,55 @@ def test_an_account_that_runs_dry_blocks_the_run_at_once(
     shown = ratchet("runs", "show", "1", "--json").json
     assert shown["status"] == "blocked"
     assert "Quota exceeded" in shown["reason"]
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of one commit, in which commands are called."""
+    path = tmp_path / "till"
+    path.mkdir()
+    (path / "till.py").write_text("TOTAL = 0\n")
+    for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -qm begin"):
+        subprocess.run(["git", *words.split()], cwd=path, check=True)
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("agent", "create", "greeter", "Greet people by name."),
+        ("workflow", "new", "Count the words of a text.", "--no-reuse"),
+        ("protocol", "new", "Add a discount to the till.", "--run"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_flow_refuses_a_wrong_key_before_it_begins(
+    ratchet: Ratchet, endpoint: Endpoint, repository: Path, command: tuple[str, ...]
+) -> None:
+    script = endpoint(key="sk-wrong")
+    ended = ratchet(*command)
+    assert (ended.code, ended.out) == (1, "")
+    assert "the key is refused" in ended.err
+    assert "export OPENAI_API_KEY=" in ended.err
+    assert no_runs(ratchet)
+    assert script.requests == []
+    branches = subprocess.run(
+        ["git", "branch", "--format=%(refname:short)"],
+        cwd=repository,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert branches.stdout.split() == ["main"]
+
+
+def test_a_plan_without_credit_waits_for_a_person(ratchet: Ratchet, endpoint: Endpoint) -> None:
+    endpoint(fail(429, code="insufficient_quota"))
+    ended = ratchet("workflow", "new", "Count the words of a text.")
+    assert ended.code == 1
+    assert "blocked" in ended.err
+    assert "has no credit left" in ended.err
+    assert "other words" not in ended.err
+    shown = ratchet("runs", "show", "1", "--json").json
+    assert (shown["status"], "billing" in shown["reason"]) == ("blocked", True)

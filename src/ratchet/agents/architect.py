@@ -14,6 +14,7 @@ from typing import Any
 
 from ratchet.agents.place import check_name, place_of
 from ratchet.agents.references import find_version
+from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Conflict, Misuse, RunId
 from ratchet.ledger import Transaction
@@ -46,6 +47,24 @@ class Wanted:
     engine: str | None = None
     model: str | None = None
     simulated: bool = False
+
+
+def check_architect(
+    runtime: Runtime, *, engine: str | None, model: str | None, agent: str | None = None
+) -> None:
+    """Look whether the engine could write an agent here and now, before anything is begun. Raises `NotReady`.
+
+    An `agent` that there is already has an engine of its own.
+    """
+    if agent is not None:
+        with runtime.ledger.read() as tx:
+            known = rows.get_agent(tx, agent)
+        engine, model = engine or known.engine, model or known.model
+    _check_engine(runtime, engine)
+    require_engines(
+        [(engine or runtime.settings.agents.engine, model)],
+        Surroundings(runtime.settings, runtime.home, os.environ),
+    )
 
 
 def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: str | None = None) -> RunId:

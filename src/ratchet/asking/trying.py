@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -11,7 +12,9 @@ from ratchet.asking.refusal import NoAnswer
 from ratchet.asking.sessions import ANSWERED, Question, hold_session
 from ratchet.engines import Failure, SessionFailed
 from ratchet.kernel import LedgerError, Outcome, StepStatus, Superseded, with_hint
-from ratchet.runtime.attempts import OpenAttempt, take_attempt
+from ratchet.ledger.runs import find_step
+from ratchet.ledger.stages import stages_of_step
+from ratchet.runtime.attempts import ENDED, OpenAttempt, take_attempt
 
 # What is told of a bad answer; the transcript has all of it.
 _SHOWN = 20_000
@@ -41,13 +44,15 @@ class BadAnswer(Exception):
 class Tried:
     """What one try came to: a value, or problems and the answer that has them.
 
-    It `is_hopeless` to ask again after a failure that lies elsewhere than in the answer.
+    It `is_hopeless` to ask again after a failure that lies elsewhere than in the answer. One that `is_permanent` does
+    not count any more once the run was resumed: a person has changed something.
     """
 
     value: Any = None
     problems: tuple[str, ...] = ()
     answer: str = ""
     is_hopeless: bool = False
+    is_permanent: bool = False
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Self:
@@ -78,14 +83,29 @@ async def try_until_good(
     answer of those.
     """
     bad: list[Tried] = []
-    for nth in range(first, first + asker.repairs + 1):
+    numbers = itertools.count(first)
+    while len(bad) <= asker.repairs:
+        nth = next(numbers)
+        if _was_permanent(asker, step, nth):
+            continue
         tried = await _try(asker, step, nth, ask, check, bad[-1] if bad else before)
         if not tried.problems:
             return Good(tried.value, tuple(problem for each in bad for problem in each.problems))
         bad.append(tried)
         if tried.is_hopeless:
             break
-    raise NoAnswer(step, bad[-1].problems, len(bad), teaches=not bad[-1].is_hopeless)
+    last = bad[-1]
+    raise NoAnswer(
+        step, last.problems, len(bad), teaches=not last.is_hopeless, is_permanent=last.is_permanent
+    )
+
+
+def _was_permanent(asker: Asker, step: str, nth: int) -> bool:
+    """Whether that try failed before the run was resumed, for a reason that a person was to change."""
+    with asker.job.ledger.read() as tx:
+        known = find_step(tx, asker.job.run_id, step)
+        ended = [] if known is None else stages_of_step(tx, known.id, ENDED)
+    return len(ended) >= nth and bool(ended[nth - 1].get("is_permanent"))
 
 
 async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before: Tried | None) -> Tried:
@@ -105,7 +125,11 @@ async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before
     except BadAnswer as bad:
         return _end(opened, Outcome.FAILED, Tried(problems=bad.problems, answer=_told(opened)))
     except SessionFailed as failed:
-        tried = Tried(problems=(with_hint(failed),), is_hopeless=failed.failure is not Failure.BAD_OUTPUT)
+        tried = Tried(
+            problems=(with_hint(failed),),
+            is_hopeless=failed.failure is not Failure.BAD_OUTPUT,
+            is_permanent=failed.failure.is_permanent,
+        )
         return _end(opened, Outcome.ERROR, tried)
     except (Superseded, LedgerError):
         raise

@@ -15,7 +15,7 @@ from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.usage import total
 from ratchet.ledger.workflows import save_workflow
 from ratchet.modelserver import answer, fail, hang, say
-from ratchet.runtime import cancel_run
+from ratchet.runtime import cancel_run, resume_run
 from ratchet.workflows.overseer import LONGEST_SENTENCE, PlanFailed, plan_workflow, planned_of, start_plan
 from ratchet.workflows.remembering import delete_workflow
 from tests.waiting import eventually
@@ -136,12 +136,16 @@ def test_a_model_that_says_nothing_fails_the_run(desk: Desk) -> None:
 
 @pytest.mark.soak
 @only_sqlite
-def test_an_engine_that_refuses_is_not_asked_again(desk: Desk) -> None:
+def test_a_key_that_is_refused_blocks_the_plan_until_a_person_has_changed_it(desk: Desk) -> None:
     script = desk.open(fail(401, message="no such key"), answer(count_with("tally_words")))
     run = desk.run()
-    assert run.status is RunStatus.FAILED
+    assert run.status is RunStatus.BLOCKED
     assert "no such key" in (run.reason or "")
     assert len(script.requests) == 1
+    with desk.runtime.ledger.write(actor="test") as tx:
+        resume_run(tx, desk.runtime, run.id)
+    eventually(lambda: desk.look(run.id).status is RunStatus.COMPLETED)
+    assert len(script.requests) == 2
 
 
 @pytest.mark.soak

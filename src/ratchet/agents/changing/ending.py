@@ -44,6 +44,11 @@ class Ended:
     failure: str | None = None
 
     @property
+    def is_permanent(self) -> bool:
+        """Whether every try would fail so until a person changes something."""
+        return self.failure is not None and Failure(self.failure).is_permanent
+
+    @property
     def is_hopeless(self) -> bool:
         """Whether another try would fail in the same way."""
         return self.failure is not None and Failure(self.failure).is_hopeless
@@ -91,6 +96,14 @@ def end_attempt(
             verdict = rejected.checked.judged.verdict
         opened.end(tx, outcome, ended.reason, asdict(ended), step=step, verdict=verdict)
     return ended
+
+
+def block_run(work: Work, ended: Ended) -> dict[str, Any]:
+    """Leave the run to a person: no session can work until something is changed. Resumed, it tries again."""
+    result = asdict(ended)
+    with work.job.write() as tx:
+        change_run(tx, work.run.id, RunStatus.BLOCKED, reason=ended.reason, result=result)
+    return result
 
 
 def end_run(work: Work, ended: Ended) -> dict[str, Any]:

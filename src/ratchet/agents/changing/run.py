@@ -6,6 +6,7 @@ started again goes on behind it. Nothing that serves is touched before the very 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from ratchet.agents.architect import message_of
 from ratchet.agents.carrying import CannotCarry
 from ratchet.agents.changing.applying import apply_state
-from ratchet.agents.changing.ending import Ended, end_attempt, end_run, remembered
+from ratchet.agents.changing.ending import Ended, block_run, end_attempt, end_run, remembered
 from ratchet.agents.changing.proposal import PROPOSED, Proposed, hold_session, proposed_of
 from ratchet.agents.changing.publishing import NewVersion, Rejected, check, place_version
 from ratchet.agents.changing.staging import set_aside
@@ -40,12 +41,17 @@ STEP = "change"
 async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell = announce) -> Any:
     """Make a change of an agent in as many tries as the settings allow, each told why the one before failed."""
     with _work(job, opener, tell) as work:
-        ended: Ended | None = None
-        for nth in range(1, work.settings.tries + 1):
-            ended = await _attempt(work, nth)
-            if ended.outcome is Outcome.PASSED or ended.is_hopeless:
+        tries = 0
+        for nth in itertools.count(1):
+            ended, is_new = await _attempt(work, nth)
+            if ended.is_permanent and not is_new:
+                # A person has changed something since, and resumed the run.
+                continue
+            tries += 1
+            if ended.outcome is Outcome.PASSED or ended.is_hopeless or tries >= work.settings.tries:
                 break
-        assert ended is not None
+        if ended.is_permanent:
+            return block_run(work, ended)
         return end_run(work, ended)
 
 
@@ -91,12 +97,17 @@ def _base(tx: Transaction, run: Run, agent: Agent) -> AgentVersion | None:
     return get_version(tx, agent.id, commit)
 
 
-async def _attempt(work: Work, nth: int) -> Ended:
-    """One try: session, checks, and what comes of them. What a try did not get through is set aside."""
+async def _attempt(work: Work, nth: int) -> tuple[Ended, bool]:
+    """What a try came to, and whether it was made just now."""
     spec = {"base": work.parent, "engine": work.engine.name}
     opened = take_attempt(work.job, STEP, nth=nth, spec=spec)
     if not isinstance(opened, OpenAttempt):
-        return remembered(opened)
+        return remembered(opened), False
+    return await _try(work, opened), True
+
+
+async def _try(work: Work, opened: OpenAttempt) -> Ended:
+    """One try: session, checks, and what comes of them. What a try did not get through is set aside."""
     try:
         if PROPOSED not in opened.finished:
             work.passed("session")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.agents.architect import Severity, Wanted, create_agent, send_feedback
+from ratchet.agents.architect import Severity, Wanted, check_architect, create_agent, send_feedback
 from ratchet.agents.views import outcome
 from ratchet.cli.agent_progress import progress
 from ratchet.cli.arguments import agent_argument, detach_option
@@ -72,6 +72,8 @@ def create(
     loaded = session.load()
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
+        if not detach:
+            check_architect(here.runtime, engine=options["engine"], model=options["model"])
         run_id = create_agent(
             here.runtime, Wanted(name=name, description=description, **options), actor="cli"
         )
@@ -129,6 +131,8 @@ def feedback(
     loaded = session.load()
     message = given_text(text, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
+        if not detach:
+            check_architect(here.runtime, engine=options["engine"], model=options["model"], agent=name)
         run_id = send_feedback(
             here.runtime, name, message, severity=Severity(severity), actor="cli", **options
         )
@@ -211,8 +215,7 @@ def _tell_why_not(name: str, document: dict[str, Any]) -> None:
         note(f"What was made lies in {one_line(quarantine)}")
     if document["status"] in ("paused", "blocked"):
         note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
-    elif _lacks_engine(document):
-        note("`ratchet engine check` shows which engines could be used now, and how to mend the others.")
+        note("`ratchet engine check` shows which engines could be used now, and how to fix the others.")
     elif document["action"] == "create":
         note(
             f"Say more exactly what is wanted, and create {name} again; `ratchet runs show {run}` has the rest."

@@ -16,6 +16,7 @@ from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.config import write_initial
+from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import get_protocol
@@ -103,6 +104,8 @@ def new(
     write_initial(loaded.home)
     with foreground(loaded) as here:
         _check_engines(here, how["engine"], how["reviewer"], running=running)
+        if running and not detach:
+            _check_ready(here, how["engine"], how["model"], how["reviewer"])
         chosen = set_up(session, here, chosen_project(session, here, where, base=base).id)
         if running:
             require_set_up(here, chosen)
@@ -134,6 +137,17 @@ def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
         settings = here.runtime.settings.protocols
         for usual in (settings.planner, named[0] or settings.engine):
             open_engine(usual, around)
+
+
+def _check_ready(here: Foreground, engine: str | None, model: str | None, reviewer: str | None) -> None:
+    """Whoever plans, carries out and reviews must be able to work before anything is made. Raises `NotReady`."""
+    settings = here.runtime.settings.protocols
+    wanted = [
+        (settings.planner, settings.models.planning),
+        (engine or settings.engine, model or settings.models.exec),
+        *([(reviewer, settings.models.qa)] if reviewer else []),
+    ]
+    require_engines(wanted, Surroundings(here.runtime.settings, here.runtime.home, os.environ))
 
 
 def _create(

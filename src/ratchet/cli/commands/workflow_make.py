@@ -27,7 +27,7 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
 from ratchet.workflows.building import read_file
-from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, planned_of, start_plan
+from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, check_overseer, planned_of, start_plan
 from ratchet.workflows.remembering import delete_workflow
 from ratchet.workflows.saving import keep_workflow
 
@@ -83,6 +83,9 @@ def new(
             "--detach and --out exclude each other", hint="`ratchet workflow show NAME --json` has it later"
         )
     with foreground(session.load()) as here:
+        if no_reuse and not detach:
+            # A plan that is remembered needs no model.
+            check_overseer(here.runtime, engine=options["engine"], model=options["model"])
         run_id = start_plan(here.runtime, sentence, reuse=not no_reuse, actor="cli", **options)
         if detach:
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")
@@ -195,9 +198,21 @@ def _tell_why_not(session: Session, here: Foreground, ended: Run) -> int:
                 f"`ratchet runs resume {ended.id}` hands it to a worker, `ratchet runs cancel {ended.id}` ends it."
             )
         else:
-            note("hint: say it in other words, name the tools to use, or use a stronger model")
+            note(f"hint: {_way_on(here, ended)}")
     if here.interrupted:
         return INTERRUPTED
+    return Missing.exit_code if _last_failure(here, ended) == Failure.MISSING else 1
+
+
+def _way_on(here: Foreground, ended: Run) -> str:
+    """What to do about a plan that failed: other words help only where the answer was bad."""
+    failure = _last_failure(here, ended)
+    if failure in (None, Failure.BAD_OUTPUT):
+        return "say it in other words, name the tools to use, or use a stronger model"
+    return f"fix that and ask again; `ratchet runs show {ended.id}` has the rest"
+
+
+def _last_failure(here: Foreground, ended: Run) -> str | None:
     with here.ledger.read() as tx:
         last = list_sessions(tx, run_id=ended.id, limit=1)
-    return Missing.exit_code if last and last[0].failure == Failure.MISSING else 1
+    return last[0].failure if last else None

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ratchet.workflows.overseer.asking import (
         LONGEST_SENTENCE,
         RUN_KIND,
+        check_overseer,
         plan_workflow,
         start_plan,
     )
@@ -22,6 +23,7 @@ __all__ = [
     "PlanFailed",
     "Planned",
     "Reused",
+    "check_overseer",
     "plan",
     "plan_workflow",
     "planned_of",

@@ -77,6 +77,13 @@ def end_reused(work: Work, found: Found) -> None:
         complete_run(tx, work.run.id, planned.data)
 
 
+def block(work: Work, refused: NoAnswer) -> None:
+    """Leave the run to a person: no session can work until something is changed. Resumed, it asks again."""
+    result = {"step": refused.step, "problems": list(refused.problems), "notes": list(work.notes)}
+    with work.job.write() as tx:
+        change_run(tx, work.run.id, RunStatus.BLOCKED, reason="; ".join(refused.problems), result=result)
+
+
 def end_failed(work: Work, refused: NoAnswer) -> None:
     """Fail the run with the reasons; nothing was saved."""
     with _remembering(work) as memory:

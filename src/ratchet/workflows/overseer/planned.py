@@ -71,7 +71,10 @@ def planned_of(run: Run) -> Planned:
         problems = (run.result or {}).get("problems", ())
         raise PlanFailed(run.id, tuple(problems), run.reason or str(run.status))
     if run.status is not RunStatus.COMPLETED:
-        raise Conflict(f"run {run.id} is {run.status}, so there is no plan yet", hint="wait for it to end")
+        why = f": {run.reason}" if run.reason else ""
+        raise Conflict(
+            f"run {run.id} is {run.status}, so there is no plan yet{why}", hint="wait for it to end"
+        )
     told = dict(run.result)
     told["reused"] = None if told["reused"] is None else Reused(**told["reused"])
     told["usage"] = Usage(**told["usage"])

@@ -15,7 +15,7 @@ from ratchet.ledger.runs import find_step, get_run
 from ratchet.memory import Memory, MemoryFault, open_memory
 from ratchet.runtime import JobContext, enter_run
 from ratchet.tools.registry import open_toolbox
-from ratchet.workflows.overseer.ending import end_failed, end_planned, end_reused
+from ratchet.workflows.overseer.ending import block, end_failed, end_planned, end_reused
 from ratchet.workflows.overseer.proposing import STEP, propose_plan
 from ratchet.workflows.overseer.reusing import look_for_plan
 from ratchet.workflows.overseer.tool_making import make_tools
@@ -43,6 +43,9 @@ async def _carry(work: Work) -> str:
         proposed = await propose_plan(work, found.template)
         made = await make_tools(work, proposed.spec)
     except NoAnswer as refused:
+        if refused.is_permanent:
+            block(work, refused)
+            return "blocked"
         await asyncio.to_thread(end_failed, work, refused)
         return "failed"
     await asyncio.to_thread(end_planned, work, proposed, made)
