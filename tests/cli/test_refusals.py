@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -161,3 +162,17 @@ def test_a_plan_without_credit_waits_for_a_person(ratchet: Ratchet, endpoint: En
     assert "other words" not in ended.err
     shown = ratchet("runs", "show", "1", "--json").json
     assert (shown["status"], "billing" in shown["reason"]) == ("blocked", True)
+
+
+def test_a_limit_that_passes_is_waited_for_and_the_pause_is_told(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path, home: Path
+) -> None:
+    endpoint(
+        fail(429, message="Rate limit reached. Please try again in 1s."),
+        call("exec_command", cmd="sed -i 's/^X = 0.9/X = 0.5/' recipe.py"),
+        say("HYPOTHESIS: lower x"),
+        more="[research]\nbackoff_seconds = 0.1\n",
+    )
+    ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "1")
+    assert ended.code == 0, ended.out + ended.err
+    assert re.search(r"^retrying in [01] s: Codex failed: .*", ended.err, re.MULTILINE), ended.err

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from ratchet.cli.heartbeat import Heartbeat
 from ratchet.cli.opening import require_ledger
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Event, Filter, Ledger, Run, follow
@@ -38,23 +39,26 @@ class Foreground:
         self._signals = StopSignals()
         self._asked = threading.Event()
 
-    def carry(self, run_id: int, hear: Callable[[Event], None], *, give_up: bool = False) -> Run:
+    def carry(self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, give_up: bool = False) -> Run:
         """Work until the run has ended, is paused or blocked. Nothing that it has done is lost.
 
-        A signal pauses it, and with `give_up` cancels it.
+        A signal pauses it, and with `give_up` cancels it. Unless it is `quiet`, stderr says what the run waits for.
         """
         from ratchet.runtime import cancel_run, pause_run
 
-        return self._work(run_id, follow_run, hear, cancel_run if give_up else pause_run)
+        return self._work(run_id, follow_run, hear, cancel_run if give_up else pause_run, quiet=quiet)
 
-    def carry_jobs(self, run_id: int, hear: Callable[[Event], None], *, wait: Callable[[], bool]) -> Run:
+    def carry_jobs(
+        self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, wait: Callable[[], bool]
+    ) -> Run:
         """Work until nothing of the run is in line, whatever status that leaves it in. A signal pauses it.
 
         When nothing is, `wait` is asked again and again whether something may come from outside, until it says no.
         """
         from ratchet.runtime import pause_run
 
-        return self._work(run_id, functools.partial(follow_jobs, wait=wait), hear, pause_run)
+        watch = functools.partial(follow_jobs, wait=wait)
+        return self._work(run_id, watch, hear, pause_run, quiet=quiet)
 
     def _work(
         self,
@@ -62,16 +66,24 @@ class Foreground:
         watch: Callable[..., None],
         hear: Callable[[Event], None],
         let_go: Callable[..., None],
+        *,
+        quiet: bool,
     ) -> Run:
         # Loaded here: with --detach, or a mistake in what was asked for, nothing is carried.
         from ratchet.runtime import Worker
 
         worker = Worker(self.runtime)
-        with self._signals:
+        heartbeat = Heartbeat(quiet=quiet)
+
+        def heard(event: Event) -> None:
+            hear(event)
+            heartbeat.hear(event)
+
+        with self._signals, heartbeat:
             self._signals.when_asked(self._asked.set)
             worker.start()
             try:
-                watch(self.ledger, run_id, hear, stop=self._asked)
+                watch(self.ledger, run_id, heard, stop=self._asked)
                 if self._asked.is_set():
                     self._let_go(run_id, let_go)
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,4 +54,19 @@ def confirm(session: Session, document: Mapping[str, Any], text: str) -> None:
 
 def note(text: str) -> None:
     """Something for a person beside the result."""
-    print(text, file=sys.stderr)
+    print(text, file=sys.stderr, flush=True)
+    said()
+
+
+_said_at = time.monotonic()
+
+
+def said() -> None:
+    """Remember that something was said just now."""
+    global _said_at
+    _said_at = time.monotonic()
+
+
+def silent_seconds() -> float:
+    """How long nothing was said."""
+    return time.monotonic() - _said_at

@@ -52,7 +52,7 @@ def carry_protocol(
     """
     waiting = _Waiting(here, run_id, wanted=wait, quiet=session.json)
     with progress(here.ledger, run_id, what, quiet=session.json) as hear:
-        here.carry_jobs(run_id, hear, wait=waiting)
+        here.carry_jobs(run_id, hear, quiet=session.json, wait=waiting)
     with here.ledger.read() as tx:
         found = overview(tx, run_id)
         last = list_sessions(tx, run_id=run_id, limit=1)
@@ -71,7 +71,7 @@ def carry_protocol(
 def carry_setup(session: Session, here: Foreground, run_id: int, project: str) -> Run:
     """Work until an onboarding has ended or is blocked."""
     with progress(here.ledger, run_id, f"setting up {project}", quiet=session.json) as hear:
-        return here.carry(run_id, hear)
+        return here.carry(run_id, hear, quiet=session.json)
 
 
 def leave_to_workers(session: Session, ledger: Ledger, document: Mapping[str, Any], text: str) -> None:

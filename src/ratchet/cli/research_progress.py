@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from ratchet.cli.output import said
 from ratchet.cli.words import one_line
 from ratchet.research.views import draw_live, read_live
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ratchet.ledger import Event, Ledger
 
 _DRAW_SECONDS = 0.25
+# After anything but a trial.
+_DRAW_REST_SECONDS = 1.0
 
 
 @contextlib.contextmanager
@@ -33,8 +36,10 @@ def _line(event: Event) -> None:
     if event.type in ("trial.keep", "trial.baseline"):
         data = event.data
         print(f"{data['exp_id']} {event.type.removeprefix('trial.')} {data['score']:.6g}", flush=True)
+        said()
     elif event.type in ("run.blocked", "run.failed"):
         print(f"{event.type}: {one_line(event.message or '')}", flush=True)
+        said()
 
 
 @contextlib.contextmanager
@@ -46,7 +51,8 @@ def _picture(ledger: Ledger, run_id: int) -> Iterator[Callable[[Event], None]]:
 
         def hear(event: Event) -> None:
             nonlocal drawn
-            if event.type.startswith("trial.") and time.monotonic() - drawn > _DRAW_SECONDS:
+            pause = _DRAW_SECONDS if event.type.startswith("trial.") else _DRAW_REST_SECONDS
+            if time.monotonic() - drawn > pause:
                 drawn = time.monotonic()
                 with ledger.read() as tx:
                     live.update(draw_live(read_live(tx, run_id)), refresh=True)

@@ -10,11 +10,12 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.llm_settings import Prices
 from ratchet.kernel import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
+
+    from ratchet.config.llm_settings import Prices
 
 
 def price_of(
@@ -100,6 +101,9 @@ def _prices(listed: ModelPrice, request_tokens: int) -> Prices | None:
     )
     if tokens_in is None or tokens_out is None:
         return None
+    # With pydantic, which commands that price nothing can do without.
+    from ratchet.config.llm_settings import Prices
+
     return Prices(
         input=_at(tokens_in, request_tokens),
         cached=None if cached is None else _at(cached, request_tokens),

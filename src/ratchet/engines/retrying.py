@@ -105,6 +105,6 @@ def _with_earlier(session: Session, spent: Usage, said: bytes) -> Session:
 
 def _tell(request: Request, failed: SessionFailed, number: int, pause: float) -> bytes:
     transcript = Transcript(request)
-    data = {"failure": failed.failure, "try": number, "seconds": round(pause, 3)}
+    data = {"failure": failed.failure, "try": number, "seconds": round(pause, 3), "reason": str(failed)}
     transcript.say(EventKind.RETRY, f"try {number} failed, and is repeated in {pause:.1f} s: {failed}", data)
     return transcript.content

@@ -74,9 +74,15 @@ class Desk:
             self._changed.notify_all()
             return None
 
-    async def get_up(self, lane: Lane, *, problem: str | None, quick: bool = False) -> None:
-        """Leave a lane. After a problem it rests for a while; `quick` forgives the first."""
+    async def get_up(
+        self, lane: Lane, *, problem: str | None, quick: bool = False, asked: float | None = None
+    ) -> float:
+        """Leave a lane, and say how long it rests: for a while after a problem, and for as long as an endpoint `asked`.
+
+        `quick` forgives the first problem.
+        """
         settings = self.campaign.job.runtime.settings.research
+        pause = 0.0
         async with self._changed:
             lane.busy = False
             self.campaign.promised.discard(lane.name)
@@ -86,8 +92,10 @@ class Desk:
                     settings.backoff_cap_seconds,
                     settings.backoff_seconds * 2 ** min(lane.failures - 1 - int(quick), 30),
                 )
+                pause = max(pause, asked or 0.0)
                 lane.ready_at = time.monotonic() + pause
             self._changed.notify_all()
+        return pause
 
     async def stop(self, reason: str) -> None:
         async with self._changed:

@@ -39,8 +39,12 @@ class Wanted(Choices):
 
 
 def check_research(runtime: Runtime, wanted: Wanted) -> None:
-    """Look whether the engines of a run could work here and now, before it is begun. Raises `NotReady`."""
+    """Look whether the engines of a run could work here and now, before it is begun.
+
+    Raises `NotReady`, and `Misuse` for what can never work.
+    """
     task = find_task(wanted.task, wanted.variant)
+    _plan(wanted, task)
     roster = [each for each in task.roster if not wanted.specialists or each.name in wanted.specialists]
     require_engines(
         {(wanted.engine or each.engine, wanted.model or each.model) for each in roster},

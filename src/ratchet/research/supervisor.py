@@ -19,7 +19,7 @@ from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
 from ratchet.ledger.trial_pages import in_flight
 from ratchet.research.baseline import begin
 from ratchet.research.campaign import Campaign, Opener, open_campaign
-from ratchet.research.desk import Desk
+from ratchet.research.desk import Desk, Lane
 from ratchet.research.session import Held, hold_session
 from ratchet.research.trial import finish_trial
 from ratchet.research.turn import take_turn
@@ -73,7 +73,8 @@ async def _seat(desk: Desk, number: int) -> None:
         await desk.wait(campaign.job.runtime.settings.research.stagger_seconds * number)
     while (lane := await desk.sit_down()) is not None:
         learns = campaign.engine(lane.specialist).capabilities.learns_scores
-        problem = None
+        problem: str | None = None
+        asked: float | None = None
         try:
             turn = await take_turn(campaign, lane)
             if isinstance(turn, str):
@@ -81,13 +82,23 @@ async def _seat(desk: Desk, number: int) -> None:
             else:
                 held = await hold_session(campaign, turn)
                 problem = held.problem
+                asked = held.failed.retry_after if held.failed is not None else None
                 _check_engine(campaign, held)
         except BudgetExceeded as spent:
             await desk.stop(str(spent))
         finally:
             # A search that has settled begins anew, and needs no rest before it.
-            await desk.get_up(lane, problem=problem, quick=learns)
+            pause = await desk.get_up(lane, problem=problem, quick=learns, asked=asked)
+        if pause and problem is not None:
+            _tell_pause(campaign, lane, problem, pause)
         _check_machine(campaign)
+
+
+def _tell_pause(campaign: Campaign, lane: Lane, problem: str, seconds: float) -> None:
+    """An event for whoever watches: a specialist whose session failed begins another one later."""
+    with campaign.job.write() as tx:
+        told = {"specialist": lane.specialist.name, "seconds": round(seconds, 3), "reason": problem}
+        tx.event("research.pause", message=problem, run_id=campaign.run_id, data=told)
 
 
 def _check_engine(campaign: Campaign, held: Held) -> None:

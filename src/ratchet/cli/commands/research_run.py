@@ -153,7 +153,7 @@ def stop(session: Session, wanted: str) -> None:
 
 def _carry(session: Session, here: Foreground, run_id: int) -> int | None:
     with progress(here.ledger, run_id, quiet=session.json) as hear:
-        ended = here.carry(run_id, hear)
+        ended = here.carry(run_id, hear, quiet=session.json)
     with here.ledger.read() as tx:
         document = status(tx, run_id)
     if session.json:

@@ -101,7 +101,7 @@ def evolve(
         if chosen.why and not session.json:
             note(f"{chosen.name}: {one_line(chosen.why)}")
         with progress(f"making {chosen.name} better", quiet=session.json, told=_TOLD) as hear:
-            ended = here.carry(run_id, hear)
+            ended = here.carry(run_id, hear, quiet=session.json)
         return _tell(session, here, chosen.name, ended)
 
 

@@ -91,7 +91,7 @@ def new(
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")
             return None
         with progress("planning", quiet=session.json, told=_TOLD) as hear:
-            ended = here.carry(run_id, hear)
+            ended = here.carry(run_id, hear, quiet=session.json)
         return _tell_plan(session, here, ended, target)
 
 

@@ -93,7 +93,7 @@ def run(
 
 def _carry(session: Session, here: Foreground, run_id: int, name: str, steps: int, *, following: bool) -> int:
     with progress(name, steps, quiet=session.json, follow=following) as hear:
-        ended = here.carry(run_id, hear, give_up=True)
+        ended = here.carry(run_id, hear, quiet=session.json, give_up=True)
     with here.ledger.read() as tx:
         found = views.outcome(tx, here.ledger.artifacts, run_id)
     if session.json:

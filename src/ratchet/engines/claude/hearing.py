@@ -202,6 +202,7 @@ class Hearing:
                 "of": data.get("max_retries"),
                 "status": status,
                 "seconds": seconds,
+                "reason": why,
             },
         )
         self.retry_after = seconds if status == 429 else None

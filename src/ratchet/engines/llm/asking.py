@@ -93,7 +93,12 @@ class Asking:
                 pause = self._pause(fault, tried)
                 if not fault.again or tried == self._settings.tries or pause > self._left():
                     raise
-                self._say_retry(f"{fault}; asking again in {pause:.1f} s", model=candidate.name)
+                self._say_retry(
+                    f"{fault}; asking again in {pause:.1f} s",
+                    model=candidate.name,
+                    seconds=round(pause, 3),
+                    reason=self._secrets.hide(str(fault)),
+                )
                 await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -156,7 +161,7 @@ class Asking:
         pause = float(self._settings.retry_base_seconds * 2 ** (tried - 1))
         return min(self._settings.patience_seconds, pause) * random.uniform(0.75, 1.25)
 
-    def _say_retry(self, text: str, **data: str) -> None:
+    def _say_retry(self, text: str, **data: str | float) -> None:
         self._transcript.say(EventKind.RETRY, self._secrets.hide(text), data)
 
 

@@ -1,0 +1,37 @@
+"""A command that waits says for what, and how long a pause still takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ratchet.cli.heartbeat import Heartbeat
+from ratchet.ledger import Event
+from tests.waiting import eventually
+
+
+def event(type: str, message: str, **data: object) -> Event:
+    return Event(id=1, at=0, type=type, message=message, data=data or None, actor="test")
+
+
+def test_a_run_that_is_silent_is_spoken_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def lines() -> list[str]:
+        said.extend(capsys.readouterr().err.splitlines())
+        return said
+
+    with Heartbeat(every_seconds=0.05) as heartbeat:
+        heartbeat.hear(event("session.tool_call", "make test"))
+        eventually(lambda: len([each for each in lines() if each.endswith("a tool is used: make test")]) >= 3)
+
+
+def test_a_pause_is_told_at_once_and_counted_down(capsys: pytest.CaptureFixture[str]) -> None:
+    heartbeat = Heartbeat(every_seconds=1000)
+    heartbeat.hear(event("session.retry", "later", seconds=28.0, reason="429 from the endpoint"))
+    assert capsys.readouterr().err == "retrying in 28 s: 429 from the endpoint\n"
+
+
+def test_a_program_that_reads_json_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Heartbeat(quiet=True, every_seconds=0.01) as heartbeat:
+        heartbeat.hear(event("session.retry", "later", seconds=28.0))
+    assert capsys.readouterr().err == ""
