@@ -66,6 +66,8 @@ class Plan:
     """How the author's workspace is made; if not given, the size of the tree decides."""
     prepare: Callable[[Workspace], None] | None = None
     """Puts what the author goes on from into the workspace, which is the base otherwise."""
+    equip: Callable[[Request, Workspace], Request] | None = None
+    """Gives the author what it needs in its workspace, such as the programs and packages of the project."""
     finish: Callable[[Path, Session], None] | None = None
     """Writes what belongs into the commit besides the author's work, before it is made."""
 
@@ -139,6 +141,8 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
             deadline_seconds=min(plan.request.deadline_seconds, settings.deadline_seconds),
             listen=listener.hear,
         )
+        if plan.equip is not None:
+            request = await asyncio.to_thread(plan.equip, request, workspace)
         with listener.listening():
             session = await propose(plan.engine, request, tries=settings.tries)
         made = await asyncio.to_thread(_commit, opened, plan, workspace, session)

@@ -44,15 +44,15 @@ class Death(NamedTuple):
     change: StepStatus
 
 
-# In this order. Nobody reviews the setup, and the branch is made, and moved to the plan and to the setup, before it is
-# moved to the change.
+# In this order. Nobody reviews the setup, and the branch is made at the plan and moved to the setup before it is moved
+# to the change.
 DEATHS = [
     Death("pull request was opened", 1, PENDING, PENDING),
     Death("step was settled", 1, DONE, PENDING),
     Death("author is done", 2, DONE, RUNNING),
     Death("reviewer begins", 1, DONE, NEEDS_QA),
-    Death("ref is to be moved", 4, DONE, NEEDS_QA),
-    Death("ref was moved", 4, DONE, NEEDS_QA),
+    Death("ref is to be moved", 3, DONE, NEEDS_QA),
+    Death("ref was moved", 3, DONE, NEEDS_QA),
     Death("remote was pushed to", 3, DONE, NEEDS_QA),
     Death("pull request is ready", 1, DONE, DONE),
 ]

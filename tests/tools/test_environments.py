@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.config.workflow_settings import Tools
+from ratchet.environments import sweep
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.environments import Environment, environment_for, read_requirements
-from ratchet.tools.environments.sweeping import sweep
 from tests.tools.bench import Bench, program, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
 from tests.waiting import eventually

@@ -180,8 +180,13 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "project_look:show",
             ),
             "onboard": Leaf(
-                "Set a project up: go on where that is blocked, or look at the repository anew.",
+                "Set a project up: go on where that is blocked, or look at the repository again.",
                 "project_make:onboard",
+            ),
+            "setup": Leaf("Show how a project is set up, and make its environment.", "project_setup:setup"),
+            "checks": Leaf(
+                "Show which checks decide about a change of a project, or change them.",
+                "project_setup:checks",
             ),
             "questions": Leaf(
                 "List what is asked about a project and its protocols.", "project_look:questions"

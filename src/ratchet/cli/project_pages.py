@@ -63,6 +63,10 @@ def print_setup(found: Record) -> None:
     stack = ", ".join(facts.get("stack") or []) or "no known stack"
     checks = ", ".join(each["name"] for each in facts.get("checks") or []) or "none"
     print(f"Project {found['id']}, {name}, is set up: {stack}; checks: {checks}.")
+    commands = [" ".join(argv) for argv in facts.get("setup") or []]
+    if commands:
+        print(f"Its environment is made by: {'; '.join(map(one_line, commands))}.")
+        note(f"`ratchet project setup {found['id']}` makes it now; otherwise the first protocol does.")
     note(f"`ratchet project questions {found['id']}` shows what could be settled better;")
     note(f'`ratchet protocol new "WHAT TO CHANGE" --project {found["id"]} --run` begins.')
 

@@ -28,6 +28,8 @@ class Projects(Section):
         None, description="the engine that is asked where files alone do not tell", examples=["codex"]
     )
     discovery_seconds: Seconds = Field(600.0, description="how long that engine may take")
+    setup_seconds: Seconds = Field(1800.0, description="how long setting up a project may take")
+    environment_days: Count = Field(30, description="how long an environment that is not used is kept")
     remote_seconds: Seconds = Field(300.0, description="how long a clone, fetch or push may take")
     secret_key: SecretStr | None = Field(
         None,
@@ -49,6 +51,9 @@ class Models(Section):
 class Protocols(Section):
     automatic: bool = Field(
         True, description="whether a plan is carried out by itself; otherwise each step is started by hand"
+    )
+    baseline: bool = Field(
+        True, description="whether the checks are run on the untouched base before anything is spent"
     )
     planner: str | None = Field(
         None, description="the engine that plans; `engines.default`, if not given", examples=["codex"]

@@ -98,7 +98,8 @@ class Request:
     """One use of an engine. Everything but `listen` decides what comes back.
 
     `environment` is for what the session runs, and `readable` are places that it must see besides its workspace, such
-    as the repository behind it. What is `hidden` it must not see although it sees the machine, such as a judge's data.
+    as the repository behind it; `places` shows some of that by another path. What is `hidden` it must
+    not see although it sees the machine, such as a judge's data.
     What lies below an `incidental` path of the workspace, such as logs, is no part of the question: a recording answers
     without it. `temperature` and `output_tokens`, the most of one answer, are for plain models; agents have their own.
     """
@@ -115,6 +116,7 @@ class Request:
     guard: Guard | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     readable: tuple[Path, ...] = ()
+    places: Mapping[Path, Path] = field(default_factory=dict)
     hidden: tuple[Path, ...] = ()
     incidental: tuple[str, ...] = ()
     resume: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.engines.failure import Failure
@@ -58,6 +58,7 @@ class Invocation:
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    places: Mapping[Path, Path] = field(default_factory=dict)
     network: bool = True
 
     @property
@@ -68,6 +69,7 @@ class Invocation:
             readable=(Path(self.argv[0]).resolve().parent, *self.readable),
             writable=self.writable,
             hidden=self.hidden,
+            places=self.places,
             read_only=tuple(path / ".git" for path in self.writable if (path / ".git").exists()),
             environment=self.environment,
         )

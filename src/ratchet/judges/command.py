@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +30,9 @@ class CommandJudge:
     `argv` may name `{python}`, `{candidate}` and `{reports}`: an empty, writable directory that is not the candidate's.
     `junit` and `json_report` are files below it. The command works on a copy of the candidate; with `writes=False` it
     works on the candidate itself, which it cannot change. `at_least` and `at_most` bound the numbers of the reports.
+
+    `place` is where the command sees the candidate, if that is not to be a new path each time. `brought` are
+    directories and files from elsewhere that it finds in the candidate, by their path there: directories only to read.
     """
 
     name: str
@@ -39,6 +44,8 @@ class CommandJudge:
     writes: bool = True
     bounds: Bounds = field(default_factory=lambda: Bounds(wall_seconds=600.0))
     policy: Policy = field(default_factory=Policy)
+    place: Path | None = None
+    brought: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -73,6 +80,7 @@ class CommandJudge:
             directory = candidate.directory
             if self.writes:
                 directory = await copied(directory, place / "candidate")
+                await in_thread(lambda: self._bring(directory))
             try:
                 finished = await self._run(directory, reports, deadline)
             except (OutOfTime, CannotStart) as error:
@@ -87,14 +95,34 @@ class CommandJudge:
                 return self._ruled(Outcome.ERROR, reason, finished)
         return self._ruled(*self._weighed(finished, counts, numbers), finished, counts, numbers)
 
+    def _bring(self, directory: Path) -> None:
+        """Copy files that are missing, and make directories for those to be shown at. Follows no link."""
+        for path, source in self.brought.items():
+            target = directory / path
+            if target.parent.resolve() != directory.resolve() / target.parent.relative_to(directory):
+                continue
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif not os.path.lexists(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
+
     async def _run(self, directory: Path, reports: Path, deadline: Deadline) -> Finished:
+        seen = self.place or directory
+        # A real directory of the candidate's own hides what would be brought there.
+        shown = {
+            seen / path: source
+            for path, source in self.brought.items()
+            if source.is_dir() and _is_empty(directory / path)
+        }
         return await run_confined(
             self.argv,
-            words={"candidate": directory, "reports": reports},
-            cwd=directory,
+            words={"candidate": seen, "reports": reports},
+            cwd=seen,
             bounds=self.bounds,
             policy=self.policy,
             deadline=deadline,
+            places={**({} if self.place is None else {self.place: directory}), **shown},
             readable=(directory,),
             writable=(directory, reports) if self.writes else (reports,),
         )
@@ -141,6 +169,7 @@ class CommandJudge:
             "argv": self.argv,
             "measurements": numbers or {},
             "broken_tests": counts.broken if counts else [],
+            "failed_tests": sorted(counts.failed) if counts else None,
         }
         measured = {
             "wall_ms": finished.wall_ms,
@@ -154,6 +183,10 @@ class CommandJudge:
             report=Report(f"{self.name}.json", json.dumps(report).encode()),
             measurements={**measured, **(numbers or {})},
         )
+
+
+def _is_empty(directory: Path) -> bool:
+    return directory.is_dir() and not directory.is_symlink() and not any(directory.iterdir())
 
 
 def _inside(file: str) -> bool:

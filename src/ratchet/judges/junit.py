@@ -16,7 +16,7 @@ _LONGEST = 1e9
 @dataclass(slots=True)
 class TestCounts:
     """How many tests there were and what became of them. `names` are all of them, without parameters; `broken` the
-    first that failed."""
+    first that failed, and `failed` all that did."""
 
     # pytest takes every class called Test… for a test.
     __test__ = False
@@ -28,6 +28,7 @@ class TestCounts:
     seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
 
     def measurements(self) -> dict[str, float]:
         return {
@@ -102,8 +103,10 @@ class _Reader:
             self.counts.failures += 1
         elif "skipped" in self._marks:
             self.counts.skipped += 1
-        if self._marks & {"error", "failure"} and len(self.counts.broken) < _NAMES:
-            self.counts.broken.append(name)
+        if self._marks & {"error", "failure"}:
+            self.counts.failed.add(name)
+            if len(self.counts.broken) < _NAMES:
+                self.counts.broken.append(name)
         self._marks.clear()
 
 

@@ -19,6 +19,7 @@ from ratchet.projects.git_settings import GitSettings, has_credentials, usable_o
 from ratchet.projects.origin import origin_of, transfer_for
 from ratchet.projects.places import clone_place
 from ratchet.projects.remote import remote_key
+from ratchet.projects.settled import keep_found
 from ratchet.projects.stages import Blocked, Done, Note, tell
 from ratchet.runtime import JobContext
 from ratchet.workspaces import find_git
@@ -68,7 +69,7 @@ async def discover(job: JobContext, project_id: int, tree: Path) -> Done:
         answered = settled is not None and not settled.open
         # What a person has settled counts more than what was found.
         new = {key: value for key, value in found.items() if not (answered and key == "required_checks")}
-        add_facts(tx, project_id, new)
+        add_facts(tx, project_id, keep_found(get_project(tx, project_id).facts, new))
         if project.ci_provider is None and facts.ci_provider is not None:
             change_project(tx, project_id, ci_provider=facts.ci_provider)
 

@@ -28,9 +28,10 @@ from ratchet.ledger.protocol_steps import ProtocolStep, list_protocol_steps
 from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.ledger.runs import lock_run
 from ratchet.projects.clarifying import waits_for_answers
-from ratchet.projects.clone import opened_clone
+from ratchet.projects.clone import opened_clone, stoppable
 from ratchet.projects.errors import CloneMissing
 from ratchet.protocols.approved import keep_approved
+from ratchet.protocols.baseline import check_baseline
 from ratchet.protocols.branch import head_of
 from ratchet.protocols.deciding import decide_failed
 from ratchet.protocols.moves import again, block_run, complete_if_done, move_step, wake
@@ -118,6 +119,7 @@ async def _carry(job: JobContext, protocol: Protocol, *, wants_pull_request: boo
 async def _go_on(stream: Stream, *, wants_pull_request: bool) -> object:
     job = stream.job
     if stream.protocol.status is RunStatus.PLANNING:
+        await _check_base(stream)
         await _plan(stream)
         stream = await asyncio.to_thread(_fresh, stream)
         await _show(stream, await asyncio.to_thread(head_of, stream))
@@ -133,6 +135,18 @@ async def _go_on(stream: Stream, *, wants_pull_request: bool) -> object:
     return _told(await asyncio.to_thread(_look, job))
 
 
+async def _check_base(stream: Stream) -> None:
+    """The checks on the base as it is now. A base that cannot be reached is for planning to explain."""
+    clone = stream.clone
+    try:
+        base = await stoppable(clone.transfer, lambda: clone.fetch(stream.protocol.base_branch))
+    except (LedgerError, Superseded, StateChanged):
+        raise
+    except RatchetError:
+        return
+    await check_baseline(stream, base)
+
+
 async def _plan(stream: Stream) -> None:
     try:
         await plan_protocol(stream.job, stream.protocol, stream.project, stream.clone, stream.open_engine)
@@ -144,7 +158,9 @@ async def _plan(stream: Stream) -> None:
 
 async def _advance(stream: Stream) -> None:
     """Do ready steps, side by side as far as the settings allow, until none is left."""
-    await publish(stream, await asyncio.to_thread(head_of, stream))
+    head = await asyncio.to_thread(head_of, stream)
+    await check_baseline(stream, stream.protocol.base_commit or head)
+    await publish(stream, head)
     most = stream.job.runtime.settings.protocols.concurrency
     working: dict[int, asyncio.Task[None]] = {}
     try:

@@ -10,6 +10,7 @@ from ratchet.kernel import Conflict, Outcome, StateChanged
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.stages import stages_of_step
 from ratchet.loop import RECORDED, Attempted
+from ratchet.protocols.baseline import environments_of, red_checks
 from ratchet.protocols.choosing import choose
 from ratchet.protocols.qa import QaJudge, judge_step_commit, qa_judge
 from ratchet.protocols.qa.reviewer import PERSON, author_of
@@ -36,6 +37,8 @@ def judge_for(
         base=base,
         author=author_of(choice, author, model, stream.surroundings) if author else PERSON,
         feedback=(step.runtime_state or {}).get("feedback") or "",
+        red=red_checks(stream),
+        environments=environments_of(stream),
     )
 
 

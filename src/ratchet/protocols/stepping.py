@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ratchet.engines import Engine, Request, Session
@@ -16,7 +19,9 @@ from ratchet.ledger.runs import unended_attempt
 from ratchet.ledger.stages import stages_of_step
 from ratchet.loop import Attempted, Plan, attempt
 from ratchet.projects.clarifying import open_blockers
+from ratchet.projects.environments import Environment
 from ratchet.protocols.authorship import author_of
+from ratchet.protocols.baseline import environment_of
 from ratchet.protocols.budgeting import require_room
 from ratchet.protocols.choosing import choose
 from ratchet.protocols.judging import judge_again, judge_for
@@ -55,7 +60,9 @@ async def work_on(stream: Stream, step: ProtocolStep) -> None:
 
 async def _attempt(stream: Stream, step: ProtocolStep) -> tuple[Attempted, dict[str, str]]:
     """How the attempt ended, and which versions of prompts it was made with."""
-    plan, versions = await asyncio.to_thread(_plan, stream, step)
+    head = await asyncio.to_thread(stream.clone.repository.resolve, stream.protocol.ref)
+    environment = await environment_of(stream, head)
+    plan, versions = await asyncio.to_thread(_plan, stream, step, environment)
     nth = (step.runtime_state or {}).get("settled", 0) + 1
     await asyncio.to_thread(_tell_started, stream, step, plan, versions, nth)
     try:
@@ -66,7 +73,7 @@ async def _attempt(stream: Stream, step: ProtocolStep) -> tuple[Attempted, dict[
         return await attempt(stream.job, step.name, plan, nth=nth), versions
 
 
-def _plan(stream: Stream, step: ProtocolStep) -> tuple[Plan, dict[str, str]]:
+def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -> tuple[Plan, dict[str, str]]:
     repository = stream.clone.repository
     head = repository.resolve(stream.protocol.ref)
     state = step.runtime_state or {}
@@ -99,6 +106,7 @@ def _plan(stream: Stream, step: ProtocolStep) -> tuple[Plan, dict[str, str]]:
         discarded=StepStatus.NEEDS_QA,
         kind=None if engine.name == REBASE else Kind.WORKTREE,
         prepare=functools.partial(_go_on_from, stream, state.get("goes_on")),
+        equip=None if environment is None else functools.partial(_equip, environment),
         finish=functools.partial(_finish, step=step, root=stream.root),
     )
     return plan, {"exec": prompt.version, **judge.prompt_versions}
@@ -131,6 +139,21 @@ def commit_message(stream: Stream, step: ProtocolStep) -> str:
 
 def _finish(workspace: Path, session: Session, *, step: ProtocolStep, root: str) -> None:
     write_outputs(workspace, session, step, root)
+
+
+def _equip(environment: Environment, request: Request, workspace: Workspace) -> Request:
+    """The project's environment around an author: to read, at the paths where the project expects it."""
+    for path in environment.ignored:
+        target = workspace.path / path
+        if target.parent.is_dir() and not os.path.lexists(target):
+            shutil.copy2(environment.brought[path], target, follow_symlinks=False)
+    path = os.environ.get("PATH", os.defpath)
+    return replace(
+        request,
+        environment={**request.environment, **environment.variables_at(workspace.path, path=path)},
+        readable=(*request.readable, *environment.shown),
+        places={**request.places, **environment.places_at(workspace.path)},
+    )
 
 
 def _rebase(stream: Stream, passed: dict[str, str]) -> Engine:

@@ -17,9 +17,11 @@ class Policy:
     `readable` and `writable` come on top of the system's own programs and libraries and a private, empty /tmp. A path
     in `read_only` lies inside a writable one and is not writable all the same, such as the `.git` of a workspace; one
     in `hidden` appears empty, also where it lies among the programs and libraries. `places` shows what may be read by
-    another path than its own. `see_everything` shows the whole file system, still read-only outside `writable`: it is
-    for agent CLIs, which may then also put their own sandbox around what they start. It does not show what others have
-    in /tmp and /run.
+    another path than its own; what is also writable can be written there, too.
+
+    `see_everything` shows the whole file system, still read-only outside `writable`: it is for agent
+    CLIs, which may then also put their own sandbox around what they start. It does not show what others have in /tmp
+    and /run.
 
     `environment` is the whole environment; nothing is inherited. A run is refused unless every layer of `floor` is on;
     `None` stands for `NODE_FLOOR` or `COMMAND_FLOOR`.

@@ -40,6 +40,37 @@ class Secrets(BaseModel):
     secret_names: list[str] = Field(examples=[["api_token", "webhook_secret"]])
 
 
+class SetupEnvironment(BaseModel):
+    directory: str
+    python: str | None
+    seconds: float = Field(description="how long making it took")
+    commands: list[str]
+    directories: list[str] = Field(description="what the set-up made in the checkout, such as node_modules")
+    notes: list[str] = Field(description="what failed and was done without")
+
+
+class ProjectCheck(BaseModel):
+    name: str = Field(examples=["pytest"])
+    command: str = Field(examples=["python3 -m pytest"])
+    kind: str = Field(examples=["test"])
+
+
+class Setup(BaseModel):
+    """How a project is set up and checked."""
+
+    stack: list[str]
+    commands: list[str]
+    settled: bool = Field(description="whether a person has settled the commands")
+    needs: list[str] = Field(description="distributions that checks run")
+    runs: list[str] = Field(description="what making the environment runs")
+    state: str = Field(description="not needed, not made yet, made or unknown")
+    problem: str | None
+    environment: SetupEnvironment | None
+    checks: list[ProjectCheck]
+    checks_settled: bool
+    notes: list[str]
+
+
 class Branches(BaseModel):
     branches: list[str] = Field(examples=[["main", "0007-add-login"]])
 

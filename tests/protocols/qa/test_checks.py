@@ -84,7 +84,7 @@ def test_without_any_checks_nothing_is_said_to_have_passed_them(ground: Ground) 
 def test_a_check_whose_program_is_missing_is_an_error(ground: Ground, check: dict[str, Any]) -> None:
     said = judged(ground, ground.change({"src/a.py": "x\n"}), facts=check).verdict
     assert (said.outcome, said.measurements["missing"]) == (Outcome.ERROR, 1.0)
-    assert "install what it needs" in said.reason
+    assert "ratchet project setup" in said.reason
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def describe(request: Request, files: Mapping[str, Entry] | None, place: Placeho
     """The request as JSON. `files` is what lies in its workspace.
 
     Limits and the deadline are left out: they say how much a session may cost, and a replay checks them by itself. So
-    are `environment`, `readable` and `hidden`, which say where things lie on one machine.
+    are `environment`, `readable`, `places` and `hidden`, which say where things lie on one machine.
     """
     if files is not None:
         files = {path: entry for path, entry in files.items() if not _incidental(path, request.incidental)}

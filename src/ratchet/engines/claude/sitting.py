@@ -129,6 +129,7 @@ class Sitting:
                 *self._request.readable,
             ),
             writable=(home, workspace),
+            places=self._request.places,
             read_only=(workspace / ".git",) if (workspace / ".git").exists() else (),
             hidden=self._private((directory, workspace, *self._request.readable)),
             environment={**environment, KEY_VARIABLE: ""},

@@ -151,6 +151,7 @@ class CodexEngine:
             stdin=request.prompt.encode(errors="replace"),
             readable=request.readable if edits else (*request.readable, *places),
             writable=(files.home, *places) if edits else (files.home,),
+            places=request.places,
             hidden=private_places(
                 self._home,
                 self._environment,

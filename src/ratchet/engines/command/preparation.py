@@ -61,6 +61,7 @@ def prepare(
         stdin=b"" if named else (values["prompt"] or "").encode(errors="replace"),
         readable=request.readable if edits else (*request.readable, *places),
         writable=(home, *places) if edits else (home,),
+        places=request.places,
         network=description.network,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 CheckKind = Literal["test", "lint", "types", "build", "format", "security"]
 Provider = Literal["github", "gitlab"]
-Source = Literal["files", "engine"]
+Source = Literal["files", "engine", "person"]
 
 KINDS: tuple[CheckKind, ...] = get_args(CheckKind)
 
@@ -84,7 +84,8 @@ def _check(data: Mapping[str, Any]) -> Check | None:
     name, argv, kind, needs = data.get("name"), _texts(data.get("argv")), data.get("kind"), data.get("needs")
     if not isinstance(name, str) or not name or not argv or kind not in KINDS:
         return None
-    source: Source = "engine" if data.get("source") == "engine" else "files"
+    said = data.get("source")
+    source: Source = said if said in ("engine", "person") else "files"
     return Check(name, argv, kind, source, needs if isinstance(needs, str) else None)
 
 

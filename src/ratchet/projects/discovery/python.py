@@ -113,12 +113,13 @@ class _Described:
         """The commands that fill an environment, by the lock file that the project keeps."""
         if self._tree.has("uv.lock"):
             # Not exact: uv itself may lie in the environment that it fills.
-            return (
-                (*_PIP, "uv"),
-                ("uv", "sync", "--frozen", "--inexact", "--active", "--all-extras", "--all-groups"),
-            )
-        if self._tree.has("poetry.lock"):
+            groups = [word for group in self._needs.groups for word in ("--group", group)]
+            sync = ("uv", "sync", "--frozen", "--inexact", "--active", "--all-extras")
+            return ((*_PIP, "uv"), (*sync, *(groups or ["--all-groups"])))
+        if self._tree.has("poetry.lock") or self._is_poetry:
             return ((*_PIP, "poetry"), ("poetry", "install", "--no-interaction", "--all-extras"))
+        if self._tree.has("pdm.lock"):
+            return ((*_PIP, "pdm"), ("pdm", "install", "--frozen-lockfile", "-G", ":all"))
         if self._tree.has("Pipfile.lock"):
             return ((*_PIP, "pipenv"), ("pipenv", "sync", "--dev"))
         return self._pip()
@@ -135,6 +136,12 @@ class _Described:
             return ()
         newer: tuple[Argv, ...] = ((*_PIP, "--upgrade", "pip>=25.1"),) if self._needs.groups else ()
         return (*newer, (*_PIP, *words))
+
+    @property
+    def _is_poetry(self) -> bool:
+        """Whether what is needed for work stands in Poetry's own tables, which pip does not read."""
+        poetry = table(self._tools, "poetry")
+        return "dev-dependencies" in poetry or "group" in poetry
 
     @property
     def _is_package(self) -> bool:

@@ -15,6 +15,9 @@ _FOR_WORK = frozenset(
 )
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_OTHER_WORK = re.compile(
+    r"(?:^|[-_/.])(?:docs?|build|bench\w*|release|publish|deploy|prod\w*|gpu)(?:[-_.]|$)"
+)
 _REQUIREMENTS = re.compile(r"(?:[\w-]*[-_])?requirements(?:[-_.][\w-]+)*\.txt")
 
 
@@ -51,11 +54,12 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
 
 
 def _files(tree: Tree) -> Iterator[str]:
-    yield from (name for name in tree.names() if _REQUIREMENTS.fullmatch(name) and tree.has(name))
-    inside = (
+    """Files of requirements, without those for documents, releases and the like."""
+    names = [name for name in tree.names() if _REQUIREMENTS.fullmatch(name)]
+    names += [
         f"requirements/{name}" for name in tree.names("requirements") if re.fullmatch(r"[\w-]+\.txt", name)
-    )
-    yield from (name for name in inside if tree.has(name))
+    ]
+    yield from (name for name in names if tree.has(name) and not _OTHER_WORK.search(name))
 
 
 def _poetry(poetry: dict[str, Any]) -> list[str]:

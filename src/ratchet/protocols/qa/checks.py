@@ -2,56 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratchet.judges import Candidate, CommandJudge, Judged, hear
-from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.judges.endings import NOT_RUN
+from ratchet.judges import Candidate, Judged
+from ratchet.judges.deadline import Deadline
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import copied, in_thread, scratch
-from ratchet.kernel import Outcome
+from ratchet.kernel import Misuse
+from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.protocols.qa.check_plan import Check, CheckPlan, UnknownCheck, plan_checks
+from ratchet.protocols.qa.check_run import Ran, plain_policy, run_check
 from ratchet.protocols.qa.findings import Finding, Severity, ruled_by
 from ratchet.protocols.qa.restoring import restore
-from ratchet.sandbox import Bounds, Policy
 from ratchet.workspaces import Repository
 
-_GIB = 1024 * 1024 * 1024
-_TAIL = 6000
-_PLACES = "/usr/local/bin:/usr/bin:/bin"
-_PYTEST = re.compile(r"(?:.*/)?py\.?test[\d.]*")
-_RUNNING = ("-m", "run", "exec", "--")
-# What Python itself says when it is to run a module that it does not have.
-_NO_MODULE = re.compile(r"\S*python[\d.]*: No module named \S+\s*\Z")
+_NAMED = 5
 _INSTALL = (
-    "a check runs without the network and sees only the system's programs and the Python that runs Ratchet: install"
-    " what it needs there, or change the project's checks"
+    "a check runs without the network, in the project's environment: `ratchet project setup` shows how that is made,"
+    " `ratchet project checks` what is run"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ran:
-    """A check, and what it said: of the change, and of the change with the base's configuration."""
-
-    check: Check
-    judged: Judged
-    unsteered: Judged | None = None
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether it could not be run at all, rather than that it did not pass."""
-        if self.judged.reports:
-            said = _said(self.judged)
-            return said["exit_code"] in NOT_RUN or bool(_NO_MODULE.match(said["stderr"]))
-        return not self.judged.verdict.passed and self.judged.verdict.reason != str(OutOfTime())
+Red = Mapping[str, Sequence[str] | None]
+"""The checks that fail without the change, each with the tests that do, where it tells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +35,9 @@ class CheckGate:
 
     Scripts are the base's, whatever the change made of them. Where it also changes configuration that steers checks,
     they are run once more with the base's: what passes only with its own is told to the reviewer, and does not pass
-    where there is none who is not the author (`strict`).
+    where there is none who is not the author (`strict`). What is `red` without the change is not blamed on it.
+
+    A check runs in the environment that the candidate's own manifests ask for: a change may bring dependencies.
     """
 
     repository: Repository
@@ -68,6 +45,8 @@ class CheckGate:
     facts: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 1800.0
     strict: bool = False
+    environments: Environments | None = field(default=None, compare=False)
+    red: Red = field(default_factory=dict)
     name: str = "checks"
 
     @cached_property
@@ -78,7 +57,7 @@ class CheckGate:
             checks=self.facts.get("checks"),
             seconds=self.seconds,
             strict=self.strict,
-            policy=_policy(),
+            policy=plain_policy(),
         )
 
     async def judge(self, candidate: Candidate) -> Judged:
@@ -92,10 +71,16 @@ class CheckGate:
         if not plan.checks:
             none = Finding("no-checks", "the repository has no checks", severity=Severity.NOTE)
             return self._ruled(plan, [], [none])
+        try:
+            environment = None if self.environments is None else await self.environments.of(candidate.commit)
+        except (SetupFailed, Misuse) as error:
+            return await self._not_set_up(plan, candidate, error)
         async with scratch() as place:
             own = await self._tree(candidate, plan, place, steered=True)
             other = await self._tree(candidate, plan, place, steered=False) if plan.configuration else None
-            ran = [await self._run(check, candidate, own, other, deadline) for check in plan.checks]
+            ran = [
+                await self._run(check, candidate, own, other, deadline, environment) for check in plan.checks
+            ]
         return self._ruled(plan, ran, _unsteered(plan, ran))
 
     async def _tree(self, candidate: Candidate, plan: CheckPlan, place: Path, *, steered: bool) -> Path:
@@ -108,62 +93,71 @@ class CheckGate:
         await in_thread(lambda: restore(self.repository, self.base, undone, directory))
         return directory
 
-    async def _run(
-        self, check: Check, candidate: Candidate, own: Path, other: Path | None, deadline: Deadline
-    ) -> _Ran:
-        command = _command(check, self.seconds)
-        judged = await hear(command, replace(candidate, directory=own, deadline_seconds=deadline.left))
-        if other is None or not judged.verdict.passed:
-            return _Ran(check, judged)
-        shown = replace(candidate, directory=other, deadline_seconds=deadline.left)
-        return _Ran(check, judged, await hear(command, shown))
+    async def _not_set_up(self, plan: CheckPlan, candidate: Candidate, error: SetupFailed | Misuse) -> Judged:
+        """Whether it is the change that cannot be set up, or the project as it was."""
+        assert self.environments is not None
+        recipes = self.environments.recipe
+        if await in_thread(lambda: _key(recipes, self.base) != _key(recipes, candidate.commit)):
+            found = [*plan.findings, Finding("check.setup", f"what the change depends on: {error}")]
+            return ruled_by(self, found, passed="")
+        return ruled_by(
+            self, plan.findings, passed="", error=f"{error} ({error.hint})" if error.hint else str(error)
+        )
 
-    def _ruled(self, plan: CheckPlan, ran: Sequence[_Ran], more: Sequence[Finding]) -> Judged:
+    async def _run(
+        self,
+        check: Check,
+        candidate: Candidate,
+        own: Path,
+        other: Path | None,
+        deadline: Deadline,
+        environment: Environment | None,
+    ) -> Ran:
+        async def ask(directory: Path) -> Judged:
+            return await run_check(
+                check, candidate, directory, environment=environment, seconds=self.seconds, deadline=deadline
+            )
+
+        judged = await ask(own)
+        if other is None or not judged.verdict.passed:
+            return Ran(check, judged)
+        return Ran(check, judged, await ask(other))
+
+    def _ruled(self, plan: CheckPlan, ran: Sequence[Ran], more: Sequence[Finding]) -> Judged:
         found = [*plan.findings, *more]
         if self.strict:
             found = [_stricter(each) for each in found]
-        found += [_failed(each) for each in ran if not each.judged.verdict.passed]
+        excused = [each for each in ran if not each.passed and _red_before(each, self.red)]
+        found += [_excused(each) for each in excused]
+        found += [_failed(each) for each in ran if not each.passed and each not in excused]
         missing = [each for each in ran if each.is_missing]
-        broken = [each for each in ran if each.is_missing or each.judged.verdict.outcome is Outcome.ERROR]
-        told = [f"{each.check.name} could not decide: {each.judged.verdict.reason}" for each in broken]
+        broken = [each for each in ran if each.is_broken]
+        told = [f"could not decide: {each.told}" for each in broken]
         told += [_INSTALL] if missing else []
-        passed = (
-            f"passed: {', '.join(each.check.name for each in ran)}" if ran else "there are no checks to run"
-        )
+        good = ", ".join(each.check.name for each in ran if each.passed)
+        passed = f"passed: {good or 'none'}" if ran else "there are no checks to run"
+        if excused:
+            passed += f"; red before the change: {', '.join(each.check.name for each in excused)}"
         return ruled_by(
             self,
             found,
             passed=passed,
             error="; ".join(told) if broken else None,
             measurements={"checks": float(len(ran)), "missing": float(len(missing))},
-            more={"outputs": {each.check.name: _output(each.judged) for each in ran if each.judged.reports}},
+            more={"outputs": {each.check.name: each.output for each in ran if each.judged.reports}},
             reports=tuple(report for each in ran for report in each.judged.reports),
         )
 
 
-def _command(check: Check, seconds: float) -> CommandJudge:
-    """The check as a judge. A test run by pytest must also leave its report: an exit code alone is easily faked."""
-    argv, junit = check.argv, None
-    if _runs_pytest(argv):
-        argv, junit = (*argv, "--junitxml={reports}/junit.xml"), "junit.xml"
-    bounds = Bounds(wall_seconds=seconds, memory_bytes=4 * _GIB, processes=512, output_bytes=16 * 1024 * 1024)
-    name = re.sub(r"[^\w.-]", "-", f"check-{check.name}")
-    return CommandJudge(name=name, argv=argv, junit=junit, bounds=bounds, policy=_policy())
+def _key(recipes: Callable[[str], Recipe | None], commit: str) -> str | None:
+    try:
+        recipe = recipes(commit)
+    except Misuse:
+        return None
+    return None if recipe is None else recipe.key
 
 
-def _runs_pytest(argv: Sequence[str]) -> bool:
-    """Whether it is the program, or what another one is told to run: `python -m pytest`, `uv run pytest`."""
-    if _PYTEST.fullmatch(argv[0]):
-        return True
-    return any(first in _RUNNING and _PYTEST.fullmatch(then) for first, then in itertools.pairwise(argv))
-
-
-def _policy() -> Policy:
-    own = Path(sys.executable).parent
-    return Policy(environment={"PATH": f"{_PLACES}:{own}", "CI": "true"})
-
-
-def _unsteered(plan: CheckPlan, ran: Sequence[_Ran]) -> list[Finding]:
+def _unsteered(plan: CheckPlan, ran: Sequence[Ran]) -> list[Finding]:
     """What the reviewer is told of changed configuration."""
     needing = [each.check.name for each in ran if each.unsteered and not each.unsteered.verdict.passed]
     severity, told = Severity.MINOR, ""
@@ -186,15 +180,22 @@ def _stricter(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.BLOCKER) if finding.severity is Severity.MAJOR else finding
 
 
-def _failed(ran: _Ran) -> Finding:
-    return Finding(f"check.{ran.check.name}", f"{ran.check.name}: {ran.judged.verdict.reason}")
+def _red_before(ran: Ran, red: Red) -> bool:
+    """Whether nothing fails that did not fail without the change."""
+    if ran.check.name not in red or ran.is_broken:
+        return False
+    before, now = red[ran.check.name], ran.failed_tests
+    if before is None or now is None:
+        return before is None and now is None
+    return bool(now) and now <= set(before)
 
 
-def _output(judged: Judged) -> str:
-    said = _said(judged)
-    return f"{said['stdout']}\n{said['stderr']}".strip()[-_TAIL:]
+def _excused(ran: Ran) -> Finding:
+    names = sorted(ran.failed_tests or ())
+    which = f" ({len(names)} tests: {', '.join(names[:_NAMED])})" if names else ""
+    told = f"{ran.check.name} fails as it did before the change{which}"
+    return Finding(f"red-before.{ran.check.name}", told, severity=Severity.NOTE)
 
 
-def _said(judged: Judged) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(judged.reports[0].content)
-    return said
+def _failed(ran: Ran) -> Finding:
+    return Finding(f"check.{ran.check.name}", ran.told)

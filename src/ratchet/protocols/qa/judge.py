@@ -14,9 +14,10 @@ from ratchet.kernel import NotFound
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol
+from ratchet.projects.environments import Environments
 from ratchet.protocols.qa.asked import Asked, places, prompts_of, read_asked, root_of, table, text
 from ratchet.protocols.qa.check_plan import UnknownCheck, closed_files
-from ratchet.protocols.qa.checks import CheckGate
+from ratchet.protocols.qa.checks import CheckGate, Red
 from ratchet.protocols.qa.contract import ContractGate
 from ratchet.protocols.qa.instructions import BRIEF, FULL
 from ratchet.protocols.qa.patch import readable
@@ -87,12 +88,14 @@ def qa_judge(
     author: Author,
     spec: Mapping[str, Any] | None = None,
     feedback: str = "",
+    red: Red | None = None,
+    environments: Environments | None = None,
     open_engine: Opener = open_engine,
 ) -> QaJudge:
     """The judge of one step. Reads the repository. Raises `Blocked` when it cannot be made, before anything is spent.
 
     `base` is the head of the branch before the step. `spec` is the step's own if not given, and `feedback` what an
-    earlier attempt was told.
+    earlier attempt was told. `red` are the checks that fail without any change, and `environments` what they run in.
     """
     spec = table(step.spec) if spec is None else spec
     asked = read_asked(spec)
@@ -113,6 +116,8 @@ def qa_judge(
             facts=table(project.facts),
             seconds=settings.protocols.check_seconds,
             strict=reviewer.engine.name == author.engine,
+            environments=environments,
+            red=red or {},
         )
         review = ReviewGate(
             verdict=_verdict(settings, asked, reviewer, author, prompt),

@@ -80,7 +80,7 @@ def build(view: View) -> None:
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
     devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
-    pieces += [tree.cloned(path, _TO_READ)._replace(target=target) for target, path in view.places]
+    pieces += [_placed(target, path, path in view.writable) for target, path in sorted(view.places)]
     root = _whole_root() if view.everything else _bare_root(view)
     size = "" if view.scratch_bytes is None else f",size={view.scratch_bytes or 4096}"
     tree.cover(root, "/tmp", f"mode=1777{size}")
@@ -118,6 +118,11 @@ def _wanted(view: View) -> list[tuple[str, int]]:
         ((path, attributes | ATTR_NOSUID | ATTR_NODEV) for path, attributes in wanted.items()),
         key=lambda pair: len(pair[0]),
     )
+
+
+def _placed(target: str, path: str, writable: bool) -> tree.Piece:
+    attributes = ATTR_NOSUID | ATTR_NODEV if writable else _TO_READ
+    return tree.cloned(path, attributes)._replace(target=target)
 
 
 def _whole_root() -> int:

@@ -11,6 +11,8 @@ from ratchet.ledger.projects import get_project, list_projects
 from ratchet.projects.onboarding_view import onboarding_view
 from ratchet.projects.registering import register_project, set_up_again, update_project
 from ratchet.projects.secrets import put_secrets, secret_names
+from ratchet.projects.settled import settle_checks, settle_setup, use_found
+from ratchet.projects.setup_view import setup_view
 from ratchet.protocols.views import onboarding_record, project_record, project_records
 from ratchet.runtime import get_job
 from ratchet.runtime.job_rows import last_carrier
@@ -118,6 +120,56 @@ def keep_secrets(api: Api, project_id: Id, secrets: dict[Text, Secret]) -> shape
         get_project(tx, project_id)
         put_secrets(tx, api.runtime, project_id, secrets)
         return shapes.Secrets(secret_names=secret_names(tx, project_id))
+
+
+class Commands(_Body):
+    commands: list[Text] | None = Field(
+        description="run in this order, each at the top of a fresh checkout; null goes back to what was found"
+    )
+
+
+class NamedCheck(_Body):
+    name: Text = Field(examples=["pytest"])
+    command: Text = Field(examples=["python3 -m pytest -q"])
+    kind: Text | None = Field(None, description="test, lint, types, build, format or security")
+
+
+class Checks(_Body):
+    checks: list[NamedCheck] | None = Field(description="null goes back to what was found")
+
+
+@router.get("/projects/{project_id}/setup", response_model=shapes.Setup, responses=documented(404))
+def project_setup(api: Api, project_id: Id) -> dict[str, Any]:
+    """How the project is set up and checked, and whether its environment is made on this machine."""
+    with api.read() as tx:
+        found = get_project(tx, project_id)
+    return setup_view(api.runtime, found)
+
+
+@router.put("/projects/{project_id}/setup", response_model=shapes.Setup, responses=documented(400, 404))
+def change_setup(api: Api, project_id: Id, given: Commands) -> dict[str, Any]:
+    """Set the project up by other commands. The environment is made again when it is next needed."""
+    with api.write() as tx:
+        get_project(tx, project_id)
+        if given.commands is None:
+            use_found(tx, project_id, "setup")
+        else:
+            settle_setup(tx, project_id, given.commands)
+        found = get_project(tx, project_id)
+    return setup_view(api.runtime, found)
+
+
+@router.put("/projects/{project_id}/checks", response_model=shapes.Setup, responses=documented(400, 404))
+def change_checks(api: Api, project_id: Id, given: Checks) -> dict[str, Any]:
+    """Have other checks decide about changes. For the operator alone."""
+    with api.write() as tx:
+        get_project(tx, project_id)
+        if given.checks is None:
+            use_found(tx, project_id, "checks")
+        else:
+            settle_checks(tx, project_id, [each.model_dump(exclude_none=True) for each in given.checks])
+        found = get_project(tx, project_id)
+    return setup_view(api.runtime, found)
 
 
 @router.get("/projects/{project_id}/onboarding", response_model=shapes.Onboarding, responses=documented(404))

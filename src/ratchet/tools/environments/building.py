@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from ratchet.environments import named_files, own_pip, source_variables
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
 from ratchet.tools.call import ToolFailed
 
@@ -23,22 +23,6 @@ _MEMORY = 4 * 1024**3
 _OUTPUT = 4 * 1024 * 1024
 _PROCESSES = 256
 _OPTIONS = ("--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-warn-script-location")
-# Where packages come from and how they are reached; not where they go.
-_PASSED_ON = (
-    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_TRUSTED_HOST"),
-    *("PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES", "PIP_CONSTRAINT"),
-    *("PIP_CONFIG_FILE", "PIP_ONLY_BINARY", "PIP_PREFER_BINARY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ),
-)
 
 
 async def build(directory: Path, requirements: Sequence[str], seconds: float) -> None:
@@ -59,7 +43,7 @@ async def _run(argv: Sequence[str], directory: Path, seconds: float) -> Finished
     environment = _environment(os.environ, directory / "tmp")
     policy = Policy(
         network=True,
-        readable=_named_files(environment),
+        readable=named_files(environment),
         writable=(directory,),
         environment=environment,
     )
@@ -78,20 +62,11 @@ async def _run(argv: Sequence[str], directory: Path, seconds: float) -> Finished
         raise ToolFailed(str(error), hint=error.hint) from error
 
 
-def _wheel_places() -> list[Path]:
-    """Where a Python keeps the wheel of its pip: inside `ensurepip`, or where a distribution has put it instead."""
-    carried = find_spec("ensurepip")
-    told = sysconfig.get_config_var("WHEEL_PKG_DIR")
-    inside = [] if carried is None or carried.origin is None else [Path(carried.origin).parent / "_bundled"]
-    return [*([Path(told)] if told else []), *inside]
-
-
 def _pip(directory: Path) -> list[str]:
-    """The pip that Python carries with it, which runs without being installed; or the one that is installed here."""
+    """The pip that Python carries with it, or the one that is installed here."""
     python = str(directory / "bin" / "python")
-    wheels = [wheel for place in _wheel_places() for wheel in sorted(place.glob("pip-*.whl"))]
-    if wheels:
-        return [python, "-I", f"{wheels[-1]}/pip"]
+    if (carried := own_pip(python)) is not None:
+        return carried
     if find_spec("pip") is not None:
         return [sys.executable, "-I", "-m", "pip", "--python", python]
     raise ToolFailed(
@@ -102,18 +77,8 @@ def _pip(directory: Path) -> list[str]:
 
 
 def _environment(ours: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    passed_on = {name: ours[name] for name in _PASSED_ON if name in ours}
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(scratch), "TMPDIR": str(scratch), **passed_on}
-
-
-def _named_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """What the variables name on this machine, such as a directory of packages."""
-    words = (Path(word) for value in environment.values() for word in value.split())
-    return tuple(
-        path
-        for path in words
-        if path.is_absolute() and path != Path("/") and ".." not in path.parts and path.exists()
-    )
+    own = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(scratch), "TMPDIR": str(scratch)}
+    return own | source_variables(ours)
 
 
 def _failed(requirements: Sequence[str], finished: Finished, seconds: float) -> ToolFailed:

@@ -13,7 +13,7 @@ _DAY = 24 * 3600.0
 _OURS = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8})?")
 
 
-def sweep(root: Path, keep_days: int, install_seconds: float) -> None:
+def sweep(root: Path, keep_days: int, seconds: float) -> None:
     """Look through all environments in `root`. One that is being made is left alone, however long that takes."""
     now = time.time()
     ours = [each for each in root.iterdir() if _OURS.fullmatch(each.name)]
@@ -26,7 +26,7 @@ def sweep(root: Path, keep_days: int, install_seconds: float) -> None:
     for directory in ours:
         if directory.is_symlink() or directory in used:
             continue
-        if _age(directory, now) > install_seconds and _abandoned(directory):
+        if _age(directory, now) > seconds and _abandoned(directory):
             shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -1,0 +1,23 @@
+"""Environments: directories with installed packages, each made once for all who need the same."""
+
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.environments.sources import named_files, own_pip, source_variables
+    from ratchet.environments.store import Busy, find, find_or_make, forget
+    from ratchet.environments.sweep import sweep
+else:
+    __getattr__ = on_demand(__name__)
+
+__all__ = [
+    "Busy",
+    "find",
+    "find_or_make",
+    "forget",
+    "named_files",
+    "own_pip",
+    "source_variables",
+    "sweep",
+]

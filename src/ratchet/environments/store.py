@@ -1,0 +1,90 @@
+"""Finding an environment by its name, or making it.
+
+An environment is made in a directory of its own under a name that nothing else has, and counts from the moment a link
+of its name points to it. A process that dies before that leaves nothing that counts. It is never moved: the programs
+that a package brings name the Python that they belong to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from ratchet.environments.sweep import sweep
+from ratchet.kernel import RatchetError
+
+_PAUSE_SECONDS = 0.05
+
+
+class Busy(RatchetError):
+    """Another process has been making the same environment for too long."""
+
+
+def find(link: Path) -> Path | None:
+    """The environment that `link` points to, marked as used; nothing if it does not lead to a whole one."""
+    directory = link.resolve()
+    try:
+        os.utime(directory)
+    except OSError:
+        return None
+    return directory if directory.parent == link.parent.resolve() and link.is_symlink() else None
+
+
+async def find_or_make(
+    link: Path, make: Callable[[Path], Awaitable[None]], *, seconds: float, keep_days: int
+) -> Path:
+    """The environment at `link`. If there is none yet, `make` fills a new directory, which it has to create.
+
+    One process makes it and the others wait, for `seconds` at most. Old ones are removed first. Raises `Busy`,
+    `OSError`, and what `make` raises; then nothing is left.
+    """
+    if (found := find(link)) is not None:
+        return found
+    link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with _locked(link, seconds):
+        # The process that held the lock before may have made it.
+        return find(link) or await _made(link, make, seconds, keep_days)
+
+
+def forget(link: Path) -> None:
+    """Have it made again when it is next needed. What still uses it can go on: it is removed with the next sweep."""
+    link.unlink(missing_ok=True)
+
+
+async def _made(link: Path, make: Callable[[Path], Awaitable[None]], seconds: float, keep_days: int) -> Path:
+    await asyncio.to_thread(sweep, link.parent, keep_days, seconds)
+    directory = link.with_name(f"{link.name}-{secrets.token_hex(4)}")
+    try:
+        await make(directory)
+        pointer = directory.with_suffix(".link")
+        pointer.symlink_to(directory.name)
+        pointer.replace(link)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        raise
+    return directory
+
+
+@contextlib.asynccontextmanager
+async def _locked(link: Path, seconds: float) -> AsyncIterator[None]:
+    """Only one process makes an environment. The kernel lets go of the lock of one that dies."""
+    deadline = time.monotonic() + seconds
+    with link.with_suffix(".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Busy(
+                        f"another process has been installing the same packages for {seconds:g} s"
+                    ) from None
+                await asyncio.sleep(_PAUSE_SECONDS)
+        yield

@@ -1,0 +1,15 @@
+"""The environment of a project: what its checks and authors need, installed once by the project's own set-up."""
+
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.projects.environments.environment import Environment
+    from ratchet.projects.environments.environments import Environments
+    from ratchet.projects.environments.failure import SetupFailed
+    from ratchet.projects.environments.recipe import Recipe, recipe_of
+else:
+    __getattr__ = on_demand(__name__)
+
+__all__ = ["Environment", "Environments", "Recipe", "SetupFailed", "recipe_of"]

@@ -1,0 +1,357 @@
+"""Making an environment: a checkout of the project, and its set-up run in it.
+
+A set-up runs code of others, so all of it happens in the sandbox: with the network, which it needs, and with no file of
+the user but those that say where packages come from.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ratchet.environments import named_files, source_variables
+from ratchet.projects.environments.environment import (
+    LEFT,
+    NODE_TOOLS,
+    STORE,
+    TOOLS,
+    TREE,
+    VENV,
+    Environment,
+)
+from ratchet.projects.environments.failure import SetupFailed
+from ratchet.projects.environments.fallback import weaker
+from ratchet.projects.environments.imports import used_by_tests
+from ratchet.projects.environments.programs import Programs, find_programs
+from ratchet.projects.environments.recipe import Recipe
+from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
+from ratchet.workspaces import Repository, find_git
+
+Tell = Callable[[str], None]
+"""Is told each command before it runs."""
+
+_PIP = ("python3", "-m", "pip", "install")
+_TOOLS = frozenset({"uv", "poetry", "pdm", "pipenv", "tox", "nox", "hatch"})
+_NODE_MANAGERS = frozenset({"pnpm", "yarn", "bun"})
+_PASSED_ON = (
+    *("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX", "UV_FIND_LINKS", "UV_NATIVE_TLS"),
+    *(
+        "UV_SYSTEM_CERTS",
+        "UV_PYTHON_INSTALL_MIRROR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+    ),
+    *(
+        "npm_config_registry",
+        "NPM_CONFIG_REGISTRY",
+        "YARN_REGISTRY",
+        "CARGO_HTTP_CAINFO",
+        "GOPROXY",
+        "GONOSUMDB",
+    ),
+    *("GOPRIVATE", "GOSUMDB", "GIT_SSL_CAINFO"),
+)
+_MISSING = (
+    "import importlib.util, json, sys\n"
+    "print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]))"
+)
+_NOT_LEFT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"})
+_BUILT = (".so", ".pyd", ".node")
+_GIB = 1024**3
+
+
+async def build(
+    directory: Path, recipe: Recipe, repository: Repository, commit: str, *, seconds: float, tell: Tell
+) -> None:
+    """Make the environment at `directory`, which must not exist. Raises `SetupFailed`; what it made stays there."""
+    began = time.monotonic()
+    (directory / "tmp").mkdir(parents=True, mode=0o700)
+    (directory / STORE).mkdir()
+    _check_out(repository.path, commit, directory / TREE)
+    programs = find_programs(argv[0] for argv in recipe.setup)
+    work = _Work(directory, recipe, repository.path, programs, began + seconds, seconds, tell)
+    if recipe.python is not None:
+        await work.need([recipe.python.program, "-I", "-m", "venv", str(directory / VENV)])
+    for argv in recipe.setup:
+        await work.set_up(argv)
+    if recipe.python is not None:
+        await work.bring({each.replace("-", "_"): each for each in recipe.needs}, needed=True)
+        read = functools.partial(repository.read_file, commit)
+        await work.bring(used_by_tests(repository.list_files(commit), read), needed=False)
+    directories, files, ignored = _take_out(directory)
+    shutil.rmtree(directory / "tmp", ignore_errors=True)
+    Environment(
+        directory,
+        variables=work.variables(offline=True),
+        programs=work.places,
+        readable=[*programs.readable, *work.interpreter],
+        directories=directories,
+        files=files,
+        ignored=ignored,
+        imports=sorted(set(_imports(directory))),
+        commands=work.commands,
+        notes=work.notes,
+        seconds=round(time.monotonic() - began, 1),
+        python=None if recipe.python is None else recipe.python.version,
+    ).save()
+
+
+@dataclass
+class _Work:
+    """One environment while it is made."""
+
+    directory: Path
+    recipe: Recipe
+    repository: Path
+    programs: Programs
+    until: float
+    seconds: float
+    tell: Tell
+    commands: list[tuple[str, ...]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def places(self) -> list[str]:
+        own = [
+            self.directory / VENV / "bin",
+            self.directory / TOOLS / "bin",
+            self.directory / NODE_TOOLS / "bin",
+        ]
+        return [*(str(path) for path in own if path.is_dir()), *self.programs.places]
+
+    @property
+    def interpreter(self) -> list[str]:
+        """Where the Python of the environment has its library, if that is not among the system's own."""
+        python = self.recipe.python
+        if python is None or python.prefix.startswith("/usr/") or python.prefix == "/usr":
+            return []
+        return [python.prefix]
+
+    def variables(self, *, offline: bool) -> dict[str, str]:
+        """What the environment is for those who work in it; `offline` for use, otherwise for making it."""
+        store = self.directory / STORE
+        found: dict[str, str] = {}
+        if self.recipe.python is not None:
+            venv = str(self.directory / VENV)
+            found |= {"VIRTUAL_ENV": venv, "UV_PROJECT_ENVIRONMENT": venv, "PDM_IGNORE_SAVED_PYTHON": "1"}
+            found |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "POETRY_VIRTUALENVS_CREATE": "false"}
+            found |= {"UV_OFFLINE": "1", "UV_NO_SYNC": "1"} if offline else {}
+        if "node" in self.recipe.stack:
+            found |= {
+                "npm_config_update_notifier": "false",
+                "npm_config_fund": "false",
+                "npm_config_audit": "false",
+            }
+            found |= {"npm_config_offline": "true", "npm_config_cache": "/tmp/npm"} if offline else {}
+        if "rust" in self.recipe.stack:
+            found["CARGO_HOME"] = str(store / "cargo")
+            rustup = Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup")
+            found |= {"RUSTUP_HOME": str(rustup)} if rustup.is_dir() else {}
+            found |= {"CARGO_NET_OFFLINE": "true"} if offline else {}
+        if "go" in self.recipe.stack:
+            found |= {"GOPATH": str(store / "go"), "GOFLAGS": "-modcacherw", "GOTOOLCHAIN": "local"}
+            found |= {"GOPROXY": "off", "GOCACHE": "/tmp/go-build"} if offline else {}
+        if "java" in self.recipe.stack:
+            found["MAVEN_OPTS"] = f"-Dmaven.repo.local={store / 'm2'}"
+            found |= {"MAVEN_ARGS": "--offline"} if offline else {}
+        return found
+
+    async def set_up(self, argv: Sequence[str]) -> None:
+        """One command of the set-up. Tools that set a project up have an environment of their own."""
+        if argv[0] in _NODE_MANAGERS and shutil.which(argv[0], path=self._path) is None:
+            await self.need(
+                ["npm", "install", "--global", "--prefix", str(self.directory / NODE_TOOLS), argv[0]]
+            )
+        words = argv[len(_PIP) :]
+        if tuple(argv[: len(_PIP)]) == _PIP and words and _TOOLS.issuperset(words):
+            tools = self.directory / TOOLS
+            if not tools.exists() and self.recipe.python is not None:
+                await self.need([self.recipe.python.program, "-I", "-m", "venv", str(tools)])
+            await self.need([str(tools / "bin" / "python"), *_PIP[1:], *words])
+            return
+        finished = await self._run(argv)
+        if finished.ok:
+            return
+        other = weaker(argv)
+        if other is None or finished.stopped is not None:
+            raise self._failed(argv, finished)
+        self.notes.append(f"`{' '.join(argv)}` failed, so it was done in parts: {_last(finished)}")
+        for each in other.needed:
+            await self.need(each)
+        for each in other.wished:
+            await self.wish(each)
+
+    async def need(self, argv: Sequence[str]) -> None:
+        finished = await self._run(argv)
+        if not finished.ok:
+            raise self._failed(argv, finished)
+
+    async def wish(self, argv: Sequence[str]) -> None:
+        finished = await self._run(argv)
+        if not finished.ok:
+            self.notes.append(f"`{' '.join(argv)}` failed and was done without: {_last(finished)}")
+
+    async def bring(self, modules: Mapping[str, str], *, needed: bool) -> None:
+        """Install the distributions of those modules that are missing."""
+        if not modules:
+            return
+        python = str(self.directory / VENV / "bin" / "python")
+        asked = await self._run([python, "-c", _MISSING, *modules], quiet=True)
+        missing = json.loads(asked.stdout) if asked.ok else []
+        names = sorted({modules[each] for each in missing})
+        if names and needed:
+            await self.need([python, *_PIP[1:], *names])
+        elif names:
+            await self.wish([python, *_PIP[1:], *names])
+
+    @property
+    def _path(self) -> str:
+        return ":".join([*self.places, "/usr/local/bin:/usr/bin:/bin"])
+
+    async def _run(self, argv: Sequence[str], *, quiet: bool = False) -> Finished:
+        if not quiet:
+            self.commands.append(tuple(argv))
+            self.tell(" ".join(argv))
+        temporary = str(self.directory / "tmp")
+        variables = {
+            **source_variables(_with_pip_settings(os.environ), *_PASSED_ON),
+            **self.variables(offline=False),
+            "PATH": self._path,
+            "HOME": temporary,
+            "TMPDIR": temporary,
+            "LANG": "C.UTF-8",
+            "CI": "true",
+            "npm_config_cache": f"{temporary}/npm",
+            "PIP_NO_CACHE_DIR": "1",
+            "PIP_NO_INPUT": "1",
+            # The checkout belongs to whoever runs this, whatever the sandbox makes of users.
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+        }
+        more = [path for name in ("RUSTUP_HOME",) if (path := variables.get(name))]
+        readable = (
+            self.repository,
+            *named_files(variables),
+            *(Path(each) for each in (*self.programs.readable, *self.interpreter, *more)),
+        )
+        policy = Policy(
+            network=True,
+            readable=tuple(
+                path for path in dict.fromkeys(readable) if not path.is_relative_to(self.directory)
+            ),
+            writable=(self.directory,),
+            environment=variables,
+        )
+        bounds = Bounds(
+            wall_seconds=max(0.1, self.until - time.monotonic()),
+            memory_bytes=8 * _GIB,
+            processes=1024,
+            output_bytes=16 * 1024 * 1024,
+            file_bytes=None,
+            look_seconds=0.1,
+        )
+        try:
+            return await run(argv, cwd=self.directory / TREE, bounds=bounds, policy=policy)
+        except CannotStart as error:
+            raise SetupFailed(
+                argv, "cannot be run", str(error), hint=f"install {argv[0]}, or {self._change}"
+            ) from error
+        except (Refused, Broken) as error:
+            raise SetupFailed(argv, "cannot be run", str(error), hint=error.hint) from error
+
+    _change = "change the set-up: ratchet project setup PROJECT --edit"
+
+    def _failed(self, argv: Sequence[str], finished: Finished) -> SetupFailed:
+        said = (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace")
+        if finished.stopped is Stopped.WALL:
+            hint = "raise projects.setup_seconds"
+            return SetupFailed(argv, f"took longer than {self.seconds:g} s", said, hint=hint)
+        return SetupFailed(
+            argv, finished.problem or "failed", said, hint=f"try it in a checkout, or {self._change}"
+        )
+
+
+def _last(finished: Finished) -> str:
+    lines = (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace").strip().splitlines()
+    errors = [line for line in lines if re.match(r"\s*(?:error|npm (?:error|ERR))", line, re.IGNORECASE)]
+    return ((errors or lines or [finished.problem or "it failed"])[-1]).strip()[:300]
+
+
+def _with_pip_settings(ours: Mapping[str, str]) -> dict[str, str]:
+    """Our variables, with the user's own settings of pip, which the sandbox's home does not have."""
+    home = Path(ours.get("HOME") or "/")
+    places = (home / ".config" / "pip" / "pip.conf", home / ".pip" / "pip.conf")
+    found = next((path for path in places if path.is_file()), None)
+    return {**({} if found is None else {"PIP_CONFIG_FILE": str(found)}), **ours}
+
+
+def _check_out(repository: Path, commit: str, tree: Path) -> None:
+    """The project at `commit` with its tags, by which some packages know their version. Runs no hook and no filter."""
+    _git(tree.parent, "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(tree))
+    _git(tree, "checkout", "--quiet", "--detach", commit)
+
+
+def _git(directory: Path, *words: str) -> str:
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": "/nonexistent"}
+    done = subprocess.run(
+        [find_git(), "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", *words],
+        cwd=directory,
+        env={**variables, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"},
+        capture_output=True,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        raise SetupFailed(["git", *words], f"ended with exit code {done.returncode}", done.stderr)
+    return done.stdout
+
+
+def _take_out(directory: Path) -> tuple[list[str], list[str], list[str]]:
+    """Move what the set-up left in the checkout out of it: directories, files, and those files that git ignores.
+
+    The checkout itself goes: others are shown in its place.
+    """
+    tree = directory / TREE
+    said = _git(tree, "status", "--porcelain=v1", "-z", "--ignored=matching", "--untracked-files=normal")
+    directories, files, ignored = [], [], []
+    for entry in filter(None, said.split("\0")):
+        mark, path = entry[:2], entry[3:].rstrip("/")
+        source = tree / path
+        if mark not in ("??", "!!") or _NOT_LEFT & set(Path(path).parts) or path.endswith(".pyc"):
+            continue
+        if source.is_dir() and not source.is_symlink():
+            directories.append(path)
+        else:
+            files.append(path)
+            if mark == "!!" or path.endswith(_BUILT):
+                ignored.append(path)
+        target = directory / LEFT / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source, target)
+    shutil.rmtree(tree)
+    tree.mkdir()
+    return directories, files, ignored
+
+
+def _imports(directory: Path) -> Iterator[str]:
+    """The directories of the checkout that the environment's Python imports from."""
+    tree = f"{directory / TREE}"
+    for site in (directory / VENV / "lib").glob("python*/site-packages"):
+        for file in site.glob("*.pth"):
+            for line in file.read_text(errors="replace").splitlines():
+                if line == tree or line.startswith(f"{tree}/"):
+                    yield os.path.relpath(line, tree)
+        for file in site.glob("__editable__*_finder.py"):
+            for path in re.findall(re.escape(tree) + r"/([^'\"]+)", file.read_text(errors="replace")):
+                yield os.path.dirname(path) or "."  # noqa: PTH120 - a relative path, as text
