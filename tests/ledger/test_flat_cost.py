@@ -34,7 +34,6 @@ from ratchet.ledger.tables import (
     usage_days,
 )
 from ratchet.runtime import job_rows as queue
-from ratchet.runtime.claim import queue_due
 from ratchet.runtime.job import JobStatus
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
@@ -123,8 +122,7 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "processes at work": queue.started_on,
     "stops wanted": lambda tx: queue.stops_wanted(tx, "p"),
     "jobs claimed": lambda tx: JOBS.claim(tx, "p", 2),
-    "jobs whose time has come": queue_due,
-    "when to look for jobs again": JOBS.next_look,
+    "a look for jobs": lambda tx: JOBS.look(tx, "p", 2),
     "a job finished": lambda tx: JOBS.finish(tx, job(tx, "started"), {}),
     "jobs taken over": lambda tx: JOBS.take_over(tx, "p"),
     "jobs that wait for a free key": JOBS.free_stranded,
@@ -315,7 +313,7 @@ def test_claiming_costs_the_same_however_many_jobs_wait(ledger: Ledger) -> None:
         analyze(ledger)
         found = 0
         with contextlib.suppress(Undo), ledger.write() as tx:
-            found = effort(tx, lambda tx: JOBS.claim(tx, "p", 5))
+            found = effort(tx, lambda tx: JOBS.look(tx, "p", 5))
             raise Undo
         return found
 

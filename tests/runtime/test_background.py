@@ -33,7 +33,7 @@ def add(ledger: Ledger, runtime: Runtime, priority: int, **options: Any) -> int:
 
 def claim(ledger: Ledger, runtime: Runtime, most: int) -> list[int]:
     with ledger.write() as tx:
-        return [job.id for job in runtime.jobs.claim(tx, ME, most)]
+        return [job.id for job in runtime.jobs.look(tx, ME, most).claimed]
 
 
 def test_background_jobs_leave_one_place_free(ledger: Ledger, runtime: Runtime) -> None:

@@ -229,8 +229,7 @@ def test_a_try_counts_against_the_rate_of_its_queue_for_as_long_as_it_looks_back
         runtime.jobs.release(tx, first)
         [again] = runtime.jobs.claim(tx, "me", 4)
         runtime.jobs.release(tx, again)
-        assert runtime.jobs.claim(tx, "me", 4) == []
-        assert runtime.jobs.next_look(tx) == tx.now + 200
+        assert runtime.jobs.look(tx, "me", 4) == ([], tx.now + 200)
 
     def claimed() -> bool:
         with ledger.write() as tx:

@@ -27,7 +27,7 @@ _WAITING = (
         jobs.c.priority < BACKGROUND,
         jobs.c.due_at <= sa.bindparam("before"),
     )
-    .where(~sa.exists().where(queues.c.name == jobs.c.queue, queues.c.paused))
+    .where(~sa.exists().where(queues.c.name == sa.bindparam("wanted"), queues.c.paused))
     .limit(1)
 )
 _RUNNING = (

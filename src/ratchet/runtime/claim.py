@@ -4,26 +4,25 @@ A job waits for its time as `scheduled`, for its key as `waiting`, and for a wor
 jobs with `FOR UPDATE SKIP LOCKED`, so none waits for the rows of another, and the most urgent first. What is claimed is
 leased to the worker's process, see `ratchet.runtime.lease`.
 
-Whoever makes a job ready rings the ledger's bell. Only time passes without a ring: `next_look` says until when.
+Whoever makes a job ready rings the ledger's bell. Only time passes without a ring: `look` says when to look again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ratchet.ledger import Topic
 from ratchet.ledger.prepared import Prepared
-from ratchet.ledger.tables import jobs, processes
+from ratchet.ledger.tables import jobs, processes, queues
 from ratchet.runtime.background import has_room_behind
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.job_rows import read_jobs, set_job
 from ratchet.runtime.limits import QueueRule, count_start, reopens_at, room
 from ratchet.runtime.processes import ALIVE
-from ratchet.runtime.queues import paused_queues
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -44,7 +43,10 @@ _DUE = (
     .with_for_update(skip_locked=True)
 )
 _IN_QUEUE = sa.select(jobs).where(
-    jobs.c.queue == sa.bindparam("wanted"), jobs.c.status == sa.literal_column("'queued'")
+    jobs.c.queue == sa.bindparam("wanted"),
+    jobs.c.status == sa.literal_column("'queued'"),
+    # Not by the job's own queue: PostgreSQL would take it for rare that one is left, and sort all that are queued.
+    ~sa.exists().where(queues.c.name == sa.bindparam("wanted"), queues.c.paused),
 )
 _ANY = _IN_QUEUE.with_only_columns(sa.literal(1)).limit(1)
 _READY = (
@@ -70,10 +72,26 @@ def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
 _MUST_WAIT = sa.select(must_wait(sa.bindparam("key"), sa.bindparam("priority"), sa.bindparam("id")))
 
 
+class Look(NamedTuple):
+    """What a look for jobs came to. `again_at` is when another is worth it though nobody rings, in milliseconds since
+    1970: a job is due, or the rate limit of a queue lets the next one start."""
+
+    claimed: list[Job]
+    again_at: int | None
+
+
+def look(tx: Transaction, rules: Rules, process_id: str, most: int) -> Look:
+    """Claim jobs, and first put those in line whose time has come."""
+    next_due = queue_due(tx)
+    claimed = claim(tx, rules, process_id, most)
+    rated = [rule for rule in rules.values() if rule.rate_limit is not None and _has_ready(tx, rule.name)]
+    moments = [next_due, *(reopens_at(tx, rule) for rule in rated)]
+    return Look(claimed, min((moment for moment in moments if moment is not None), default=None))
+
+
 def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job]:
     """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait, and
     background ones are left when they would take the last place."""
-    queue_due(tx)
     places = _places(tx, rules, most)
     started: list[Job] = []
     passed_over: set[int] = set()
@@ -101,39 +119,33 @@ def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job
     return started
 
 
-def queue_due(tx: Transaction) -> None:
-    """Put scheduled jobs in line whose time has come."""
-    next_due = _NEXT_DUE.scalar(tx.connection)
+def queue_due(tx: Transaction) -> int | None:
+    """Put scheduled jobs in line whose time has come; when that of the next one comes."""
+    next_due = _next_due(tx)
     if next_due is None or next_due > tx.now:
-        return
+        return next_due
     due = tx.connection.execute(_DUE, {"now": tx.now}).scalars().all()
     if due:
         queued = sa.update(jobs).where(jobs.c.id.in_(due)).values(status=str(JobStatus.QUEUED))
         tx.connection.execute(queued)
         # For the others: they passed over these rows while we held them, and may have room.
         tx.announce(Topic.JOBS)
+    return _next_due(tx)
 
 
-def next_look(tx: Transaction, rules: Rules) -> int | None:
-    """When a job may become ready though nobody rings, in milliseconds since 1970."""
-    moments = [_NEXT_DUE.scalar(tx.connection)]
-    moments += [
-        reopens_at(tx, rule)
-        for rule in rules.values()
-        if rule.rate_limit is not None and _has_ready(tx, rule.name)
-    ]
-    return min((moment for moment in moments if moment is not None), default=None)
+def _next_due(tx: Transaction) -> int | None:
+    due_at: int | None = _NEXT_DUE.scalar(tx.connection)
+    return due_at
 
 
 def _places(tx: Transaction, rules: Rules, most: int) -> dict[str, int]:
-    """How many jobs may be started of each queue that is not paused.
+    """How many jobs may be started of each queue that has some.
 
     The locks of limited queues are taken here, in the order of their names. Whoever waits for one may hold rows and
-    keys; whoever has one waits for nothing.
+    keys; whoever has one waits for nothing but a later one.
     """
     places = {}
-    # Asked for apart: with it in the statement, PostgreSQL would sort all that is queued.
-    for name in sorted(rules.keys() - paused_queues(tx)):
+    for name in sorted(rules):
         if not rules[name].limited:
             places[name] = most
         elif most and _has_ready(tx, name):

@@ -5,7 +5,7 @@ for its time; any worker with room claims it (`ratchet.runtime.claim`). Whatever
 the number of its delivery in the same transaction, so that the worker before cannot write any more.
 
 Transactions lock a job's row first, its key second and a queue's limits last; under a key nobody waits for a row, and
-under a queue's lock for nothing. So no two wait for each other.
+under a queue's lock for nothing but that of a later queue. So no two wait for each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.ledger.upsert import upsert
 from ratchet.runtime.background import foreground_waits
-from ratchet.runtime.claim import claim, must_wait, next_look
+from ratchet.runtime.claim import Look, claim, look, must_wait
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, Job, JobStatus
 from ratchet.runtime.job_rows import get_job, last_carrier, lock_job, read_jobs, set_job
 from ratchet.runtime.lease import end_lease
@@ -118,9 +118,9 @@ class Jobs:
         """Start up to `most` jobs on this process, the most urgent first."""
         return claim(tx, self._rules, process_id, most)
 
-    def next_look(self, tx: Transaction) -> int | None:
-        """When a job may become ready though nobody rings, in milliseconds since 1970."""
-        return next_look(tx, self._rules)
+    def look(self, tx: Transaction, process_id: str, most: int) -> Look:
+        """Put jobs in line whose time has come, then claim; and when to look again."""
+        return look(tx, self._rules, process_id, most)
 
     def finish(self, tx: Transaction, job: Job, result: Any) -> None:
         """Record success."""

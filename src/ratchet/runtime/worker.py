@@ -20,7 +20,6 @@ from ratchet.runtime.job_rows import stops_wanted
 from ratchet.runtime.running import Running, Why
 
 if TYPE_CHECKING:
-    from ratchet.ledger import Transaction
     from ratchet.runtime.job import Job
     from ratchet.runtime.runtime import Runtime
 
@@ -116,9 +115,10 @@ class Worker:
         claimed: list[Job] = []
         pause = self.runtime.settings.runtime.poll_seconds
         try:
-            claimed, moment = self._execution.patiently(lambda tx: self._look(tx, room))
-            if moment is not None:
-                ahead = (moment - now_ms()) / 1000
+            look = self.runtime.jobs.look
+            claimed, again_at = self._execution.patiently(lambda tx: look(tx, self.process_id, room))
+            if again_at is not None:
+                ahead = (again_at - now_ms()) / 1000
                 # What is due and still not claimed is in the hands of another this moment.
                 pause = min(pause, ahead if ahead > 0 else _IN_OTHER_HANDS_SECONDS)
         except LedgerUnavailable as error:
@@ -131,10 +131,6 @@ class Worker:
         for job in claimed:
             self._places.submit(self._work, job)
         return pause
-
-    def _look(self, tx: Transaction, room: int) -> tuple[list[Job], int | None]:
-        jobs = self.runtime.jobs
-        return jobs.claim(tx, self.process_id, room), jobs.next_look(tx)
 
     def _work(self, job: Job) -> None:
         """Do a job, then the next that lies ready, until there is none. Holds one place, and gives it back."""
