@@ -144,7 +144,7 @@ def test_a_port_that_is_taken_is_named(typed: Typed) -> None:
         port = taken.getsockname()[1]
         done = typed(f"serve --host 127.0.0.1 --port {port}")
     assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
-    assert "hint: stop the program that has it, or take a free one with --port 0" in done.err
+    assert "hint: stop the program that has it, or take a free one with `ratchet serve --port 0`" in done.err
 
 
 def test_without_a_home_it_is_said_how_to_make_one(typed: Typed, tmp_path: Path) -> None:

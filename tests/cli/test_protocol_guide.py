@@ -23,7 +23,8 @@ BRANCHES = ["project", "protocol", "step", "spec"]
     [
         (
             "project",
-            "add list show onboard questions answer secrets branches delete-branch import-codemachine archive",
+            "add list show onboard setup checks questions answer secrets branches delete-branch"
+            " import-codemachine archive",
         ),
         ("protocol", "new list show start pause resume cancel run-next retry open-pr log"),
         ("step", "list show run qa approve"),

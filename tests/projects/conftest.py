@@ -34,9 +34,7 @@ def make_runtime(tmp_path: Path, url: str) -> Iterator[MakeRuntime]:  # noqa: F8
         def make(**flags: object) -> Runtime:
             settings = load(tmp_path, url, **{key.replace("__", "."): value for key, value in flags.items()})
             of_test: Ledger = opened.enter_context(open_ledger(settings))
-            made = open_runtime(settings, of_test, make_kinds())
-            opened.callback(made.close)
-            return made
+            return open_runtime(settings, of_test, make_kinds())
 
         yield make
 

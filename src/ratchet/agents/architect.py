@@ -50,12 +50,20 @@ class Wanted:
 
 
 def check_architect(
-    runtime: Runtime, *, engine: str | None, model: str | None, agent: str | None = None
+    runtime: Runtime,
+    *,
+    engine: str | None,
+    model: str | None,
+    agent: str | None = None,
+    new: str | None = None,
 ) -> None:
     """Look whether the engine could write an agent here and now, before anything is begun. Raises `NotReady`.
 
-    An `agent` that there is already has an engine of its own.
+    An `agent` that there is already has an engine of its own. The name of a `new` one is looked at first: that it is
+    wrong must not depend on the engine.
     """
+    if new is not None:
+        check_name(new)
     if agent is not None:
         with runtime.ledger.read() as tx:
             known = rows.get_agent(tx, agent)

@@ -27,7 +27,6 @@ def make_home(tmp_path: Path, url: str) -> Iterator[MakeHome]:
             )
             ledger = stack.enter_context(open_ledger(loaded))
             runtime = open_runtime(loaded, ledger, make_kinds())
-            stack.callback(runtime.close)
             return Home(runtime, loaded)
 
         yield make

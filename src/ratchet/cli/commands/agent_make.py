@@ -73,7 +73,7 @@ def create(
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
         if not detach:
-            check_architect(here.runtime, engine=options["engine"], model=options["model"])
+            check_architect(here.runtime, engine=options["engine"], model=options["model"], new=name)
         run_id = create_agent(
             here.runtime, Wanted(name=name, description=description, **options), actor="cli"
         )
