@@ -163,7 +163,7 @@ def test_a_key_that_an_endpoint_repeats_is_not_told(asking: Asking) -> None:
     asking.open(fail(401, message=f"the key {KEY} is wrong"))
     with pytest.raises(SessionFailed) as refused:
         asking.ask()
-    assert refused.value.failure is Failure.REFUSED
+    assert refused.value.failure is Failure.NO_ACCESS
     assert KEY not in f"{refused.value} {refused.value.hint}"
     [session] = asking.sessions()
     assert session.failure == "refused"

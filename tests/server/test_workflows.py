@@ -200,7 +200,13 @@ def test_a_run_of_another_kind_is_not_one_of_a_workflow(api: TestClient, ledger:
 
 
 def test_a_sentence_is_planned_by_a_worker(api: TestClient) -> None:
-    wish = {"sentence": "Count the words of a text.", "name": "wished", "engine": "llm", "reuse": False}
+    wish = {
+        "sentence": "Count the words of a text.",
+        "name": "wished",
+        "engine": "llm",
+        "model": "gpt-5.5",
+        "reuse": False,
+    }
     answer = api.post("/workflows/plan", json=wish)
     assert answer.status_code == 202, answer.text
     assert answer.json()["action"] == "plan"

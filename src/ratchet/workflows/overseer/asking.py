@@ -63,6 +63,8 @@ def start_plan(
     wanted = engine or runtime.settings.workflows.overseer
     surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
     open_engine(wanted, surroundings)
+    if name is not None:
+        _check_name(name)
     require_model(wanted, model or runtime.settings.workflows.model, surroundings)
     spec = {
         "action": "plan",
@@ -75,7 +77,6 @@ def start_plan(
     }
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         if name is not None:
-            _check_name(name)
             known = find_workflow(tx, name)
             if simulated and known is not None and known.origin != SIMULATED:
                 raise Misuse(
