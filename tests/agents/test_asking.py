@@ -166,7 +166,7 @@ def test_a_key_that_an_endpoint_repeats_is_not_told(asking: Asking) -> None:
     assert refused.value.failure is Failure.NO_ACCESS
     assert KEY not in f"{refused.value} {refused.value.hint}"
     [session] = asking.sessions()
-    assert session.failure == "refused"
+    assert session.failure == "no_access"
     assert KEY not in (session.reason or "")
 
 
