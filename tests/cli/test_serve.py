@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.agents.seat import announced
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
 
@@ -91,9 +92,7 @@ def test_two_homes_serve_side_by_side_and_each_finds_its_own(tmp_path: Path, end
     assert len({told[0]["url"], told[1]["url"], told[0]["agents"], told[1]["agents"]}) == 4
     for program, mine in zip(homes, told, strict=True):
         assert program("console", "--json").json["url"] == mine["console"]
-        served = {each["name"]: each["detail"] for each in program("doctor", "--json").json["checks"]}
-        assert mine["url"] in served["server"]
-        assert mine["agents"] in served["agents"]
+        assert announced(program.home) == mine["agents"]
 
 
 @pytest.mark.soak
@@ -115,6 +114,12 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(plain_program: Progr
         done = plain_program("serve", "--port", port)
         assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
         assert "`ratchet serve --port 0`" in done.err
+
+
+@pytest.mark.soak
+def test_so_is_one_that_was_asked_for_agents(plain_program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
         plain_program.env["RATCHET_AGENTS__PORT"] = port
         done = plain_program("serve", "--port", "0")
     assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)

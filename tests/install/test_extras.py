@@ -50,7 +50,9 @@ def test_every_extra_has_a_purpose_and_is_listed_by_the_doctor() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert declared.keys() == PURPOSES.keys()
     assert {check.name: check.status for check in extras()} == {f"extra {name}": "ok" for name in declared}
+    guide = (ROOT / "docs" / "install.md").read_text()
     for name, packages in declared.items():
+        assert f"| `{name}` | " in guide
         assert len(find_extra(name).packages) == len(packages)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         WrongEmbedder,
     )
     from ratchet.memory.memory import Memory
-    from ratchet.memory.opening import FILE_NAME, best_embedder, open_memory, reembed
+    from ratchet.memory.opening import FILE_NAME, best_embedder, open_memory, reembed, search_advice
     from ratchet.memory.shared_words import SharedWords
     from ratchet.memory.wordllama import WordLlama
 else:
@@ -39,4 +39,5 @@ __all__ = [
     "best_embedder",
     "open_memory",
     "reembed",
+    "search_advice",
 ]

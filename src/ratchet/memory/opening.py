@@ -45,6 +45,18 @@ def best_embedder() -> Embedder:
     return WordLlama() if WordLlama.is_installed() else SharedWords()
 
 
+def search_advice() -> str | None:
+    """What a person should know who searches by shared words alone; nothing where meaning is known."""
+    if WordLlama.is_installed():
+        return None
+    # Only now: it reads what the installation says of itself.
+    from ratchet.extras import install_line
+
+    return (
+        f"Found by shared words. To find by meaning, {install_line('memory')}, then `ratchet memory reembed`."
+    )
+
+
 def _embedder_of(path: Path) -> Embedder:
     from ratchet.memory.sqlite.file import made_with
 

@@ -43,12 +43,13 @@ def announced(home: Path, address: Address) -> Iterator[None]:
         if _read(path) is None:
             path.unlink(missing_ok=True)
     # Locked before it has its name: whoever finds it without the lock may believe that its server is dead.
+    # Named by chance: in two containers that share a home, two servers can have the same process id and port.
     descriptor, new = tempfile.mkstemp(dir=directory, prefix=".new-")
     with os.fdopen(descriptor, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         json.dump({"host": address.host, "port": address.port, "pid": os.getpid()}, file)
         file.flush()
-        path = Path(new).rename(directory / f"{os.getpid()}-{address.port}.json")
+        path = Path(new).rename(directory / f"{Path(new).name.removeprefix('.new-')}.json")
         try:
             yield
         finally:

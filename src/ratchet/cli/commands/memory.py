@@ -19,7 +19,7 @@ from ratchet.cli.records import record
 from ratchet.cli.times import age
 from ratchet.cli.words import compact
 from ratchet.kernel import Misuse, NotFound
-from ratchet.memory import FILE_NAME, Entry, Found, Memory, WordLlama, open_memory
+from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory, search_advice
 from ratchet.memory import reembed as make_anew
 
 if TYPE_CHECKING:
@@ -90,13 +90,8 @@ def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
     """
     with _opened(session) as memory:
         found = memory.words(text, **where) if by_words else memory.find(text, **where)
-    if not by_words and not WordLlama.is_installed():
-        # Only now: it reads what the installation says of itself.
-        from ratchet.extras import install_line
-
-        note(
-            f"Found by shared words. To find by meaning, {install_line('memory')}, then `ratchet memory reembed`."
-        )
+    if not by_words and (advice := search_advice()):
+        note(advice)
     show_list(
         session,
         found,

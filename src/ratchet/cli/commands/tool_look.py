@@ -119,6 +119,11 @@ def search(session: Session, task: str, kind: str | None, tags: tuple[str, ...],
     if session.json:
         print_document(records)
         return
+    # Only now: the other commands of this module search nothing.
+    from ratchet.memory import search_advice
+
+    if advice := search_advice():
+        note(advice)
     if not records:
         note("No tool fits. `ratchet tool list` shows those that there are.")
     for each in records:

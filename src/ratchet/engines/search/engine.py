@@ -63,7 +63,7 @@ class SearchEngine:
         try:
             found = version("cmaes")
         except PackageNotFoundError:
-            return Readiness(False, "cmaes is not installed", "install it: pip install cmaes")
+            return Readiness(False, "cmaes is not installed", "install Ratchet again: it comes with it")
         return Readiness(True, f"cmaes {found}; no model, no key, no network")
 
 
