@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ from ratchet.modelserver import ModelServer
 from tests.cli.conftest import Ratchet
 from tests.engines.test_logins import codex_file, token
 from tests.modelserver.fixtures import model_server
+from tests.waiting import eventually
 
 __all__ = ["model_server"]
 
@@ -152,3 +158,38 @@ def test_a_key_that_is_refused_is_told_and_nothing_is_written(
     assert done.code == 1
     assert "http://127.0.0.1:9/v1 cannot be reached" in done.err
     assert not (home / "ratchet.toml").exists()
+
+
+def test_a_command_that_needs_a_model_offers_setup_on_a_terminal(
+    home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer, database_url: str
+) -> None:
+    """The key is there and nobody chose: of two, no one is the only one."""
+    for provider in ("openai", "openrouter"):
+        model_server.script("setup-offer", [])
+        alone.setenv(f"{provider.upper()}_API_KEY", f"a-key-of-{provider}")
+        variable = f"RATCHET_LLM__ENDPOINTS__{provider.upper()}__BASE_URL"
+        alone.setenv(variable, model_server.openai_url("setup-offer"))
+    here = ["--home", str(home), "--database-url", database_url]
+    own, other = pty.openpty()
+    os.set_blocking(own, False)
+    command = [sys.executable, "-m", "ratchet.cli", "workflow", "new", "Summarise a text.", *here]
+    said = ""
+
+    def shows(text: str) -> bool:
+        nonlocal said
+        with contextlib.suppress(BlockingIOError, OSError):
+            said += os.read(own, 65536).decode(errors="replace")
+        return text in said
+
+    with subprocess.Popen(command, stdin=other, stdout=subprocess.DEVNULL, stderr=other) as started:
+        try:
+            eventually(lambda: shows("and then this command again?"))
+            os.write(own, b"\n")
+            eventually(lambda: shows("Who writes code"))
+            os.write(own, b"1\n")
+            eventually(lambda: (home / "ratchet.toml").exists() and "llm" in written(home))
+        finally:
+            started.kill()
+            os.close(other)
+            os.close(own)
+    assert written(home)["llm"]["default"] == "gpt-5.5"

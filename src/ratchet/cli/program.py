@@ -17,6 +17,7 @@ from ratchet.cli.session import Session
 
 NAME = "ratchet"
 COMPLETION_VARIABLE = "_RATCHET_COMPLETE"
+MISSING = 3
 
 root = LazyGroup(
     CATALOGUE,
@@ -67,7 +68,18 @@ def run(arguments: Sequence[str]) -> int:
         session.json = session.json or "--json" in arguments
         code = tell(error, session)
         _abandon_unwritable_output()
+        if code == MISSING and arguments[:1] != ["setup"]:
+            return _set_up(error, arguments, session)
     return code
+
+
+def _set_up(error: BaseException, arguments: Sequence[str], session: Session) -> int:
+    """What becomes of a command that misses something: if setup mends it and the person agrees, it is run again."""
+    from ratchet.cli.offer import setup_line, wants_setup
+
+    if not wants_setup(error, session):
+        return MISSING
+    return run(setup_line(session)) or run(arguments)
 
 
 def _call(arguments: Sequence[str], session: Session) -> int:
