@@ -193,3 +193,13 @@ def test_a_command_that_needs_a_model_offers_setup_on_a_terminal(
             os.close(other)
             os.close(own)
     assert written(home)["llm"]["default"] == "gpt-5.5"
+
+
+def test_a_workflow_without_any_model_is_refused_before_a_run_is_made(
+    ratchet: Ratchet, alone: pytest.MonkeyPatch
+) -> None:
+    assert ratchet("init").code == 0
+    done = ratchet("workflow", "new", "Summarise a text.")
+    assert done.code == 3
+    assert "run `ratchet setup`" in done.err
+    assert ratchet("runs", "list", "--json").json == []

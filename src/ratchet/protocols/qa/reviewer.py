@@ -167,22 +167,22 @@ def _options(
     if not named:
         yield from (_Option(name, model) for name in _usual(settings, surroundings, author))
     again = named[0] if named else author.opened_as
-    if again is None:
-        return
-    other = model or other_model(again, author.model, surroundings)
-    yield _Option(again, other)
-    if other is not None and not asked.engine_id and model is None:
-        yield _Option(again, author.model)
+    if again is not None:
+        other = model or other_model(again, author.model, surroundings)
+        yield _Option(again, other)
+        if other is not None and not asked.engine_id and model is None:
+            yield _Option(again, author.model)
+    if not named and settings.llm.default is not None and _plain(author.engine) != "llm":
+        # Last of those that are as independent: it sees the change and no files beside it.
+        yield _Option("llm", model)
 
 
 def _usual(settings: Settings, surroundings: Surroundings, author: Author) -> Iterator[str]:
-    """Engines but the author: those that the settings name, then the agents that Ratchet knows, then a plain model."""
+    """Engines but the author: those that the settings name, then the agents that Ratchet knows."""
     protocols = settings.protocols
     first = (default_engine(settings, surroundings.environment), protocols.planner, protocols.engine)
     names = dict.fromkeys((*filter(None, first), *sorted(settings.engines.command), *AGENTS))
     yield from (name for name in names if _plain(name) != _plain(author.engine))
-    if settings.llm.default is not None and _plain(author.engine) != "llm":
-        yield "llm"
 
 
 def _independence(

@@ -1,0 +1,81 @@
+"""One key in the environment and nothing else: a protocol from its description to a reviewed commit."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.modelserver import ModelServer, Turn, call, say
+from tests.cli.conftest import Ratchet
+from tests.judges.reviewer import review
+from tests.modelserver.fixtures import model_server
+from tests.protocols.world import encode_plan, git
+
+__all__ = ["model_server"]
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+PLAN = base64.b64decode(
+    encode_plan(
+        [
+            {"filename": "00-setup.md", "content": "Nothing to do.", "step_type": "setup", "qa": "skip"},
+            {"filename": "01-greet.md", "content": "Write greet.txt.", "step_type": "work", "qa": "full"},
+        ]
+    )
+).decode()
+
+
+def model(body: dict[str, Any]) -> Turn:
+    """Plans, works and reviews, by what it is asked for."""
+    wanted = json.dumps(body.get("text", {}))
+    if "step_files" in wanted:
+        return say(PLAN)
+    if "verdict" in wanted:
+        return say(json.dumps(review("pass")))
+    if "function_call_output" in json.dumps(body["input"]):
+        return say("Done.")
+    work = "Write greet.txt." in json.dumps(body["input"])
+    return call("exec_command", cmd="echo hello > greet.txt" if work else "echo ready > setup.txt")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("only", "mark"), [(None, "another model"), ("same", "same model")])
+def test_a_protocol_is_planned_carried_out_and_reviewed_with_one_key(
+    ratchet: Ratchet,
+    home: Path,
+    model_server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    only: str | None,
+    mark: str,
+) -> None:
+    name = f"one-key-{only or 'other'}"
+    script = model_server.script(name, model)
+    for variable in ("ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    monkeypatch.setenv("OPENAI_API_KEY", "the-only-key")
+    monkeypatch.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url(name))
+    if only:
+        monkeypatch.setenv("RATCHET_PROTOCOLS__MODELS__QA", "gpt-5.5")
+    place = tmp_path / "shop"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    (place / "README.md").write_text("A shop.\n")
+    git(place, "add", "-A")
+    git(place, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "Begin")
+    monkeypatch.chdir(place)
+    assert ratchet("setup", "--yes").code == 0
+    done = ratchet("protocol", "new", "Greet people.", "--run", "--no-wait")
+    assert done.code == 0, f"{done.out}\n{done.err}\n{script.problems}"
+    [made] = ratchet("protocol", "list", "--json").json
+    assert made["status"] == "completed"
+    keys = {each.headers["authorization"] for each in script.requests}
+    assert keys == {"Bearer the-only-key"}
+    shown = ratchet("protocol", "show", str(made["id"])).out
+    assert (mark in shown) == (mark == "same model"), shown
+    models = {each.body["model"] for each in script.requests}
+    assert models == ({"gpt-5.5"} if only else {"gpt-5.5", "gpt-5.4-mini"})
