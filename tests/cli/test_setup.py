@@ -160,6 +160,7 @@ def test_a_key_that_is_refused_is_told_and_nothing_is_written(
     assert not (home / "ratchet.toml").exists()
 
 
+@pytest.mark.soak
 def test_a_command_that_needs_a_model_offers_setup_on_a_terminal(
     home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer, database_url: str
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         "ratchet init --home ~/ratchet",
         "ratchet init --database-url postgresql://ratchet@db.example.org/ratchet",
     ],
-    see=["doctor", "config show", "demo"],
+    see=["setup", "doctor", "demo"],
 )
 @click.pass_obj
 def init(session: Session) -> None:
@@ -56,7 +56,8 @@ def init(session: Session) -> None:
         f"config  {file}{_told(new_file)}\n"
         f"ledger  {address}{_told(new_ledger)}\n"
         "\n"
-        "Next: `ratchet doctor` checks this machine, `ratchet demo` shows the four flows, `ratchet serve` starts work.",
+        "Next: `ratchet setup` finds a model to work with, `ratchet demo` shows the four flows without one, "
+        "`ratchet doctor` checks this machine.",
     )
 
 
