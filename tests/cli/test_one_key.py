@@ -40,27 +40,14 @@ def model(body: dict[str, Any]) -> Turn:
     return call("exec_command", cmd="echo hello > greet.txt" if work else "echo ready > setup.txt")
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(("only", "mark"), [(None, "another model"), ("same", "same model")])
-def test_a_protocol_is_planned_carried_out_and_reviewed_with_one_key(
-    ratchet: Ratchet,
-    home: Path,
-    model_server: ModelServer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    only: str | None,
-    mark: str,
-) -> None:
-    name = f"one-key-{only or 'other'}"
-    script = model_server.script(name, model)
+@pytest.fixture
+def only_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """A repository to work in, and nothing to pay with but a key of OpenAI."""
     for variable in ("ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     monkeypatch.setenv("OPENAI_API_KEY", "the-only-key")
-    monkeypatch.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url(name))
-    if only:
-        monkeypatch.setenv("RATCHET_PROTOCOLS__MODELS__QA", "gpt-5.5")
     place = tmp_path / "shop"
     place.mkdir()
     git(place, "init", "-q", "-b", "main")
@@ -68,6 +55,39 @@ def test_a_protocol_is_planned_carried_out_and_reviewed_with_one_key(
     git(place, "add", "-A")
     git(place, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "Begin")
     monkeypatch.chdir(place)
+    return monkeypatch
+
+
+def test_without_a_reviewer_that_the_policy_accepts_nothing_is_begun(
+    ratchet: Ratchet, only_key: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    script = model_server.script("one-key-independent", [])
+    only_key.setenv(
+        "RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url("one-key-independent")
+    )
+    only_key.setenv("RATCHET_PROTOCOLS__REVIEWER", "independent")
+    done = ratchet("protocol", "new", "Greet people.", "--run")
+    assert done.code == 1
+    assert "nobody can review what codex makes" in done.err
+    assert "ANTHROPIC_API_KEY is not set" in done.err
+    assert script.requests == []
+    assert ratchet("runs", "list", "--json").json == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("only", "mark"), [(None, "another model"), ("same", "same model")])
+def test_a_protocol_is_planned_carried_out_and_reviewed_with_one_key(
+    ratchet: Ratchet,
+    model_server: ModelServer,
+    only_key: pytest.MonkeyPatch,
+    only: str | None,
+    mark: str,
+) -> None:
+    name = f"one-key-{only or 'other'}"
+    script = model_server.script(name, model)
+    only_key.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url(name))
+    if only:
+        only_key.setenv("RATCHET_PROTOCOLS__MODELS__QA", "gpt-5.5")
     assert ratchet("setup", "--yes").code == 0
     done = ratchet("protocol", "new", "Greet people.", "--run", "--no-wait")
     assert done.code == 0, f"{done.out}\n{done.err}\n{script.problems}"

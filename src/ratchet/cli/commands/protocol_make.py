@@ -22,7 +22,9 @@ from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import get_protocol
 from ratchet.projects.local import find_top
 from ratchet.protocols.actions import create_protocol, start_protocol
+from ratchet.protocols.choosing import Choice
 from ratchet.protocols.planning import create_described
+from ratchet.protocols.qa.reviewer import require_reviewer
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
@@ -140,14 +142,21 @@ def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
 
 
 def _check_ready(here: Foreground, engine: str | None, model: str | None, reviewer: str | None) -> None:
-    """Whoever plans, carries out and reviews must be able to work before anything is made. Raises `NotReady`."""
+    """Whoever plans, carries out and reviews must be able to work before anything is made.
+
+    Raises `NotReady`, and `Blocked` where nobody can review.
+    """
     settings = here.runtime.settings.protocols
+    around = Surroundings(here.runtime.settings, here.runtime.home, os.environ)
+    author = Choice(engine or settings.engine, model or settings.models.exec)
     wanted = [
         (settings.planner, settings.models.planning),
-        (engine or settings.engine, model or settings.models.exec),
+        (author.engine, author.model),
         *([(reviewer, settings.models.qa)] if reviewer else []),
     ]
-    require_engines(wanted, Surroundings(here.runtime.settings, here.runtime.home, os.environ))
+    require_engines(wanted, around)
+    if reviewer is None:
+        require_reviewer(around, None, None, open_engine, author=author)
 
 
 def _create(

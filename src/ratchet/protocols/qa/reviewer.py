@@ -68,17 +68,22 @@ def author_of(choice: Choice, engine: str, model: str | None, surroundings: Surr
 
 
 def require_reviewer(
-    surroundings: Surroundings, project: Project | None, protocol: Protocol | None, open_engine: Opener
+    surroundings: Surroundings,
+    project: Project | None,
+    protocol: Protocol | None,
+    open_engine: Opener,
+    *,
+    author: Choice | None = None,
 ) -> Reviewer:
     """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `Blocked`.
 
-    Without a project and a protocol: by the settings alone.
+    Without a project and a protocol: by the settings alone. `author` is who is named instead of the usual one.
     """
     settings = surroundings.settings
-    choice = choose_usual(settings, project, protocol)
+    choice = author or choose_usual(settings, project, protocol)
     name = choice.engine or default_engine(settings, surroundings.environment)
-    author = author_of(choice, _plain(name), None, surroundings)
-    return choose_reviewer(settings, surroundings, project, protocol, read_asked({}), author, open_engine)
+    made_by = author_of(choice, _plain(name), None, surroundings)
+    return choose_reviewer(settings, surroundings, project, protocol, read_asked({}), made_by, open_engine)
 
 
 @dataclass(frozen=True, slots=True)
