@@ -176,3 +176,22 @@ def test_a_limit_that_passes_is_waited_for_and_the_pause_is_told(
     ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "1")
     assert ended.code == 0, ended.out + ended.err
     assert re.search(r"^retrying in [01] s: Codex failed: .*", ended.err, re.MULTILINE), ended.err
+
+
+def test_a_cost_that_nobody_knows_is_never_told_as_nothing(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(
+        call("exec_command", cmd="sed -i 's/^X = 0.9/X = 0.5/' recipe.py"),
+        say("HYPOTHESIS: lower x"),
+        used='model = "nameless"',
+    )
+    ended = ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "1")
+    assert ended.code == 0, ended.err
+    found = ratchet("research", "status", "1", "--json").json
+    assert (found["usage"]["cost_usd"], found["usage"]["tokens"] > 0) == (None, True)
+    assert ratchet("runs", "show", "1", "--json").json["usage"]["cost_usd"] is None
+    for shown in (("research", "status", "1"), ("research", "cost", "1"), ("runs", "show", "1")):
+        told = ratchet(*shown).out
+        assert "unknown" in told
+        assert "$0.00" not in told

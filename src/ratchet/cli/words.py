@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ratchet.kernel import Usage
 
 
 def one_line(text: str) -> str:
@@ -15,6 +18,13 @@ def one_line(text: str) -> str:
 def lines(text: str) -> str:
     """`text` with its lines kept and other control characters made visible."""
     return "\n".join("".join(map(_visible, line)) for line in text.splitlines())
+
+
+def cost_words(used: Usage) -> str:
+    """What is known of the cost. What nobody knows is unknown, and never nothing."""
+    if not used.unpriced_tokens:
+        return f"${used.cost_usd:.4f}"
+    return f"over ${used.cost_usd:.4f}" if used.cost_microusd else "unknown cost"
 
 
 def compact(value: Any) -> str | None:

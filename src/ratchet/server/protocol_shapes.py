@@ -269,6 +269,7 @@ class Used(Shape):
     cost_microusd: int
     wall_ms: int
     trials: int
+    unpriced_tokens: int = 0
 
 
 class Session(Shape):

@@ -106,7 +106,7 @@ class Used(Shape):
     input_tokens: int
     cached_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None
     wall_seconds: float
 
 

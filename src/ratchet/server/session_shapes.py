@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from pydantic import model_validator
+
+from ratchet import kernel
 from ratchet.ledger import Artifact, Transaction
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.sessions import SessionRow
@@ -12,11 +16,20 @@ from ratchet.server.fields import Foreign, Json, Moment, Shape
 
 
 class Usage(Shape):
+    """What was used. A cost of which a part is unknown is null."""
+
     input_tokens: int
     cached_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None
     wall_seconds: float
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_cost(cls, used: Any) -> Any:
+        if not isinstance(used, kernel.Usage):
+            return used
+        return {name: getattr(used, name) for name in cls.model_fields} | {"cost_usd": used.whole_cost_usd}
 
 
 class Session(Shape):
@@ -44,7 +57,7 @@ class Session(Shape):
             {
                 **own,
                 "resumable": row.resume is not None,
-                "priced": row.usage.cost_microusd > 0 or row.usage.tokens == 0,
+                "priced": row.usage.unpriced_tokens == 0,
                 "ended_at": row.at,
             }
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ratchet.kernel import Usage
 from ratchet.ledger import Transaction
 from ratchet.ledger.attention import open_runs
 from ratchet.ledger.projects import list_projects
@@ -13,7 +14,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.spending import BudgetStanding, Spent, budget_standings, spent, today
 from ratchet.ledger.usage import DAY_MS
 from ratchet.runtime import configured_budgets
-from ratchet.server.fields import Shape
+from ratchet.server import session_shapes
 from ratchet.server.going_on import MOVING, STANDING, visible_runs
 from ratchet.server.service import Access
 
@@ -24,13 +25,8 @@ _MEASURES = ("tokens", "cost_usd", "wall_seconds", "trials")
 _REPLAYED = "replay"
 
 
-class Measures(Shape):
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
+class Measures(session_shapes.Usage):
     tokens: int
-    cost_usd: float
-    wall_seconds: float
     trials: int
 
 
@@ -45,6 +41,7 @@ def usage_of(api: Access, tx: Transaction, days: int) -> dict[str, Any]:
     return {
         "period": [_date(day) for day in range(since, today(tx) + 1)],
         "total": _sum(by_day),
+        "known_cost_usd": sum(each.usage.cost_usd for each in by_day),
         "replayed": _sum([each for each in by_engine if _is_replayed(each)]),
         "unpriced": _sum([each for each in by_engine if not _is_priced(each)]),
         "by_day": [{"day": _date(each.key[0]), **_record(each)} for each in by_day],
@@ -118,8 +115,7 @@ def _record(each: Spent) -> dict[str, Any]:
 
 
 def _sum(found: Sequence[Spent]) -> dict[str, Any]:
-    names = Measures.model_fields
-    return {name: sum(getattr(each.usage, name) for each in found) for name in names}
+    return Measures.model_validate(sum((each.usage for each in found), Usage())).model_dump()
 
 
 def _is_replayed(each: Spent) -> bool:
@@ -129,7 +125,7 @@ def _is_replayed(each: Spent) -> bool:
 
 def _is_priced(each: Spent) -> bool:
     """Whether money is known where tokens were used."""
-    return each.usage.cost_microusd > 0 or each.usage.tokens == 0 or _is_replayed(each)
+    return each.usage.unpriced_tokens == 0 or _is_replayed(each)
 
 
 def _date(day: int) -> str:

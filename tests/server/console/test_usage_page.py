@@ -18,7 +18,7 @@ from tests.server.console.visitor import Visitor
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 PAID = Usage(input_tokens=100, cached_tokens=10, output_tokens=20, cost_microusd=5000, wall_ms=2000)
-FREE = Usage(input_tokens=70, output_tokens=7)
+UNPRICED = Usage(input_tokens=70, output_tokens=7, unpriced_tokens=77)
 
 
 def spend(ledger: Ledger, name: str, used: Usage, engine: str, model: str | None = None, **more: Any) -> int:
@@ -38,16 +38,17 @@ def test_usage_is_summed_by_day_engine_run_and_project(visitor_client: TestClien
     with ledger.write(actor="test") as tx:
         project = add_project(tx, "shop")
     run_id = spend(ledger, "paid", PAID, "codex", "gpt", project_id=project)
-    spend(ledger, "free", FREE, "llm", "local")
+    spend(ledger, "unpriced", UNPRICED, "llm", "local")
     spend(ledger, "played", PAID, "replay:codex", "gpt")
     usage = twin(visitor_client)["usage"]
-    assert (usage["total"]["tokens"], usage["total"]["cost_usd"]) == (634, 0.02)
+    assert (usage["total"]["tokens"], usage["total"]["cost_usd"]) == (634, None)
+    assert usage["known_cost_usd"] == 0.02
     assert [
         (each["engine"], each["cost_usd"], each["simulated"], each["priced"]) for each in usage["by_engine"]
     ] == [
         ("codex", 0.01, False, True),
         ("replay:codex", 0.01, True, True),
-        ("llm", 0.0, False, False),
+        ("llm", None, False, False),
     ]
     assert (usage["replayed"]["tokens"], usage["unpriced"]["tokens"]) == (240, 154)
     assert usage["by_run"][0]["run_id"] == run_id

@@ -17,6 +17,7 @@ from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import Amount
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.progress import working
+from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.looking import look_at
 from ratchet.engines.providers import default_engine
@@ -180,7 +181,7 @@ def record(
             "cassette": str(cassette),
             "answer": ended.text,
             "tokens": f"{ended.usage.input_tokens} in, {ended.usage.output_tokens} out",
-            "cost": f"${ended.usage.cost_usd:.4f}",
+            "cost": cost_words(ended.usage),
             "play it": f"ratchet engine check replay:{cassette}",
         },
     )

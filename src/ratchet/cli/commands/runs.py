@@ -13,7 +13,7 @@ from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.records import record
 from ratchet.cli.times import age, span
-from ratchet.cli.words import compact
+from ratchet.cli.words import compact, cost_words
 from ratchet.kernel import Conflict, RunStatus, Usage
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
@@ -89,7 +89,7 @@ def show(session: Session, run_id: int) -> None:
         artifacts = of_run(tx, run_id)
     document = {
         **record(run),
-        "usage": asdict(used),
+        "usage": {**asdict(used), "cost_usd": used.whole_cost_usd},
         "steps": [{**record(step), "attempts": [record(each) for each in tries]} for step, tries in steps],
         "artifacts": [record(each) for each in artifacts],
     }
@@ -213,4 +213,4 @@ def _simulated(run: Run) -> str | None:
 def _used(used: Usage) -> str | None:
     if used == Usage():
         return None
-    return f"{used.tokens} tokens, ${used.cost_usd:.4f}, {used.wall_seconds:.1f} s, {used.trials} trials"
+    return f"{used.tokens} tokens, {cost_words(used)}, {used.wall_seconds:.1f} s, {used.trials} trials"

@@ -20,6 +20,7 @@ from ratchet.engines.claude.terms import Terms
 from ratchet.engines.claude.wording import hidden
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
+from ratchet.engines.prices import price_of, priced
 from ratchet.engines.privacy import private_places
 from ratchet.engines.session import Request, Session
 from ratchet.engines.supervision import check_budget, out_of_time, seconds_for
@@ -69,11 +70,18 @@ class Sitting:
             model=heard.model or self._request.model or self._terms.model,
             text=hide(heard.text),
             output=output,
-            usage=replace(heard.usage, wall_ms=self._transcript.wall_ms),
+            usage=replace(self._priced(heard.usage), wall_ms=self._transcript.wall_ms),
             resume=self._token if self._resumable else None,
             transcript=self._transcript.content,
             data=hidden(data, hide),
         )
+
+    def _priced(self, usage: Usage) -> Usage:
+        """With the cost, also of a session that ended before its program could tell it."""
+        if usage.cost_microusd or not usage.tokens:
+            return usage
+        model = self._hearing.model or self._request.model or self._terms.model
+        return priced(usage, price_of(model, self._terms.prices, url=self._terms.settings.base_url))
 
     async def hold(self, directory: Path) -> Session:
         """Run it to its end with `directory` for its own files. Raises `Fault` unless it can be judged."""

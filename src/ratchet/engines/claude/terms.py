@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.config.claude_settings import Claude
+from ratchet.config.llm_settings import Prices
 from ratchet.engines.agent_model import agent_model
 from ratchet.engines.claude.conversations import Conversations
 from ratchet.engines.failure import Failure
@@ -34,6 +35,7 @@ class Terms:
     key: str
     secrets: Secrets
     kept: Conversations
+    prices: Mapping[str, Prices]
     told: str = ""
     """With what it goes to whom."""
 
@@ -57,7 +59,8 @@ def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> 
         )
     secrets = Secrets((key, json.dumps(key)[1:-1]))
     home = around.home.absolute()
-    return Terms(held, found.model, around.environment, home, key, secrets, kept, told)
+    prices = around.settings.llm.prices
+    return Terms(held, found.model, around.environment, home, key, secrets, kept, prices, told)
 
 
 def _login(environment: Mapping[str, str]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.ledger import usage as spending
 from ratchet.research.views._yields import Yield, usage_record, yields
-from ratchet.research.views.words import NOTHING, cell, duration, json_text, money, table
+from ratchet.research.views.words import NOTHING, cell, cost_of, duration, json_text, money, table
 
 if TYPE_CHECKING:
     from ratchet.kernel import Usage
@@ -30,8 +30,8 @@ class Cost:
     def to_dict(self) -> dict[str, Any]:
         return {
             **usage_record(self.total),
-            "cost_usd_per_trial": self.total.cost_usd / self.trials if self.trials else None,
-            "cost_usd_per_keep": self.total.cost_usd / self.keeps if self.keeps else None,
+            "cost_usd_per_trial": _share(self.total, self.trials),
+            "cost_usd_per_keep": _share(self.total, self.keeps),
             "specialists": [
                 {"specialist": json_text(each.specialist), **usage_record(each.usage)}
                 for each in self.specialists
@@ -48,12 +48,19 @@ def cost(tx: Transaction, run_id: int) -> Cost:
     return Cost(spending.total(tx, "run", run_id), yields(tx, run_id).rows)
 
 
+def _share(usage: Usage, number: int) -> float | None:
+    known = usage.whole_cost_usd
+    return known / number if number and known is not None else None
+
+
 def _row(who: str, usage: Usage, trials: int, keeps: int) -> list[str]:
     return [
         cell(who, 40),
         f"{usage.tokens:,}",
-        money(usage.cost_microusd),
-        money(usage.cost_microusd // trials) if trials else NOTHING,
-        money(usage.cost_microusd // keeps) if keeps else NOTHING,
+        cost_of(usage),
+        *(
+            money(usage.cost_microusd // number) if number and not usage.unpriced_tokens else NOTHING
+            for number in (trials, keeps)
+        ),
         duration(usage.wall_seconds),
     ]

@@ -61,7 +61,7 @@ class Overview:
             "gained": finite(self.gained),
             "trials": standing.trials,
             "keeps": self.keeps,
-            "cost_usd": self.usage.cost_usd,
+            "cost_usd": self.usage.whole_cost_usd,
             "tokens": self.usage.tokens,
             "active_seconds": standing.active_ms / 1000,
         }

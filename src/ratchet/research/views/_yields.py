@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.kernel import TrialStatus, Usage
 from ratchet.ledger.research import list_specialists
 from ratchet.ledger.trial_pages import tallies
-from ratchet.research.views.words import NOTHING, cell, duration, json_text, money, table
+from ratchet.research.views.words import NOTHING, cell, cost_of, duration, json_text, table
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -84,7 +84,7 @@ def cells(row: Yield) -> list[str]:
         f"{row.keeps}",
         NOTHING if share is None else f"{share:.3f}",
         f"{row.usage.tokens:,}",
-        money(row.usage.cost_microusd),
+        cost_of(row.usage),
         duration(row.usage.wall_seconds),
         f"{row.failures}× {cell(row.problem or '', 80)}" if row.failures else "",
     ]
@@ -109,6 +109,6 @@ def usage_record(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.input_tokens,
         "cached_tokens": usage.cached_tokens,
         "output_tokens": usage.output_tokens,
-        "cost_usd": usage.cost_usd,
+        "cost_usd": usage.whole_cost_usd,
         "wall_seconds": usage.wall_seconds,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.research.views._status import Status, better
 from ratchet.research.views.row import status_of
-from ratchet.research.views.words import NOTHING, duration, money, number, one_line, signed
+from ratchet.research.views.words import NOTHING, cost_of, duration, number, one_line, signed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,7 +84,7 @@ def _head(status: Status) -> list[str]:
     lines = [
         f"{status.standing.trials} trials{': ' if counts else ''}{counts}",
         f"ran {duration(status.active_seconds)}, last keep {duration(status.seconds_since_keep)} ago, "
-        f"{status.usage.tokens:,} tokens, {money(status.usage.cost_microusd)}",
+        f"{status.usage.tokens:,} tokens, {cost_of(status.usage, 'unknown cost')}",
         _best(status),
         *(
             f"{what}: {one_line(told, 160)}"
@@ -125,7 +125,7 @@ def _yield(row: Yield) -> list[str]:
         f"{row.trials}",
         f"{row.keeps}",
         NOTHING if share is None else f"{share:.3f}",
-        money(row.usage.cost_microusd),
+        cost_of(row.usage),
         f"{row.failures}× {one_line(row.problem or '', 60)}" if row.failures else "",
     ]
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ratchet.kernel import Usage
+
 NOTHING = "–"
 _CUT = "…"
 # Of a long text, as much is looked at as can matter to its beginning.
@@ -61,6 +63,13 @@ def signed(value: float | None) -> str:
 
 def money(microusd: int) -> str:
     return f"${microusd / 1_000_000:,.2f}"
+
+
+def cost_of(usage: Usage, unknown: str = "unknown") -> str:
+    """What is known of the cost. What nobody knows is unknown, and never nothing."""
+    if not usage.unpriced_tokens:
+        return money(usage.cost_microusd)
+    return f"over {money(usage.cost_microusd)}" if usage.cost_microusd else unknown
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ _SIZES = ("bytes", "kB", "MB", "GB")
 _MOST_DIFF_LINES = 4000
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 NOTHING = "–"
+_UNKNOWN = "unknown"
 
 
 class Line(NamedTuple):
@@ -67,6 +69,19 @@ def money(value: Any) -> str:
         return NOTHING
     value = float(value)
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+
+
+def cost(value: Any) -> str:
+    """What was paid, of an amount or of what was used. What nobody knows is unknown, and never nothing."""
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, int | float):
+        return money(value)
+    used = value if isinstance(value, Mapping) else asdict(value)
+    known = (used.get("cost_microusd") or 0) / 1_000_000
+    if not used.get("unpriced_tokens"):
+        return money(known)
+    return f"over {money(known)}" if known else _UNKNOWN
 
 
 def size(value: Any) -> str:
@@ -144,6 +159,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
         duration,
         between,
         number,
+        cost,
         money,
         size,
         short,

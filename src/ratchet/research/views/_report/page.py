@@ -21,7 +21,7 @@ from ratchet.research.views.activity import recent_activity
 from ratchet.research.views.misses import NearMisses, near_misses
 from ratchet.research.views.plotted import plotted
 from ratchet.research.views.row import measured, status_of, why
-from ratchet.research.views.words import NOTHING, both_ends, duration, money, number, one_line, signed
+from ratchet.research.views.words import NOTHING, both_ends, cost_of, duration, number, one_line, signed
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -117,7 +117,7 @@ def _facts(status: Status) -> list[tuple[str, str]]:
             f"kept, policy {one_line(standing.keep_policy, 30)}",
         ),
         (duration(status.active_seconds), f"of running; last keep {duration(status.seconds_since_keep)} ago"),
-        (money(status.usage.cost_microusd), f"{status.usage.tokens:,} tokens"),
+        (cost_of(status.usage), f"{status.usage.tokens:,} tokens"),
     ]
 
 
@@ -175,7 +175,7 @@ def _specialists(found: Yields) -> Markup:
             f"{each.keeps:,}",
             NOTHING if each.keeps_per_trial is None else f"{each.keeps_per_trial:.3f}",
             f"{each.usage.tokens:,}",
-            money(each.usage.cost_microusd),
+            cost_of(each.usage),
             duration(each.usage.wall_seconds),
             f"{each.failures}× {one_line(each.problem or '', _TEXT)}" if each.failures else "",
         ]
