@@ -49,25 +49,27 @@ class Wanted:
     simulated: bool = False
 
 
-def check_architect(
-    runtime: Runtime,
-    *,
-    engine: str | None,
-    model: str | None,
-    agent: str | None = None,
-    new: str | None = None,
-) -> None:
-    """Look whether the engine could write an agent here and now, before anything is begun. Raises `NotReady`.
+def check_creation(runtime: Runtime, wanted: Wanted) -> None:
+    """Look whether the agent could be written here and now, before anything is begun.
 
-    An `agent` that there is already has an engine of its own. The name of a `new` one is looked at first: that it is
-    wrong must not depend on the engine.
+    Raises `NotReady`, and `Misuse` for what can never work.
     """
-    if new is not None:
-        check_name(new)
-    if agent is not None:
-        with runtime.ledger.read() as tx:
-            known = rows.get_agent(tx, agent)
-        engine, model = engine or known.engine, model or known.model
+    check_name(wanted.name)
+    _checked_text(runtime, wanted.description, "what the agent should do")
+    _require_engine(runtime, wanted.engine, wanted.model)
+
+
+def check_feedback(
+    runtime: Runtime, name: str, message: str, *, engine: str | None = None, model: str | None = None
+) -> None:
+    """The same for feedback: the agent has an engine of its own."""
+    _checked_text(runtime, message, "feedback")
+    with runtime.ledger.read() as tx:
+        known = rows.get_agent(tx, name)
+    _require_engine(runtime, engine or known.engine, model or known.model)
+
+
+def _require_engine(runtime: Runtime, engine: str | None, model: str | None) -> None:
     _check_engine(runtime, engine)
     require_engines(
         [(engine or runtime.settings.agents.engine, model)],

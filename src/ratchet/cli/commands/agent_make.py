@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.agents.architect import Severity, Wanted, check_architect, create_agent, send_feedback
+from ratchet.agents.architect import (
+    Severity,
+    Wanted,
+    check_creation,
+    check_feedback,
+    create_agent,
+    send_feedback,
+)
 from ratchet.agents.views import outcome
 from ratchet.cli.agent_progress import progress
 from ratchet.cli.arguments import agent_argument, detach_option
@@ -72,11 +79,10 @@ def create(
     loaded = session.load()
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
+        wanted = Wanted(name=name, description=description, **options)
         if not detach:
-            check_architect(here.runtime, engine=options["engine"], model=options["model"], new=name)
-        run_id = create_agent(
-            here.runtime, Wanted(name=name, description=description, **options), actor="cli"
-        )
+            check_creation(here.runtime, wanted)
+        run_id = create_agent(here.runtime, wanted, actor="cli")
         return _carry(session, here, name, run_id, f"making {name}", detach=detach)
 
 
@@ -132,7 +138,7 @@ def feedback(
     message = given_text(text, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
         if not detach:
-            check_architect(here.runtime, engine=options["engine"], model=options["model"], agent=name)
+            check_feedback(here.runtime, name, message, engine=options["engine"], model=options["model"])
         run_id = send_feedback(
             here.runtime, name, message, severity=Severity(severity), actor="cli", **options
         )
