@@ -9,7 +9,7 @@ from ratchet.kernel import NotFound, RunStatus, StepStatus
 from ratchet.ledger import Event, Filter, Run, Transaction
 from ratchet.ledger.attention import StepCounts, count_steps, open_runs
 from ratchet.ledger.events import latest
-from ratchet.ledger.research import get_standing
+from ratchet.ledger.research import get_standing, list_specialists
 from ratchet.ledger.runs import list_runs
 from ratchet.server import shapes
 from ratchet.server.service import Access
@@ -18,6 +18,7 @@ KINDS = ("protocol", "research", "workflow", "agent")
 MOVING = (RunStatus.PENDING, RunStatus.PLANNING, RunStatus.PLANNED, RunStatus.RUNNING)
 STANDING = (RunStatus.PAUSED, RunStatus.BLOCKED)
 _MOST = 20
+_SHOWN = 200
 # What people want to hear of; what sessions say and servers do meanwhile would drown it.
 _OF_RUNS = ("created", "completed", "failed", "blocked", "cancelled", "paused")
 _OF_AGENTS = ("created", "failed", "feedback", "promoted", "rolled_back", "quarantined", "crashed", "deleted")
@@ -92,4 +93,12 @@ def _of_research(tx: Transaction, run: Run) -> dict[str, Any]:
     total = wanted if isinstance(wanted, int) and wanted > 0 else None
     best = "" if standing.best_score is None else f", best {standing.score_field} {standing.best_score:.6g}"
     of = "" if total is None else f" of {total}"
-    return {"done": standing.trials, "total": total, "words": f"{standing.trials}{of} trials{best}"}
+    words = f"{standing.trials}{of} trials{best}{_failing(tx, run)}"
+    return {"done": standing.trials, "total": total, "words": words}
+
+
+def _failing(tx: Transaction, run: Run) -> str:
+    """What the sessions of a run fail of, which would look like work otherwise."""
+    failing = [each for each in list_specialists(tx, run.id) if each.failures and each.problem]
+    told = (f"{each.name} failed {each.failures}×: {str(each.problem)[:_SHOWN]}" for each in failing)
+    return f"; {'; '.join(told)}" if failing and run.status in MOVING else ""

@@ -21,7 +21,7 @@ from ratchet.ledger.approvals import ApprovalStatus, get_approval, request_appro
 from ratchet.ledger.clarifications import add_clarification
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import add_protocol
-from ratchet.ledger.research import open_research
+from ratchet.ledger.research import open_research, record_specialist
 from ratchet.ledger.runs import create_run, create_steps
 from ratchet.ledger.usage import charge, set_budget
 from ratchet.runtime import Runtime
@@ -67,11 +67,12 @@ def test_what_runs_is_shown_with_how_far_it_is(visitor_client: TestClient, ledge
         open_research(
             tx, search, task="packing", score_field="score", direction=Direction.MAX, keep_policy="strict"
         )
+        record_specialist(tx, search, "shape", Usage(), problem="429 from the endpoint")
         moving(tx, "agent", "greeter", spec={"message": "Be brief."})
     running = visitor_client.get("/console/?format=json").json()["running"]
     assert [(run["kind"], run["progress"]["words"]) for run in running] == [
         ("agent", "Be brief."),
-        ("research", "0 of 20 trials"),
+        ("research", "0 of 20 trials; shape failed 1×: 429 from the endpoint"),
         ("workflow", "1 of 4 steps"),
     ]
     page = visitor_client.get("/console/").text
