@@ -82,14 +82,15 @@ def _settle(tx: Transaction, project_id: int, key: Settled, value: list[Any]) ->
 
 
 def _check(given: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    name, command, kind = given.get("name"), given.get("command"), given.get("kind") or "test"
+    name, command = given.get("name"), given.get("command")
+    same = before.get(str(name), {})
+    kind = given.get("kind") or same.get("kind") or "test"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Misuse(f"{str(name)[:80]!r} cannot be the name of a check", hint="use letters, digits, - and .")
     if kind not in KINDS:
         raise Misuse(f"{str(kind)[:80]!r} is not a kind of check", hint=f"use one of: {', '.join(KINDS)}")
     argv = read_command(str(command or ""))
-    same = before.get(name)
-    if same is not None and list(same.get("argv") or ()) == argv and "kind" not in given:
+    if list(same.get("argv") or ()) == argv and kind == same.get("kind"):
         return dict(same)
     return {"name": name, "argv": argv, "kind": kind, "source": "person", **_needed(argv)}
 

@@ -145,12 +145,12 @@ def _names(ran: Ran) -> list[str] | None:
 
 
 def _told(ran: Sequence[Ran]) -> str:
-    """One line for each check that fails."""
+    """One line: what passes, or what fails."""
     red = [each for each in ran if not each.passed]
     if not red:
         return f"the untouched base passes: {', '.join(each.check.name for each in ran)}"
-    lines = [f"  {each.check.name}: {each.judged.verdict.reason}" for each in red[:_SHOWN]]
-    return "\n".join(["red before the change, and not blamed on it:", *lines])
+    told = [f"{each.check.name}: {each.judged.verdict.reason}" for each in red[:_SHOWN]]
+    return f"red before the change, and not blamed on it: {'; '.join(told)}"
 
 
 def _remembered(stream: Stream, key: str) -> bool:

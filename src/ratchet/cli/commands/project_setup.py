@@ -16,6 +16,7 @@ from ratchet.cli.records import print_document
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import get_project
+from ratchet.projects.environments import SetupFailed
 from ratchet.projects.settled import settle_checks, settle_setup, use_found
 from ratchet.projects.setup_view import base_of, environments_here, setup_view
 from ratchet.protocols.finding import project_named
@@ -155,7 +156,11 @@ def _make(session: Session, runtime: Runtime, project: Project, *, rebuild: bool
         if rebuild:
             environments.forget(base)
         with working(f"setting up {project.name}"):
-            asyncio.run(environments.of(base))
+            try:
+                asyncio.run(environments.of(base))
+            except SetupFailed as failed:
+                failed.hint = (failed.hint or "").replace("PROJECT", str(project.id)) or None
+                raise
 
 
 def _edited(runtime: Runtime, project: Project) -> list[str]:

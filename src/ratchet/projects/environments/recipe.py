@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from ratchet.projects.discovery import Facts, read_facts
@@ -54,12 +53,11 @@ class Recipe:
 def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> Recipe | None:
     """The recipe for a commit; nothing for a project that needs no environment.
 
-    Without a set-up none is needed as long as the Python that runs Ratchet has what the checks run. Raises `Misuse`
-    when there is no interpreter that the project accepts.
+    Raises `Misuse` when there is no interpreter that the project accepts.
     """
     known = read_facts(facts)
     needs = _needs(known)
-    if not known.setup and all(find_spec(each.replace("-", "_")) is not None for each in needs):
+    if not known.setup and not needs:
         return None
     files = repository.list_files(commit)
     read = functools.partial(repository.read_file, commit)

@@ -24,6 +24,7 @@ from ratchet.server.routes.jobs import Job
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["projects"], responses=documented(401, 403, 422))
+Line = Annotated[str, Field(min_length=1, max_length=4000)]
 Address = Annotated[str, Field(min_length=1, max_length=2000)]
 Secret = Annotated[str | None, Field(max_length=4096, description="null removes it")]
 _SECRETS = "api_token, webhook_secret, git_token and forge_token; they are kept encrypted and never shown"
@@ -123,14 +124,14 @@ def keep_secrets(api: Api, project_id: Id, secrets: dict[Text, Secret]) -> shape
 
 
 class Commands(_Body):
-    commands: list[Text] | None = Field(
+    commands: list[Line] | None = Field(
         description="run in this order, each at the top of a fresh checkout; null goes back to what was found"
     )
 
 
 class NamedCheck(_Body):
     name: Text = Field(examples=["pytest"])
-    command: Text = Field(examples=["python3 -m pytest -q"])
+    command: Line = Field(examples=["python3 -m pytest -q"])
     kind: Text | None = Field(None, description="test, lint, types, build, format or security")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from ratchet.kernel import RatchetError
@@ -14,9 +14,11 @@ from ratchet.ledger.projects import Project, get_project, list_projects
 from ratchet.ledger.protocol_steps import count_protocol_steps
 from ratchet.ledger.protocols import list_protocols
 from ratchet.ledger.runs import get_run
+from ratchet.projects.discovery import read_facts
 from ratchet.projects.onboarding_view import onboarding_view
 from ratchet.projects.registering import PROVIDERS, check_set_up_again, register_project, set_up_again
 from ratchet.projects.registering import update_project as change_project
+from ratchet.projects.settled import settle_checks, settle_setup, use_found, written
 from ratchet.protocols.views import onboarding_record, project_record, project_records, protocol_record
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.console.acting import Acting
@@ -31,6 +33,7 @@ from ratchet.server.service import Access
 
 router = APIRouter()
 _PROTOCOLS = 20
+Lines = Annotated[str, Field(max_length=20_000)]
 
 
 @router.get("/projects")
@@ -92,6 +95,34 @@ def start_onboarding(page: Page, _: Acting, project_id: Id) -> Response:
     return page.done("The onboarding is in line.", _page_of(project_id))
 
 
+@router.post("/projects/{project_id}/setup")
+def change_setup(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
+    """Set it up by other commands, or again by those that were found."""
+    given = [line for line in lines.splitlines() if line.strip()]
+    with page.api.write() as tx:
+        get_project(tx, project_id)
+        if given:
+            settle_setup(tx, project_id, given)
+        else:
+            use_found(tx, project_id, "setup")
+    return page.done("The set-up is changed.", _page_of(project_id))
+
+
+@router.post("/projects/{project_id}/checks")
+def change_checks(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
+    """Have other checks decide, or again those that were found."""
+    pairs = [line.partition("=") for line in lines.splitlines() if line.strip()]
+    with page.api.write() as tx:
+        get_project(tx, project_id)
+        if pairs:
+            settle_checks(
+                tx, project_id, [{"name": name.strip(), "command": said} for name, _, said in pairs]
+            )
+        else:
+            use_found(tx, project_id, "checks")
+    return page.done("The checks are changed.", _page_of(project_id))
+
+
 @router.post("/projects/{project_id}/actions/archive")
 def archive(
     page: Page, _: Acting, project_id: Id, archived: Annotated[bool, Form(alias="away")] = False
@@ -120,6 +151,7 @@ def _document(api: Access, project_id: int) -> dict[str, Any]:
                 {**protocol_record(each, brief=True), "steps": counts[each.run_id]} for each in protocols
             ],
             "checks": _checks(found.facts.get("checks")),
+            "setup": [written(argv) for argv in read_facts(found.facts).setup],
             "spent": spent(tx, api.runtime.settings, "project", project_id),
             "why_not": {
                 "onboarding": _why_not_set_up(tx, found),
@@ -136,7 +168,7 @@ def _checks(known: Any) -> list[dict[str, str]]:
         {
             "name": str(each.get("name", "")),
             "kind": str(each.get("kind", "")),
-            "command": shlex.join(map(str, each.get("argv") or ())),
+            "command": written(map(str, each.get("argv") or ())),
         }
         for each in (known if isinstance(known, list) else ())
         if isinstance(each, dict)
