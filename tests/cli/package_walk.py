@@ -25,6 +25,10 @@ from tests.protocols.world import git, write_agents
 _SECONDS = 1800.0
 
 
+class Unreachable(Exception):
+    """The registry does not have the package, or is not there."""
+
+
 @dataclass
 class Walk:
     """How far a package got. `stages` are those that worked, in order; `reason` is why the next one did not."""
@@ -86,7 +90,9 @@ def _repository(package: str, directory: Path) -> Path:
         argv = ["npm", "pack", "--silent", name]
     elif _lacks_pip():
         argv[0] = "python3"
-    subprocess.run(argv, cwd=directory, check=True, capture_output=True, timeout=600)
+    done = subprocess.run(argv, cwd=directory, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise Unreachable(f"{package} cannot be downloaded: {done.stderr[-500:]}")
     [archive] = [*directory.glob("*.tar.gz"), *directory.glob("*.tgz")]
     with tarfile.open(archive) as opened:
         opened.extractall(directory / "source", filter="data")

@@ -157,3 +157,22 @@ def test_an_unknown_project_is_404(api: TestClient) -> None:
 def test_a_local_path_may_stand_in_for_an_address(api: TestClient, tmp_path: Path) -> None:
     made = ok(api.post("/projects", json={"name": "here", "local_path": str(tmp_path)}))
     assert (made["git_url"], made["local_path"]) == (None, str(tmp_path))
+
+
+@on_sqlite
+def test_the_set_up_and_the_checks_are_changed_and_go_back_to_what_was_found(api: TestClient) -> None:
+    number = new_project(api)
+    given = {"checks": [{"name": "tests", "command": "python3 -m pytest -q | cat", "kind": "test"}]}
+    changed = ok(api.put(f"/projects/{number}/checks", json=given))
+    assert changed["checks"] == given["checks"]
+    made = ok(api.put(f"/projects/{number}/setup", json={"commands": ["npm ci"]}))
+    assert (made["commands"], made["settled"], made["checks_settled"]) == (["npm ci"], True, True)
+    assert ok(api.get(f"/projects/{number}/setup")) == made
+    assert ok(api.get(f"/projects/{number}"))["facts"]["checks"][0]["argv"][:2] == ["sh", "-c"]
+    for wrong in (
+        {"checks": [{"name": "x", "command": "a 'b"}]},
+        {"checks": [{**given["checks"][0], "kind": "y"}]},
+    ):
+        assert api.put(f"/projects/{number}/checks", json=wrong).status_code == 422
+    back = ok(api.put(f"/projects/{number}/checks", json={"checks": None}))
+    assert back["checks_settled"] is False

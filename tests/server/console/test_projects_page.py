@@ -35,6 +35,22 @@ def test_a_project_is_registered_by_the_form(visitor_client: TestClient, api: Te
     assert "already" in again.text
 
 
+def test_the_set_up_and_the_checks_are_changed_by_forms(visitor_client: TestClient, api: TestClient) -> None:
+    project = new_project(api)
+    place = f"/console/projects/{project}"
+    assert (
+        send(visitor_client, f"{place}/checks", lines="tests = npm test\nlint=npm run lint").status_code
+        == 303
+    )
+    assert send(visitor_client, f"{place}/setup", lines="npm ci\n").status_code == 303
+    found = ok(api.get(f"/projects/{project}/setup"))
+    assert [each["command"] for each in found["checks"]] == ["npm test", "npm run lint"]
+    assert found["commands"] == ["npm ci"]
+    assert "npm run lint" in visitor_client.get(place).text
+    assert send(visitor_client, f"{place}/checks", lines="").status_code == 303
+    assert ok(api.get(f"/projects/{project}/setup"))["checks_settled"] is False
+
+
 def test_the_twin_of_a_project_is_what_its_page_shows_escaped(
     visitor_client: TestClient, api: TestClient, ledger: Ledger
 ) -> None:

@@ -1,0 +1,21 @@
+"""Real packages from their registries get from a download to a first protocol with no file edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.package_walk import Unreachable, walk
+
+PACKAGES = ["itsdangerous", "click", "tomlkit"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_real_package_is_set_up_checked_as_it_is_and_changed(package: str, tmp_path: Path) -> None:
+    try:
+        told = walk(package, tmp_path)
+    except Unreachable as error:
+        pytest.skip(str(error))
+    assert told.through, told
