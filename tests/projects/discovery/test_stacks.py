@@ -110,6 +110,24 @@ def test_linters_and_type_checkers_of_python_are_found_where_they_are_set_up(
             [["--upgrade", "pip>=25.1"], ["--group", "dev"]],
         ),
         ({"setup.py": ""}, [["-e", "."]]),
+        (
+            {
+                "setup.py": "",
+                "tox.ini": "[testenv]\ndeps =\n  pytest>=8\n  py38: old\n  {env:MORE}\n  -r{toxinidir}/x\n",
+            },
+            [["-e", ".", "pytest>=8"]],
+        ),
+        (
+            {
+                "setup.py": "",
+                "noxfile.py": "def tests(session):\n    session.install('trio', '-e', '.', f'x{1}')\n",
+            },
+            [["-e", ".", "trio"]],
+        ),
+        (
+            {"setup.py": "", "requirements/tests.txt": "", "requirements/docs.txt": ""},
+            [["-r", "requirements/tests.txt", "-e", "."]],
+        ),
         ({"a.py": ""}, []),
     ],
 )
@@ -121,7 +139,8 @@ def test_an_environment_of_python_is_filled_by_pip(
 
 
 @pytest.mark.parametrize(
-    ("lock", "program"), [("uv.lock", "uv"), ("poetry.lock", "poetry"), ("Pipfile.lock", "pipenv")]
+    ("lock", "program"),
+    [("uv.lock", "uv"), ("poetry.lock", "poetry"), ("pdm.lock", "pdm"), ("Pipfile.lock", "pipenv")],
 )
 def test_a_lock_file_of_python_chooses_the_program(tmp_path: Path, lock: str, program: str) -> None:
     assert made(tmp_path, {"pyproject.toml": "", lock: ""}).setup[1][0] == program

@@ -132,6 +132,7 @@ class _Described:
         else:
             words += self._needs.plain
         words += [word for group in self._needs.groups for word in ("--group", group)]
+        words += self._needs.tested_with
         if not words:
             return ()
         newer: tuple[Argv, ...] = ((*_PIP, "--upgrade", "pip>=25.1"),) if self._needs.groups else ()

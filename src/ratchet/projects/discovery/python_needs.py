@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ _FOR_WORK = frozenset(
     | {"tests", "type", "types", "typing"}
 )
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?\s*(?:[<>=!~]=?[\w.*,<>=!~ ]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _OTHER_WORK = re.compile(
     r"(?:^|[-_/.])(?:docs?|build|bench\w*|release|publish|deploy|prod\w*|gpu)(?:[-_.]|$)"
@@ -31,6 +33,8 @@ class Needs:
     files: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    tested_with: tuple[str, ...] = ()
+    """What tox or nox installs for the tests."""
 
 
 def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
@@ -41,6 +45,8 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
     said += plain
     said += [line for listed in (*extras.values(), *groups.values()) for line in _lines(listed)]
     said += _poetry(table(project, "tool", "poetry"))
+    tested_with = tuple(dict.fromkeys((*_tox(tree, project), *_nox(tree.text("noxfile.py") or ""))))
+    said += tested_with
     pipfile = tree.toml("Pipfile")
     said += [*table(pipfile, "packages"), *table(pipfile, "dev-packages")]
     named = (_NAME.match(line) for line in said)
@@ -50,7 +56,32 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
         files,
         tuple(name for name in extras if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
         tuple(name for name in groups if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
+        tested_with,
     )
+
+
+def _tox(tree: Tree, project: dict[str, Any]) -> list[str]:
+    """The plain requirements of tox's usual environment; those for some of its environments only are left out."""
+    text = tree.ini("tox.ini").get("testenv", {}).get("deps", "")
+    lines = [*text.splitlines(), *_lines(table(project, "tool", "tox", "env_run_base").get("deps"))]
+    return [line.strip() for line in lines if _REQUIREMENT.fullmatch(line.strip())]
+
+
+def _nox(text: str) -> list[str]:
+    """The plain requirements that sessions for tests install."""
+    try:
+        functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    calls = (
+        node
+        for function in functions
+        if "test" in function.name
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "install"
+    )
+    words = (each.value for call in calls for each in call.args if isinstance(each, ast.Constant))
+    return [word for word in words if isinstance(word, str) and _REQUIREMENT.fullmatch(word)]
 
 
 def _files(tree: Tree) -> Iterator[str]:
