@@ -93,7 +93,7 @@ async def build(
         directory,
         variables=work.variables(offline=True),
         programs=work.places,
-        readable=[*programs.readable, *work.interpreter],
+        readable=[*programs.readable, *work.installations],
         directories=directories,
         files=files,
         ignored=ignored,
@@ -129,12 +129,12 @@ class _Work:
         return [*(str(path) for path in own if path.is_dir()), *self.programs.places]
 
     @property
-    def interpreter(self) -> list[str]:
-        """Where the Python of the environment has its library, if that is not among the system's own."""
+    def installations(self) -> list[str]:
+        """Where Python and Rust have their libraries, if that is not among the system's own."""
         python = self.recipe.python
-        if python is None or python.prefix.startswith("/usr/") or python.prefix == "/usr":
-            return []
-        return [python.prefix]
+        found = [] if python is None or Path(python.prefix).is_relative_to("/usr") else [python.prefix]
+        rust = self.variables(offline=True).get("RUSTUP_HOME")
+        return found if rust is None else [*found, rust]
 
     def variables(self, *, offline: bool) -> dict[str, str]:
         """What the environment is for those who work in it; `offline` for use, otherwise for making it."""
@@ -238,11 +238,10 @@ class _Work:
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
         }
-        more = [path for name in ("RUSTUP_HOME",) if (path := variables.get(name))]
         readable = (
             self.repository,
             *named_files(variables),
-            *(Path(each) for each in (*self.programs.readable, *self.interpreter, *more)),
+            *(Path(each) for each in (*self.programs.readable, *self.installations)),
         )
         policy = Policy(
             network=True,
