@@ -7,22 +7,48 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.modelserver import ModelServer
 from tests.docs.markdown import DOCS, name, pages
 from tests.docs.playing import is_played, play
+from tests.docs.provider import KEY, reply
+from tests.modelserver.fixtures import model_server
 from tests.postgres import PostgresServer
 
+__all__ = ["model_server"]
+
+README = DOCS.parent / "README.md"
 FLEET = DOCS / "howto" / "one-machine-to-many.md"
-PLAYED = [page for page in pages() if page != FLEET and is_played(page.read_text())]
+PLAYED = [page for page in pages() if page not in (README, FLEET) and is_played(page.read_text())]
+REPOSITORY = """```console
+mkdir my-repository && cd my-repository && git init -q -b main
+echo 'def total(prices): return sum(prices)' > shop.py
+cat > test_shop.py <<'TESTS'
+import unittest
+from shop import total
 
 
-# The README is played in the gate, the tutorials and the rest in the soak.
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=name(page), marks=() if page.name == "README.md" else pytest.mark.soak)
-        for page in PLAYED
-    ],
-)
+class Shop(unittest.TestCase):
+    def test_total(self):
+        self.assertEqual(total([1, 2]), 3)
+TESTS
+git add . && git -c user.name=reader -c user.email=reader@localhost commit -qm "Add prices up" && cd ..
+```
+
+"""
+
+
+def test_the_readme_works_with_one_key(tmp_path: Path, model_server: ModelServer) -> None:
+    """All four flows give their first result; the model behind the key is scripted, and nothing else."""
+    model_server.script("readme", reply, key=KEY)
+    variables = {
+        "OPENAI_API_KEY": KEY,
+        "RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL": model_server.openai_url("readme"),
+    }
+    play(REPOSITORY + README.read_text(), tmp_path, variables=variables)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("page", PLAYED, ids=name)
 def test_what_the_page_tells_works(page: Path, tmp_path: Path) -> None:
     play(page.read_text(), tmp_path)
 
@@ -41,9 +67,10 @@ def test_going_from_one_machine_to_many_works_as_it_is_told(
 
 
 def test_the_readme_the_tutorials_and_the_how_tos_are_among_them() -> None:
-    wanted = [*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md"), DOCS.parent / "README.md"]
+    wanted = [*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md"), DOCS / "tour.md"]
     assert len(wanted) >= 9
     assert set(wanted) <= {*PLAYED, FLEET}
+    assert is_played(README.read_text())
 
 
 FLEET_DATABASE = "postgresql://ratchet:secret@db.example.org/ratchet"
