@@ -193,6 +193,7 @@ ENGINES = "".join(f'[engines.command.{name}]\nargv = ["true"]\n' for name in ("o
         ({}, {"qa": "two"}, 'reviewer = "one"', "two", "one"),
         ({}, {}, "", AUTHOR, "one"),
         ({}, {}, 'reviewer = "independent"', "one", "three"),
+        ({}, {"qa": "independent"}, 'reviewer = "any"', "one", "three"),
     ],
 )
 def test_the_nearest_word_about_the_reviewer_counts_unless_it_is_the_author(

@@ -16,6 +16,7 @@ from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.config import write_initial
+from ratchet.config.protocol_settings import REVIEWER_POLICIES
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Misuse
@@ -62,7 +63,9 @@ _MOST_BYTES = 100_000
 @click.option("--engine", metavar="ENGINE", help="Who carries out steps; see `ratchet engine list`.")
 @click.option("--model", metavar="MODEL", help="The model that carries out steps.")
 @click.option(
-    "--reviewer", metavar="ENGINE", help="Who reviews; protocols.reviewer says how independent it must be."
+    "--reviewer",
+    metavar="ENGINE|POLICY",
+    help="Who reviews: an engine, or independent, other-model or any; protocols.reviewer if not given.",
 )
 @click.option(
     "--simulated", is_flag=True, help="Allow recorded sessions; the protocol is marked as a simulation."
@@ -105,9 +108,10 @@ def new(
     loaded = session.load()
     write_initial(loaded.home)
     with foreground(loaded) as here:
-        _check_engines(here, how["engine"], how["reviewer"], running=running)
+        reviewer = how["reviewer"] if how["reviewer"] not in REVIEWER_POLICIES else None
+        _check_engines(here, how["engine"], reviewer, running=running)
         if running and not detach:
-            _check_ready(here, how["engine"], how["model"], how["reviewer"])
+            _check_ready(here, how["engine"], how["model"], reviewer)
         chosen = set_up(session, here, chosen_project(session, here, where, base=base).id)
         if running:
             require_set_up(here, chosen)

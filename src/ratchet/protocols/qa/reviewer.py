@@ -113,7 +113,7 @@ def choose_reviewer(
     Asks the same engines in the same way as `ratchet engine check`. Raises `Blocked` when nobody is left that
     `protocols.reviewer` accepts, with what each lacks. Reads files and starts programs; not for an event loop.
     """
-    policy = "any" if asked.allow_author else reviewer_policy(settings)
+    policy = "any" if asked.allow_author else reviewer_policy(settings, protocol)
     found: list[tuple[Reviewer, str]] = []
     refused = []
     for option in _options(settings, surroundings, project, protocol, asked, author):
@@ -139,10 +139,16 @@ def choose_reviewer(
     )
 
 
-def reviewer_policy(settings: Settings) -> str:
-    """The policy that is set; whoever names an engine accepts what there is if that one is the author."""
-    named = settings.protocols.reviewer
-    return named if named in REVIEWER_POLICIES else "any"
+def reviewer_policy(settings: Settings, protocol: Protocol | None) -> str:
+    """The nearest policy that is named; whoever names an engine accepts what there is if that one is the author."""
+    return next((word for word in _words(settings, protocol) if word in REVIEWER_POLICIES), "any")
+
+
+def _words(settings: Settings, protocol: Protocol | None) -> list[str]:
+    """What the template and the settings say about the reviewer: a policy or an engine each, the nearest first."""
+    template = table(table(protocol and protocol.template_config).get("template"))
+    words = (text(table(template.get("engineDefaults")).get("qa")), settings.protocols.reviewer)
+    return [word for word in words if word]
 
 
 def _options(
@@ -157,13 +163,8 @@ def _options(
     model = _first(
         asked.model, table(project and project.default_models).get("qa"), settings.protocols.models.qa
     )
-    if asked.engine_id:
-        named = [asked.engine_id]
-    else:
-        template = table(table(protocol and protocol.template_config).get("template"))
-        configured = settings.protocols.reviewer
-        own = configured if configured not in REVIEWER_POLICIES else None
-        named = list(filter(None, (text(table(template.get("engineDefaults")).get("qa")), own)))
+    configured = [word for word in _words(settings, protocol) if word not in REVIEWER_POLICIES]
+    named = [asked.engine_id] if asked.engine_id else configured
     others = [name for name in named if _plain(name) != _plain(author.engine)]
     if others:
         # Who is named is meant: if that one cannot work, somebody has to know.
