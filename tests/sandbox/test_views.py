@@ -91,6 +91,20 @@ def test_what_is_placed_cannot_be_written(tmp_path: Path) -> None:
     assert (tmp_path / "number").read_text() == "7"
 
 
+def test_what_is_placed_and_writable_can_be_written_but_not_what_is_placed_inside_of_it(
+    tmp_path: Path,
+) -> None:
+    work, packages = tmp_path / "work", tmp_path / "packages"
+    work.mkdir()
+    packages.mkdir()
+    policy = Policy(writable=(work,), places={Path("/given"): work, Path("/given/packages"): packages})
+    code = "echo 8 > /given/number; echo 9 > /given/packages/number"
+    done = asyncio.run(run(["sh", "-c", code], cwd=Path("/tmp"), policy=policy))
+    assert done.exit_code != 0
+    assert (work / "number").read_text() == "8\n"
+    assert [*packages.iterdir()] == []
+
+
 def test_a_place_that_is_absent_is_misuse(way: str, tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="does not exist"):
         look(way, [], Policy(places={Path("/given"): tmp_path / "absent"}))
