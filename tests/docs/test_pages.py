@@ -10,41 +10,19 @@ import pytest
 from ratchet.modelserver import ModelServer
 from tests.docs.markdown import DOCS, name, pages
 from tests.docs.playing import is_played, play
-from tests.docs.provider import KEY, reply
+from tests.docs.readme import README, play_readme
 from tests.modelserver.fixtures import model_server
 from tests.postgres import PostgresServer
 
 __all__ = ["model_server"]
 
-README = DOCS.parent / "README.md"
 FLEET = DOCS / "howto" / "one-machine-to-many.md"
 PLAYED = [page for page in pages() if page not in (README, FLEET) and is_played(page.read_text())]
-REPOSITORY = """```console
-mkdir my-repository && cd my-repository && git init -q -b main
-echo 'def total(prices): return sum(prices)' > shop.py
-cat > test_shop.py <<'TESTS'
-import unittest
-from shop import total
-
-
-class Shop(unittest.TestCase):
-    def test_total(self):
-        self.assertEqual(total([1, 2]), 3)
-TESTS
-git add . && git -c user.name=reader -c user.email=reader@localhost commit -qm "Add prices up" && cd ..
-```
-
-"""
 
 
 def test_the_readme_works_with_one_key(tmp_path: Path, model_server: ModelServer) -> None:
     """All four flows give their first result; the model behind the key is scripted, and nothing else."""
-    model_server.script("readme", reply, key=KEY)
-    variables = {
-        "OPENAI_API_KEY": KEY,
-        "RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL": model_server.openai_url("readme"),
-    }
-    play(REPOSITORY + README.read_text(), tmp_path, variables=variables)
+    play_readme(tmp_path, model_server)
 
 
 @pytest.mark.soak

@@ -51,8 +51,8 @@ class Installation:
         )
 
 
-def install(wheel: Path, python: str, place: Path) -> Installation:
-    """As `pip install ratchet_loop-….whl` does, with the versions that are locked."""
+def install(wheel: Path, python: str, place: Path, extra: str = "") -> Installation:
+    """As `pip install ratchet_loop-….whl` does, with the versions that are locked. `extra` is such as `[codex]`."""
     uv = shutil.which("uv") or str(Path(sys.prefix) / "tools" / "bin" / "uv")
     environment = place / "environment"
     subprocess.run([python, "-m", "venv", "--without-pip", str(environment)], check=True)
@@ -65,7 +65,7 @@ def install(wheel: Path, python: str, place: Path) -> Installation:
         "--python",
         str(environment / "bin" / "python"),
     ]
-    subprocess.run([*installing, "-c", str(ROOT / "requirements.lock"), str(wheel)], check=True)
+    subprocess.run([*installing, "-c", str(ROOT / "requirements.lock"), f"{wheel}{extra}"], check=True)
     empty = place / "empty"
     empty.mkdir()
     return Installation(environment / "bin" / "ratchet", empty)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import tomllib
 import urllib.request
 import zipfile
@@ -13,7 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.modelserver import ModelServer
+from tests.docs.readme import play_readme
 from tests.install.conftest import ROOT, find_python, install
+from tests.modelserver.fixtures import model_server
+
+__all__ = ["model_server"]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSIONS = [
@@ -72,3 +79,11 @@ def test_demo_server_and_research_work_from_the_wheel(wheel: Path, version: str,
     finally:
         server.kill()
         server.wait()
+
+
+@pytest.mark.soak
+def test_the_readme_works_from_the_wheel(wheel: Path, tmp_path: Path, model_server: ModelServer) -> None:
+    installed = install(wheel, sys.executable, tmp_path, extra="[codex]")
+    play_readme(
+        installed.place, model_server, PATH=os.pathsep.join([str(installed.program.parent), os.defpath])
+    )
