@@ -32,9 +32,11 @@ def endpoint(
     def settle(*turns: Turn, key: str = KEY, model: str = "gpt-5", more: str = "", used: str = "") -> Script:
         name = f"refusals-{next(_numbers)}"
         monkeypatch.setenv("OPENAI_API_KEY", key)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", key)
         openai = model_server.openai_url(name)
         (home / "ratchet.toml").write_text(
             f'[engines]\ntries = 1\n[engines.codex]\nbase_url = "{openai}"\nretries = 0\n{used}\n'
+            f'[engines.claude]\nbase_url = "{model_server.anthropic_url(name)}"\n'
             f'[llm]\ndefault = "local/{model}"\n'
             f'[llm.endpoints.local]\nbase_url = "{openai}"\nkey_variable = "OPENAI_API_KEY"\n{more}\n'
         )
@@ -97,6 +99,17 @@ def test_a_wrong_key_or_model_is_refused_before_research_starts(
     assert told in ended.err
     assert no_runs(ratchet)
     assert script.requests == []
+
+
+@pytest.mark.soak
+def test_a_wrong_key_of_claude_is_refused_before_research_starts(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(key="sk-wrong")
+    ended = ratchet("research", "run", str(hill), "--engine", "claude", "--trials", "1")
+    assert (ended.code, ended.out) == (1, "")
+    assert "export ANTHROPIC_API_KEY=" in ended.err
+    assert no_runs(ratchet)
 
 
 def test_an_account_that_runs_dry_blocks_the_run_at_once(
@@ -164,6 +177,7 @@ def test_a_plan_without_credit_waits_for_a_person(ratchet: Ratchet, endpoint: En
     assert (shown["status"], "billing" in shown["reason"]) == ("blocked", True)
 
 
+@pytest.mark.soak
 def test_a_limit_that_passes_is_waited_for_and_the_pause_is_told(
     ratchet: Ratchet, endpoint: Endpoint, hill: Path, home: Path
 ) -> None:
@@ -178,6 +192,7 @@ def test_a_limit_that_passes_is_waited_for_and_the_pause_is_told(
     assert re.search(r"^retrying in [01] s: Codex failed: .*", ended.err, re.MULTILINE), ended.err
 
 
+@pytest.mark.soak
 def test_a_cost_that_nobody_knows_is_never_told_as_nothing(
     ratchet: Ratchet, endpoint: Endpoint, hill: Path
 ) -> None:
