@@ -64,7 +64,7 @@ class Heartbeat:
             told = one_line(str(data.get("reason") or message))
             self._set(told, now + seconds if isinstance(seconds, int | float) else None)
             if not self._quiet:
-                note(self._told())
+                note(self._told() if self._again_at is not None else f"retrying: {self._doing}")
         elif event.type in _DOING:
             shown = message if _DOING[event.type].endswith(":") else ""
             self._set(f"{_DOING[event.type]} {shown}".rstrip(), None)
