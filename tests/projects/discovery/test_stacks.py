@@ -94,6 +94,12 @@ def test_linters_and_type_checkers_of_python_are_found_where_they_are_set_up(
     assert commands(made(tmp_path, files), kind) == wanted
 
 
+def test_a_target_of_make_that_installs_something_is_no_check(tmp_path: Path) -> None:
+    recipe = "test:\n\tuv pip install -e .\n\tpytest\nlint:\n\truff check .\n"
+    facts = made(tmp_path, {"Makefile": recipe, "setup.py": "", "test_a.py": "import pytest\n"})
+    assert [check.name for check in facts.checks] == ["pytest", "make-lint"]
+
+
 @pytest.mark.parametrize(
     ("files", "setup"),
     [

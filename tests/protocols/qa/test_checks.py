@@ -79,6 +79,7 @@ def test_without_any_checks_nothing_is_said_to_have_passed_them(ground: Ground) 
         facts("bash", "-c", "no-such-program-7"),
         facts("bash", "-c", "exit 126"),
         facts("python3", "-m", "no_such_module_7"),
+        facts("bash", "-c", "echo 'make: *** [Makefile:2: test] Error 127' >&2; exit 2"),
     ],
 )
 def test_a_check_whose_program_is_missing_is_an_error(ground: Ground, check: dict[str, Any]) -> None:

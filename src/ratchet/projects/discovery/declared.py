@@ -31,6 +31,10 @@ _TARGETS: dict[str, CheckKind] = {
     "security": "security",
 }
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_FETCHES = re.compile(
+    r"\b(?:pip3?|npm|pnpm|yarn|poetry|pdm|uv|bundle|apt(?:-get)?) (?:install|add|ci|sync)\b"
+    r"|\b(?:uvx?|pip) pip\b|\bpipx?\b|\b(?:tox|nox|docker|curl|wget|npx)\b"
+)
 _RULE = re.compile(r"^([A-Za-z0-9_.-]+(?:[ \t]+[A-Za-z0-9_.-]+)*)[ \t]*::?(?!=)", re.MULTILINE)
 
 
@@ -53,12 +57,26 @@ def look_for_make(tree: Tree) -> Found:
         text = tree.text(name)
         if text is not None:
             targets = {target for rule in _RULE.findall(text) for target in rule.split()}
+            targets -= _fetching(text)
             checks: dict[CheckKind, Check] = {}
             for target, kind in _TARGETS.items():
                 if target in targets:
                     checks.setdefault(kind, Check(f"make-{target}", ("make", target), kind))
             return Found(None, tuple(checks.values()))
     return Found()
+
+
+def _fetching(text: str) -> set[str]:
+    """Targets whose recipe installs or fetches something, which a check cannot: it has no network."""
+    found: set[str] = set()
+    current: list[str] = []
+    for line in text.splitlines():
+        rule = _RULE.match(line)
+        if rule is not None:
+            current = rule[1].split()
+        elif line.startswith("\t") and _FETCHES.search(line):
+            found.update(current)
+    return found
 
 
 def look_for_hooks(tree: Tree) -> Found:

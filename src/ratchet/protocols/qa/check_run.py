@@ -27,6 +27,8 @@ _PLACES = "/usr/local/bin:/usr/bin:/bin"
 _PYTEST = re.compile(r"(?:.*/)?py\.?test[\d.]*")
 _RUNNING = ("-m", "run", "exec", "--")
 # What Python itself says when it is to run a module that it does not have.
+# What make says when a program of its recipe is missing; it exits with 2 then, as for any failure.
+_NO_PROGRAM = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* .*Error 127\s*$", re.MULTILINE)
 _NO_MODULE = re.compile(r"\S*python[\d.]*: No module named \S+\s*\Z")
 
 
@@ -47,7 +49,8 @@ class Ran:
         """Whether it could not be run at all, rather than that it did not pass."""
         if self.judged.reports:
             said = self._said
-            return said["exit_code"] in NOT_RUN or bool(_NO_MODULE.match(said["stderr"]))
+            missing = _NO_MODULE.match(said["stderr"]) or _NO_PROGRAM.search(said["stderr"])
+            return said["exit_code"] in NOT_RUN or missing is not None
         return not self.passed and self.judged.verdict.reason != str(OutOfTime())
 
     @property
