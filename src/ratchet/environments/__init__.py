@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
+    from ratchet.environments._sweep import sweep
     from ratchet.environments.sources import named_files, own_pip, source_variables
     from ratchet.environments.store import Busy, find, find_or_make, forget
-    from ratchet.environments.sweep import sweep
 else:
     __getattr__ = on_demand(__name__)
 

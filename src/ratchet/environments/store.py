@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from ratchet.environments.sweep import sweep
+from ratchet.environments._sweep import sweep
 from ratchet.kernel import RatchetError
 
 _PAUSE_SECONDS = 0.05
