@@ -134,6 +134,29 @@ def test_a_target_of_make_that_installs_something_is_no_check(tmp_path: Path) ->
             {"setup.py": "", "requirements/tests.txt": "", "requirements/docs.txt": ""},
             [["-r", "requirements/tests.txt", "-e", "."]],
         ),
+        (
+            {
+                "setup.py": "",
+                ".github/workflows/ci.yml": "- run: pip install --upgrade pip\n- run: pip install -r x.txt 'trio>=0.2'",
+                "Dockerfile": "RUN pip install trio httpbin && make\n",
+            },
+            [["-e", ".", "trio>=0.2", "trio", "httpbin"]],
+        ),
+        (
+            {
+                "pyproject.toml": "[build-system]\n[project.optional-dependencies]\nall = ['x']\ndocs = ['y']\n",
+                ".gitlab-ci.yml": "test:\n  script:\n    - pip install -e .[all]\n",
+            },
+            [["-e", ".[all]"]],
+        ),
+        (
+            {
+                "setup.py": "",
+                "tox.ini": "[testenv]\ndeps = pytest\n",
+                "Dockerfile": "RUN pip install gunicorn\n",
+            },
+            [["-e", ".", "pytest"]],
+        ),
         ({"a.py": ""}, []),
     ],
 )

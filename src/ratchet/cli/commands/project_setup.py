@@ -64,9 +64,9 @@ def setup(
 ) -> None:
     """Show how a project is set up, and make its environment.
 
-    The commands are found in the repository, in its lock files and manifests. They run once, in the sandbox with the
-    network, into an environment below the home that is kept for as long as lock files and manifests stay the same.
-    Checks and authors see it read-only and without the network. Your checkout is not touched.
+    The commands are found in the repository: its lock files and manifests, then its CI. They run once, in the sandbox
+    with the network, into an environment below the home that is kept for as long as lock files and manifests stay the
+    same. Checks and authors see it read-only and without the network. Your checkout is not touched.
 
     Exits with 0 when the environment is there or none is needed, 1 with the output of the command that failed.
     """

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ratchet.projects.discovery.provider import workflow_files
 from ratchet.projects.discovery.tree import Tree, table
 
 _FOR_WORK = frozenset(
@@ -19,6 +20,16 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?\s*(?:[<>=!~]=?[\w
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _OTHER_WORK = re.compile(
     r"(?:^|[-_/.])(?:docs?|build|bench\w*|release|publish|deploy|prod\w*|gpu)(?:[-_.]|$)"
+)
+_INSTALL = re.compile(r"\bpip3? install\s+([^\n&|;#]+)")
+_TAKES_ONE = frozenset(
+    {"-c", "-f", "-i", "-r", "--constraint", "--extra-index-url", "--find-links", "--group"}
+    | {"--index-url", "--requirement"}
+)
+_OF_PROJECT = re.compile(r"\.\[([\w,-]+)\]")
+# What CI installs for itself rather than for the tests.
+_OF_CI = frozenset(
+    {"build", "codecov", "coveralls", "hatch", "nox", "pip", "setuptools", "tox", "twine", "uv", "wheel"}
 )
 _REQUIREMENTS = re.compile(r"(?:[\w-]*[-_])?requirements(?:[-_.][\w-]+)*\.txt")
 
@@ -34,7 +45,7 @@ class Needs:
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tested_with: tuple[str, ...] = ()
-    """What tox or nox installs for the tests."""
+    """What tox or nox installs for the tests; where nothing else names any, what CI or a Dockerfile installs."""
 
 
 def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
@@ -45,7 +56,13 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
     said += plain
     said += [line for listed in (*extras.values(), *groups.values()) for line in _lines(listed)]
     said += _poetry(table(project, "tool", "poetry"))
+    for_work = [name for name in extras if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)]
+    named_groups = tuple(name for name in groups if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name))
     tested_with = tuple(dict.fromkeys((*_tox(tree, project), *_nox(tree.text("noxfile.py") or ""))))
+    if not (files or for_work or named_groups or tested_with):
+        installed = list(_installed_elsewhere(tree))
+        for_work = [name for name in extras if f".[{name}]" in installed]
+        tested_with = tuple(each for each in dict.fromkeys(installed) if not each.startswith("."))
     said += tested_with
     pipfile = tree.toml("Pipfile")
     said += [*table(pipfile, "packages"), *table(pipfile, "dev-packages")]
@@ -54,8 +71,8 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
         frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in named if match),
         tuple(line for line in plain if _NAME.match(line)),
         files,
-        tuple(name for name in extras if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
-        tuple(name for name in groups if name.lower() in _FOR_WORK and _PLAIN.fullmatch(name)),
+        tuple(for_work),
+        named_groups,
         tested_with,
     )
 
@@ -82,6 +99,18 @@ def _nox(text: str) -> list[str]:
     )
     words = (each.value for call in calls for each in call.args if isinstance(each, ast.Constant))
     return [word for word in words if isinstance(word, str) and _REQUIREMENT.fullmatch(word)]
+
+
+def _installed_elsewhere(tree: Tree) -> Iterator[str]:
+    """The plain requirements that CI and a Dockerfile install with pip, and extras of the project as `.[extra]`."""
+    for path in (*workflow_files(tree), ".gitlab-ci.yml", "Dockerfile"):
+        for line in _INSTALL.findall(tree.text(path) or ""):
+            words = [each.strip("\"'") for each in line.split()]
+            for before, word in zip(["", *words], words, strict=False):
+                if extras := _OF_PROJECT.fullmatch(word):
+                    yield from (f".[{extra}]" for extra in extras[1].split(","))
+                elif before not in _TAKES_ONE and _REQUIREMENT.fullmatch(word) and word.lower() not in _OF_CI:
+                    yield word
 
 
 def _files(tree: Tree) -> Iterator[str]:
