@@ -171,6 +171,16 @@ def test_what_cannot_be_installed_at_once_is_installed_in_parts(
     assert [" ".join(each[4:]) for each in found.wished] == wished
 
 
+def test_pip_installs_a_project_whose_own_tool_cannot() -> None:
+    tried = [("poetry", "install", "--no-interaction", "--all-extras")]
+    while (found := weaker(tried[-1])) is not None:
+        tried += found.needed
+    assert [" ".join(each) for each in tried[1:]] == [
+        "poetry install --no-interaction",
+        "python3 -m pip install -e .",
+    ]
+
+
 def test_what_tests_import_is_found_and_only_what_is_well_known() -> None:
     files: dict[str, Any] = {
         "src/shop/__init__.py": b"",

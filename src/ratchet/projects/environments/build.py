@@ -186,7 +186,7 @@ class _Work:
             raise self._failed(argv, finished)
         self.notes.append(f"`{' '.join(argv)}` failed, so it was done in parts: {_last(finished)}")
         for each in other.needed:
-            await self.need(each)
+            await self.set_up(each)
         for each in other.wished:
             await self.wish(each)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Argv = tuple[str, ...]
+_PIP = ("python3", "-m", "pip", "install")
 _WITH_VALUE = ("-r", "--requirement", "-e", "--editable", "--group", "--extra", "-G", "--with")
 
 
@@ -30,7 +31,9 @@ def weaker(argv: Sequence[str]) -> Weaker | None:
             return Weaker((("uv", "sync", *less),), wished) if less != tuple(words) else None
         case ("poetry" | "pdm" as program, "install", *words):
             less = _without(words, "--all-extras", "-G", "--with")
-            return Weaker(((program, "install", *less),)) if less != tuple(words) else None
+            # Its own resolver may not get along with the index that pip is configured for.
+            plainer = (program, "install", *less) if less != tuple(words) else (*_PIP, "-e", ".")
+            return Weaker((plainer,))
         case ("npm", "ci", *_):
             return Weaker((("npm", "install"),))
         case ("npm", "install"):
@@ -60,7 +63,7 @@ def _pip(words: Sequence[str]) -> Weaker | None:
             wished.append((word,))
     if len(needed) + len(wished) < 2:
         return None
-    start = ("python3", "-m", "pip", "install", *options)
+    start = (*_PIP, *options)
     return Weaker(tuple((*start, *each) for each in needed), tuple((*start, *each) for each in wished))
 
 
