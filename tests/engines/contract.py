@@ -233,7 +233,8 @@ class UsageContract(EngineContract):
     ) -> None:
         failed = fails(subject.says("x"), request_(limits=Limits(tokens=50)))
         assert failed.failure is Failure.BUDGET
-        assert failed.session.usage.tokens == 110
+        # A stream tells of the prompt first, which alone is over the budget: it may be ended before the rest.
+        assert 50 < failed.session.usage.tokens <= 110
 
 
 class EditingContract(EngineContract):
