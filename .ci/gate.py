@@ -6,7 +6,6 @@ Stops when a part fails, and says how long each took. What does not need the oth
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -38,9 +37,6 @@ def run(part: str) -> tuple[str, int, float]:
 
 
 def main() -> int:
-    # A shell has what it starts in the background ignore these, and the tests of signals would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     began = time.monotonic()
     done: list[tuple[str, int, float]] = []
     for together in STATIC if sys.argv[1:] == ["lint"] else WHOLE:

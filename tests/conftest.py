@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 from tests.postgres import PostgresServer
 
 pytest_plugins = ["tests.tiers"]
+
+# A shell has what it starts in the background ignore these, and the tests of signals would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # A machine that is busy with other tests makes no example wrong.
 settings.register_profile("ratchet", deadline=None, suppress_health_check=[HealthCheck.too_slow])

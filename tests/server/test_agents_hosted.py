@@ -57,5 +57,5 @@ def test_a_port_of_agents_that_is_taken_ends_the_server_with_the_way_out(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = start_server(url, f"agents.port={taken.getsockname()[1]}", wait=False)
         assert server.process.wait(60) == 1
-    assert "set agents.port" in server.words
+    assert "RATCHET_AGENTS__PORT=0 ratchet serve" in server.words
     assert "Traceback" not in server.words

@@ -137,7 +137,16 @@ def test_a_port_that_is_taken_is_told(
     assert f"port {port} of 127.0.0.1 is taken" in capsys.readouterr().err
 
 
-def test_a_signal_ends_it_also_while_somebody_waits(served: Served, world: World) -> None:
+@pytest.fixture
+def served_alone(world: World) -> Iterator[Served]:
+    """One of its own, for a test that ends it."""
+    server = Served(world)
+    yield server
+    server.close()
+
+
+def test_a_signal_ends_it_also_while_somebody_waits(served_alone: Served, world: World) -> None:
+    served = served_alone
     endless = world.run("never ends")
 
     async def wait(client: Client) -> Any:

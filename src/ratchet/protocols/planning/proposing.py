@@ -48,11 +48,12 @@ class Proposed:
 
 async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -> Proposed:
     """The plan of an engine. Raises `NoAnswer` when it has none that can be carried out."""
-    engines = await authors(work)
+    names = _named(work)
+    engines = names if work.protocol.simulated else await authors(work)
     structured = engine.capabilities.structured_output
 
     async def ask(before: Tried | None) -> Question:
-        prompt = plan_prompt(sight, engines, before, with_schema=not structured)
+        prompt = plan_prompt(sight, names, before, with_schema=not structured)
         return Question(ROLE, planner_rules(), prompt, with_every_key(PLAN_SCHEMA), reads_text=True)
 
     async def check(_opened: OpenAttempt, answer: Answer) -> Any:
@@ -75,15 +76,19 @@ async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -
     )
 
 
+def _named(work: Work) -> list[str]:
+    """The engines that the planner is told of: by the settings alone, so that a recording of it can be replayed where
+    other ones are ready. A plan that names one which is not is refused."""
+    return [name for name in engine_names(work.job.runtime.settings) if name not in _NO_AUTHORS]
+
+
 async def authors(work: Work) -> list[str]:
     """The engines that may carry out a step: those that are ready, and the usual one, which is asked in any case."""
     runtime = work.job.runtime
     around = Surroundings(runtime.settings, runtime.home, os.environ)
-    names = [name for name in engine_names(runtime.settings) if name not in _NO_AUTHORS]
-    usual = (runtime.settings.protocols.engine or default_engine(runtime.settings, os.environ)).partition(
-        ":"
-    )[0]
-    looked = await look_at(names, around)
+    engine = runtime.settings.protocols.engine or default_engine(runtime.settings, os.environ)
+    usual = engine.partition(":")[0]
+    looked = await look_at(_named(work), around)
     return [each.name for each in looked if each.readiness.ready or each.name == usual]
 
 

@@ -147,7 +147,7 @@ def project_setup(api: Api, project_id: Id) -> dict[str, Any]:
     return setup_view(api.runtime, found)
 
 
-@router.put("/projects/{project_id}/setup", response_model=shapes.Setup, responses=documented(404))
+@router.put("/projects/{project_id}/setup", response_model=shapes.Setup, responses=documented(400, 404))
 def change_setup(api: Api, project_id: Id, given: Commands) -> dict[str, Any]:
     """Set the project up by other commands. The environment is made again when it is next needed."""
     with api.write() as tx:
@@ -160,7 +160,7 @@ def change_setup(api: Api, project_id: Id, given: Commands) -> dict[str, Any]:
     return setup_view(api.runtime, found)
 
 
-@router.put("/projects/{project_id}/checks", response_model=shapes.Setup, responses=documented(404))
+@router.put("/projects/{project_id}/checks", response_model=shapes.Setup, responses=documented(400, 404))
 def change_checks(api: Api, project_id: Id, given: Checks) -> dict[str, Any]:
     """Have other checks decide about changes. For the operator alone."""
     with api.write() as tx:
