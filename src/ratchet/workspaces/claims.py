@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from ratchet.workspaces.removal import remove_tree
 _LOCK = "lock"
 _MARK = "repository"
 _TRIES = 10
+# A process that has not named its corner by then died before it could.
+_UNNAMED_SECONDS = 3600.0
 _NAMES = "[0-9a-f]" * 8
 _claims: weakref.WeakSet[Claim] = weakref.WeakSet()
 
@@ -44,9 +47,12 @@ class Claim:
             _mark(root, repository)
             for _ in range(_TRIES):
                 name = secrets.token_hex(4)
-                (root / name).mkdir()
-                descriptor = _lock(root / name)
+                # Locked before it has its name: what is found without its lock is taken for dead, and removed.
+                unnamed = root / f".{name}"
+                unnamed.mkdir()
+                descriptor = _lock(unnamed)
                 if descriptor is not None:
+                    unnamed.rename(root / name)
                     return cls(root, name, descriptor)
         except OSError as error:
             raise RepositoryUnwritable(
@@ -77,6 +83,10 @@ class Claim:
 
 def dead_claims(root: Path) -> Iterator[str]:
     """The names of corners whose process is gone, each held while the caller looks at it, then removed."""
+    for unnamed in root.glob(f".{_NAMES}"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - unnamed.stat().st_mtime > _UNNAMED_SECONDS:
+                remove_tree(unnamed)
     for directory in sorted(root.glob(_NAMES)):
         descriptor = _lock(directory)
         if descriptor is None:
