@@ -15,6 +15,9 @@ NOBODY = "http://127.0.0.1:9"
 
 
 class ClaudeSubject(Subject):
+    # Its stream tells of the prompt first, which alone is over the budget: it may be ended before the rest.
+    told_over_budget = 100
+
     def __init__(self, place: Place, server: ModelServer) -> None:
         self._place = place
         self._server = server
