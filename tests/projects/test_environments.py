@@ -96,7 +96,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    place = tmp_path / "shop"
+    place = tmp_path / "shöp"
     place.mkdir()
     git(place, "init", "-q", "-b", "main")
     return Shop(place, tmp_path / "home")
@@ -119,6 +119,31 @@ def test_checks_have_what_the_set_up_installed_and_see_the_candidate(shop: Shop)
     assert not changed.passed
     assert "1 != 2" in changed.told or "2 != 1" in changed.told
     assert git(shop.place, "status", "--porcelain") == ""
+
+
+def test_a_set_up_sees_its_checkout_and_nothing_of_the_home_or_the_working_tree(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(shop.place, shop.place / ".ratchet")
+    script = 'git describe --tags > described\ncat "$PWD"/.env > seen || :\n'
+    for secret in (".env", ".ratchet/secret.key", ".git/config", "bin/npm"):
+        script += f"cat {shop.place / secret} >> seen || :\n"
+    base = shop.commit({".gitignore": ".ratchet/\n.env\nbin/\n", "scripts/ci/bootstrap.sh": script})
+    git(shop.place, "tag", "v1")
+    (shop.place / ".env").write_text("DB_PASSWORD=hunter2\n")
+    # A program in the working tree does not show the tree as that program's installation.
+    (shop.place / "bin").mkdir()
+    (shop.place / "bin" / "npm").write_text("#!/bin/sh\n")
+    (shop.place / "bin" / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shop.place}/bin:{os.environ['PATH']}")
+    shop.home.mkdir()
+    (shop.home / "secret.key").write_text("the key")
+    environment = shop.make(base)
+    assert environment is not None
+    left = environment.directory / "left"
+    assert (left / "described").read_text() == "v1\n"
+    assert (left / "seen").read_text() == "#!/bin/sh\n"
+    assert shop.place not in environment.shown
 
 
 @pytest.mark.soak

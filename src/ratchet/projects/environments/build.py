@@ -1,7 +1,8 @@
 """Making an environment: a checkout of the project, and its set-up run in it.
 
 A set-up runs code of others, so all of it happens in the sandbox: with the network, which it needs, and with no file of
-the user but those that say where packages come from.
+the user but those that say where packages come from. Of the repository it sees git's objects, never the home, the
+configuration of git, or what lies in the working tree and was not committed.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ async def build(
     (directory / STORE).mkdir()
     _check_out(repository.path, commit, directory / TREE)
     programs = find_programs(argv[0] for argv in recipe.setup)
-    work = _Work(directory, recipe, repository.path, programs, began + seconds, seconds, tell)
+    hidden = (repository.path, directory)
+    work = _Work(
+        directory, recipe, hidden, _objects(directory / TREE), programs, began + seconds, seconds, tell
+    )
     if recipe.python is not None:
         await work.need([recipe.python.program, "-I", "-m", "venv", str(directory / VENV)])
     for argv in recipe.setup:
@@ -93,7 +97,7 @@ async def build(
         directory,
         variables=work.variables(offline=True),
         programs=work.places,
-        readable=[*programs.readable, *work.installations],
+        readable=work.readable,
         directories=directories,
         files=files,
         ignored=ignored,
@@ -111,7 +115,8 @@ class _Work:
 
     directory: Path
     recipe: Recipe
-    repository: Path
+    hidden: tuple[Path, ...]
+    objects: tuple[Path, ...]
     programs: Programs
     until: float
     seconds: float
@@ -135,6 +140,13 @@ class _Work:
         found = [] if python is None or Path(python.prefix).is_relative_to("/usr") else [python.prefix]
         rust = self.variables(offline=True).get("RUSTUP_HOME")
         return found if rust is None else [*found, rust]
+
+    @property
+    def readable(self) -> list[str]:
+        """What programs read, but for an installation that the repository or the home lies in."""
+        hidden = [each.resolve() for each in self.hidden]
+        found = (*self.programs.readable, *self.installations)
+        return [at for at in found if not any(each.is_relative_to(Path(at).resolve()) for each in hidden)]
 
     def variables(self, *, offline: bool) -> dict[str, str]:
         """What the environment is for those who work in it; `offline` for use, otherwise for making it."""
@@ -239,9 +251,9 @@ class _Work:
             "GIT_CONFIG_VALUE_0": "*",
         }
         readable = (
-            self.repository,
+            *self.objects,
             *named_files(variables),
-            *(Path(each) for each in (*self.programs.readable, *self.installations)),
+            *map(Path, self.readable),
         )
         policy = Policy(
             network=True,
@@ -298,6 +310,12 @@ def _check_out(repository: Path, commit: str, tree: Path) -> None:
     """The project at `commit` with its tags, by which some packages know their version. Runs no hook and no filter."""
     _git(tree.parent, "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(tree))
     _git(tree, "checkout", "--quiet", "--detach", commit)
+
+
+def _objects(tree: Path) -> tuple[Path, ...]:
+    """Where git keeps the objects that the checkout borrows. Asked before anything of the project has run."""
+    said = _git(tree, "-c", "core.quotePath=false", "count-objects", "-v")
+    return tuple(Path(each) for each in re.findall(r"^alternate: (.+)$", said, re.MULTILINE))
 
 
 def _git(directory: Path, *words: str) -> str:
