@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,38 @@ def test_one_key_and_nothing_else_is_enough_for_claude(
     assert (session.engine, session.text) == ("claude", "done")
     assert script.requests[0].body["model"] == "claude-sonnet-5"
     assert script.requests[0].headers["x-api-key"] == "the-only-key"
+
+
+AWAY = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    ("engine", "toml", "environment", "setting"),
+    [
+        ("codex", f'engines.codex.base_url = "{AWAY}"', {}, "engines.codex.base_url"),
+        ("codex", f'llm.endpoints.openai.base_url = "{AWAY}"', OPENAI, "llm.endpoints.openai.base_url"),
+        (
+            "codex",
+            f'llm.endpoints.openai.base_url = "{AWAY}"',
+            {"RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL": AWAY},
+            "RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL",
+        ),
+        ("codex:ollama/qwen3", "", {"OLLAMA_HOST": "127.0.0.1:9"}, "OLLAMA_HOST"),
+        (f"codex:{AWAY}#big", "", {}, f"the address of {AWAY}#big"),
+        (
+            "claude",
+            f'llm.endpoints.anthropic.base_url = "{AWAY}"',
+            {"ANTHROPIC_API_KEY": "k"},
+            "llm.endpoints.anthropic.base_url",
+        ),
+        ("llm:mine/big", f'llm.endpoints.mine.base_url = "{AWAY}"', {}, "llm.endpoints.mine.base_url"),
+        ("llm:ollama/qwen3", "", {"OLLAMA_HOST": "127.0.0.1:9"}, "OLLAMA_HOST"),
+        (f"llm:{AWAY}#big", "", {}, f"the address of {AWAY}#big"),
+    ],
+)
+def test_an_endpoint_that_is_away_is_told_with_what_set_its_address(
+    place: Place, engine: str, toml: str, environment: dict[str, str], setting: str
+) -> None:
+    found = asyncio.run(place.open(engine, toml, environment).check())
+    assert "cannot be reached" in found.detail
+    assert found.mend == f"check {setting}, the network and the state of the endpoint"

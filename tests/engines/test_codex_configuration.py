@@ -10,11 +10,13 @@ import pytest
 
 from ratchet.config.codex_settings import Codex
 from ratchet.engines import McpServer, Request
-from ratchet.engines.codex.access import Access
+from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.codex.configuration import SessionFiles, write_files
+from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.secrets import Secrets
 from ratchet.kernel import Misuse
 
+NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")
 AROUND = {
     "PATH": "/here:/there",
     "OPENAI_API_KEY": "key-1234567",
@@ -31,7 +33,7 @@ def told(
     home.mkdir()
     settings, request = settings or Codex(), request or Request("x")
     variables = write_files(
-        SessionFiles(home), Access(settings, "a-model", AROUND, Secrets(())), request, tmp_path
+        SessionFiles(home), CodexAccess(settings, "a-model", AROUND, Secrets(()), NAMES), request, tmp_path
     )
     return tomllib.loads((home / "config.toml").read_text()), variables
 

@@ -8,11 +8,14 @@ import pytest
 
 from ratchet.engines import EventKind, Failure, Request, SessionEvent
 from ratchet.engines.codex.errors import fault_of
+from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.kernel import Limits
 from ratchet.modelserver import ModelServer, Turn, call, cut, fail, hang, say
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
 from tests.engines.contract import KEY, fails, propose
+
+NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")
 
 
 @pytest.fixture
@@ -124,11 +127,11 @@ def test_the_wall_time_of_the_budget_ends_it_before_the_deadline(
     ],
 )
 def test_how_long_to_wait_is_read_from_the_message(message: str, seconds: float | None) -> None:
-    fault = fault_of(message, "rate_limit_exceeded", "KEY")
+    fault = fault_of(message, "rate_limit_exceeded", NAMES)
     assert (fault.failure, fault.retry_after) == (Failure.RATE_LIMITED, seconds)
 
 
 @pytest.mark.parametrize("reason", [None, "other", "a reason of the future", {"odd": None}, ["x"]])
 def test_an_unknown_reason_falls_back_on_the_text(reason: object) -> None:
-    assert fault_of("unexpected status 401 Unauthorized", reason, "K").failure is Failure.NO_ACCESS
-    assert fault_of("never seen before", reason, "K").failure is Failure.CRASHED
+    assert fault_of("unexpected status 401 Unauthorized", reason, NAMES).failure is Failure.NO_ACCESS
+    assert fault_of("never seen before", reason, NAMES).failure is Failure.CRASHED

@@ -21,8 +21,9 @@ from ratchet.config.codex_settings import Codex
 from ratchet.engines import Capabilities, McpServer, Request, Tool
 from ratchet.engines.claude.environment import make_environment
 from ratchet.engines.claude.servers import write_servers
-from ratchet.engines.codex.access import Access
+from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.codex.configuration import SessionFiles, write_files
+from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.offering import Way, offer, way_to
 from ratchet.engines.proxies import past_the_proxy
@@ -35,6 +36,7 @@ from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
 from tests.engines.llm.subject import LlmSubject
 
+NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")
 Run = Callable[[Mapping[str, Any]], Awaitable[str]]
 NUMBERS = {
     "type": "object",
@@ -272,7 +274,7 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
     request = Request("x", mcp_servers=(McpServer("lab", url="http://127.0.0.1:1/x"),), deadline_seconds=7200)
     home = tmp_path / "codex"
     home.mkdir()
-    write_files(SessionFiles(home), Access(Codex(), None, {}, Secrets(())), request, tmp_path)
+    write_files(SessionFiles(home), CodexAccess(Codex(), None, {}, Secrets(()), NAMES), request, tmp_path)
     tables = tomllib.loads((home / "config.toml").read_text())
     assert tables["mcp_servers"]["lab"]["tool_timeout_sec"] == 7200
     write_servers(request, tmp_path / "servers.json")
@@ -282,7 +284,7 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
 
 def test_no_proxy_is_asked_for_what_is_on_this_machine(tmp_path: Path) -> None:
     around = {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "intranet"}
-    access = Access(Codex(), None, around, Secrets(()))
+    access = CodexAccess(Codex(), None, around, Secrets(()), NAMES)
     variables = write_files(SessionFiles(tmp_path), access, Request("x"), tmp_path)
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intranet,127.0.0.1"
     settings = make_environment(around, Claude(), home=tmp_path, sdk_version="1")

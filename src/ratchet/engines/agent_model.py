@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
 from ratchet.engines.providers import AGENTS, PROVIDERS, Provider, maker_of, only_provider
 from ratchet.kernel import Misuse, RatchetError
 
@@ -23,6 +24,7 @@ class AgentModel:
     model: str | None
     base_url: str | None
     key_variable: str
+    names: SettingNames
 
 
 def agent_model(named: str | None, agent: str, settings: Codex | Claude, around: Surroundings) -> AgentModel:
@@ -32,22 +34,28 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     """
     own = _own(agent)
     name = named or settings.model
+    table = f"engines.{agent}"
+
+    def told(key: str, address: str | None) -> SettingNames:
+        return SettingNames(key, table, f"{table}.model", address)
+
     if name is not None and name.startswith(_ADDRESSES):
         address, _, model = name.partition("#")
         if not model:
             raise Misuse(f"{name!r} names no model", hint=f"write {address}#MODEL")
-        return AgentModel(model, address.rstrip("/"), "")
+        return AgentModel(model, address.rstrip("/"), "", told("", f"the address of {name}"))
+    key = settings.key_variable
     if settings.base_url is not None:
-        return AgentModel(name, settings.base_url, settings.key_variable)
+        own_setting = base_url_setting(("engines", agent), around.environment)
+        return AgentModel(name, settings.base_url, key, told(key, own_setting))
     if name is None:
         name = _usual(own, settings, around)
     place, slash, model = (name or "").partition("/")
+    if name is not None and place != own.name and (slash or maker_of(name) not in (own, None)):
+        return _elsewhere(name, agent, own, around)
     at = _moved(own, around)
-    if name is None or (not slash and maker_of(name) in (own, None)):
-        return AgentModel(name, at, settings.key_variable)
-    if slash and place == own.name:
-        return AgentModel(model, at, settings.key_variable)
-    return _elsewhere(name, agent, own, around)
+    setting = at and base_url_setting(("llm", "endpoints", own.name), around.environment)
+    return AgentModel(model if slash else name, at, key, told(key, setting))
 
 
 def told_model(engine: str, named: str | None, around: Surroundings) -> str | None:
@@ -121,4 +129,5 @@ def _elsewhere(name: str, agent: str, own: Provider, around: Surroundings) -> Ag
             f"{agent} cannot ask {name!r}: {found.place} speaks another protocol",
             hint=f"use the engine {other}:{name}",
         )
-    return AgentModel(found.model, found.url, found.key_variable or "")
+    names = replace(found.names, model=f"engines.{agent}.model")
+    return AgentModel(found.model, found.url, found.key_variable or "", names)

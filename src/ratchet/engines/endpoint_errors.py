@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ratchet.config.sources import dotted, variable
 from ratchet.engines.failure import Failure
 
 
@@ -74,39 +75,49 @@ _STATUSES: Mapping[int, Cause] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class SettingNames:
     """Where an engine takes its key, its model and its address from, to say what is to be changed.
 
     `key` is the variable that holds the key, `table` has the settings of the endpoint, and `model` is the setting that
-    names the model.
+    names the model. `address` is what set the address; nothing where it is the maker's own.
     """
 
     key: str | None
     table: str
     model: str
+    address: str | None = None
 
     def hint(self, cause: Cause) -> str:
         """What to do next."""
         key = f"the key in {self.key}" if self.key else "the key"
         match cause:
-            case Cause.KEY if self.key is None:
+            case Cause.KEY if not self.key:
                 return f"name the variable that holds the key in {self.table}.key_variable"
             case Cause.KEY:
                 return f"put a valid key into the environment (export {self.key}=…) that may use this model"
             case Cause.CREDIT:
                 return f"check the billing of the account of {key}: nothing is left of it; or use another key"
             case Cause.MODEL:
-                return f"name a model that {key} may use: set {self.model}, and check {self.table}.base_url"
+                return f"name a model that {key} may use: set {self.model}" + (
+                    f", and check {self.address}" if self.address else ""
+                )
             case Cause.LATER:
                 return "try again later, or run fewer sessions at once"
             case Cause.DOWN:
-                return f"check {self.table}.base_url, the network and the state of the endpoint"
+                address = f"{self.address}, " if self.address else ""
+                return f"check {address}the network and the state of the endpoint"
             case Cause.SIZE:
                 return "ask for less in one session, or start a new one instead of resuming"
             case Cause.CONTENT:
                 return "change the prompt, or use another model"
             case Cause.REQUEST:
-                return f"check {self.model} and {self.table}.base_url"
+                return f"check {self.model}" + (f" and {self.address}" if self.address else "")
+
+
+def base_url_setting(table: tuple[str, ...], environment: Mapping[str, str]) -> str:
+    """What has set the address in a table of the settings: the variable for it, or the key in the file."""
+    key = (*table, "base_url")
+    return variable(key) if environment.get(variable(key)) else dotted(key)
 
 
 def failure_of(cause: Cause) -> Failure:

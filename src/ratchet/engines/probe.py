@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
+from ratchet.engines.endpoint_errors import Cause, SettingNames, cause_of, failure_of
 from ratchet.engines.engine import Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.secrets import Secrets
@@ -25,7 +25,7 @@ class Endpoint:
     url: str
     key: str
     model: str | None
-    access: Access
+    names: SettingNames
     speaks: Literal["openai", "anthropic", "ollama"] = "openai"
     key_kind: Literal["api_key", "oauth_token"] = "api_key"
 
@@ -51,7 +51,7 @@ async def probe(endpoint: Endpoint) -> Readiness:
         return Readiness(
             False,
             f"{endpoint.name}: {endpoint.url} cannot be reached ({told})",
-            endpoint.access.hint(Cause.DOWN),
+            endpoint.names.hint(Cause.DOWN),
             Failure.CRASHED,
         )
     if cause is not None:
@@ -98,7 +98,7 @@ def _not_ready(endpoint: Endpoint, cause: Cause, answer: httpx2.Response) -> Rea
         Cause.MODEL: f"there is no model {endpoint.model}",
     }[cause]
     told = f"{endpoint.name}: {what} by {endpoint.url} (HTTP {answer.status_code})"
-    return Readiness(False, told, endpoint.access.hint(cause), failure_of(cause))
+    return Readiness(False, told, endpoint.names.hint(cause), failure_of(cause))
 
 
 def _models(answer: httpx2.Response) -> set[str] | None:

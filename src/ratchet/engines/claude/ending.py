@@ -6,7 +6,7 @@ from typing import Any
 
 from claude_agent_sdk import CLINotFoundError, ResultMessage
 
-from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
+from ratchet.engines.endpoint_errors import Cause, SettingNames, cause_of, failure_of
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 
@@ -23,7 +23,7 @@ _BUDGET = {
 }
 
 
-def check_ending(result: ResultMessage, *, key_variable: str, retry_after: float | None) -> None:
+def check_ending(result: ResultMessage, *, names: SettingNames, retry_after: float | None) -> None:
     """Nothing if the session ended well. Raises `Fault` otherwise."""
     told = "; ".join(result.errors or []) or (result.result or "").strip() or result.subtype
     if result.subtype in _BUDGET:
@@ -34,7 +34,7 @@ def check_ending(result: ResultMessage, *, key_variable: str, retry_after: float
         raise Fault(Failure.REFUSED, f"the model refuses: {told}", hint="change the prompt or the model")
     if not result.is_error and result.subtype == "success":
         return
-    raise _failed(result, told, key_variable, retry_after)
+    raise _failed(result, told, names, retry_after)
 
 
 def crashed(error: Exception, stderr: str) -> Fault:
@@ -50,16 +50,16 @@ def crashed(error: Exception, stderr: str) -> Fault:
     )
 
 
-def _failed(result: ResultMessage, told: str, key_variable: str, retry_after: float | None) -> Fault:
+def _failed(result: ResultMessage, told: str, names: SettingNames, retry_after: float | None) -> Fault:
     status: Any = result.api_error_status
     if status is None and told.startswith("Not logged in"):
-        return Fault(Failure.MISSING, "the Claude CLI has no key", hint=f"set the variable {key_variable}")
+        return Fault(Failure.MISSING, "the Claude CLI has no key", hint=f"set the variable {names.key}")
     cause = cause_of(status, told) or Cause.DOWN
     failure = failure_of(cause)
     answered = f" ({status})" if status is not None else ""
     return Fault(
         failure,
         f"{_WORDS.get(cause, 'the endpoint refuses the request')}{answered}: {told}",
-        hint=Access(key_variable, "engines.claude", "engines.claude.model").hint(cause),
+        hint=names.hint(cause),
         retry_after=retry_after if failure is Failure.RATE_LIMITED else None,
     )

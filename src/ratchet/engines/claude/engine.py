@@ -12,7 +12,6 @@ from ratchet.engines.claude.conversations import Conversations
 from ratchet.engines.claude.program import Program, find_program
 from ratchet.engines.claude.servers import check_names
 from ratchet.engines.claude.terms import Terms, find_terms
-from ratchet.engines.endpoint_errors import Access
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure, SessionFailed
 from ratchet.engines.fault import Fault
@@ -77,7 +76,7 @@ class ClaudeEngine:
                 terms.key,
                 # The names of the program's own, such as `sonnet`, are not the endpoint's.
                 terms.model if terms.model and "-" in terms.model else None,
-                Access(settings.key_variable, "engines.claude", "engines.claude.model"),
+                terms.names,
                 speaks="anthropic",
                 key_kind=settings.key_kind,
             )

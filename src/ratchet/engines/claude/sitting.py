@@ -176,7 +176,7 @@ class Sitting:
             raise fault
         result = heard.result
         assert result is not None, "a talk that ended well has a result"
-        check_ending(result, key_variable=self._terms.settings.key_variable, retry_after=heard.retry_after)
+        check_ending(result, names=self._terms.names, retry_after=heard.retry_after)
         if not heard.spoke:
             raise Fault(
                 Failure.BAD_OUTPUT,

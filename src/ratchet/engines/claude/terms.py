@@ -12,6 +12,7 @@ from ratchet.config.claude_settings import Claude
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.agent_model import agent_model
 from ratchet.engines.claude.conversations import Conversations
+from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.logins import claude_login
@@ -36,6 +37,7 @@ class Terms:
     secrets: Secrets
     kept: Conversations
     prices: Mapping[str, Prices]
+    names: SettingNames
     told: str = ""
     """With what it goes to whom."""
 
@@ -60,7 +62,7 @@ def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> 
     secrets = Secrets((key, json.dumps(key)[1:-1]))
     home = around.home.absolute()
     prices = around.settings.llm.prices
-    return Terms(held, found.model, around.environment, home, key, secrets, kept, prices, told)
+    return Terms(held, found.model, around.environment, home, key, secrets, kept, prices, found.names, told)
 
 
 def _login(environment: Mapping[str, str]) -> tuple[str, str]:

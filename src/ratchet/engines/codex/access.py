@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ratchet.config.codex_settings import Codex
-from ratchet.engines.agent_model import agent_model
+from ratchet.engines.agent_model import AgentModel, agent_model
+from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.logins import Login, codex_login
@@ -23,32 +24,33 @@ _ACCOUNT_HEADER = "chatgpt-account-id"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class CodexAccess:
     """`settings` are those of the table with the address and the variable that hold for this model."""
 
     settings: Codex
     model: str | None
     environment: Mapping[str, str] = field(repr=False)
     secrets: Secrets = field(repr=False)
+    names: SettingNames
     headers: Mapping[str, str] = field(default_factory=dict)
     told: str = ""
     """With what it goes to whom."""
     by_login: bool = False
 
-    def or_model(self, usual: str | None) -> Access:
+    def or_model(self, usual: str | None) -> CodexAccess:
         """With the program's usual model where none is named: its price is known before it is used. The login of an
         account may have other models, so that is left to the program."""
         return self if self.model or self.by_login else replace(self, model=usual)
 
 
-def find_access(named: str | None, settings: Codex, around: Surroundings) -> Access:
+def find_access(named: str | None, settings: Codex, around: Surroundings) -> CodexAccess:
     """Raises `Fault` when there is no key and no login, and `Misuse` for a model that Codex cannot ask."""
     found = agent_model(named, "codex", settings, around)
     held = settings.model_copy(update={"base_url": found.base_url, "key_variable": found.key_variable})
     key = around.environment.get(found.key_variable, "")
     login = None if key or found.base_url is not None else codex_login(around.environment)
     if login is not None:
-        return _logged_in(login, held, found.model, around.environment)
+        return _logged_in(login, held, found, around.environment)
     if found.base_url is None and not key:
         variable = found.key_variable
         raise Fault(
@@ -58,10 +60,12 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Acc
             "engines.codex.base_url to an endpoint that needs none",
         )
     told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
-    return Access(held, found.model, around.environment, _hiding(key), told=told)
+    return CodexAccess(held, found.model, around.environment, _hiding(key), found.names, told=told)
 
 
-def _logged_in(login: Login, settings: Codex, model: str | None, environment: Mapping[str, str]) -> Access:
+def _logged_in(
+    login: Login, settings: Codex, found: AgentModel, environment: Mapping[str, str]
+) -> CodexAccess:
     if login.expired:
         raise Fault(
             Failure.MISSING,
@@ -69,11 +73,12 @@ def _logged_in(login: Login, settings: Codex, model: str | None, environment: Ma
             hint="run `codex login`, or start `codex` once, which renews it",
         )
     url = settings.base_url if login.is_key else settings.login_url
-    return Access(
+    return CodexAccess(
         settings.model_copy(update={"base_url": url, "key_variable": _LOGIN_VARIABLE}),
-        model,
+        found.model,
         {**environment, _LOGIN_VARIABLE: login.token},
         _hiding(login.token),
+        found.names,
         {_ACCOUNT_HEADER: login.account} if login.account else {},
         f"with the login in {login.file}",
         by_login=True,

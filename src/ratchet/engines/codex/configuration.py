@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.codex_settings import Codex
-from ratchet.engines.codex.access import Access
+from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.proxies import past_the_proxy
 from ratchet.engines.session import McpServer, Request
 from ratchet.engines.supervision import seconds_for
@@ -56,7 +56,9 @@ class SessionFiles:
         return self.home / "sessions"
 
 
-def write_files(files: SessionFiles, access: Access, request: Request, workspace: Path) -> dict[str, str]:
+def write_files(
+    files: SessionFiles, access: CodexAccess, request: Request, workspace: Path
+) -> dict[str, str]:
     """Write what a session needs into its directory and return its environment: all that Codex gets to see.
 
     Raises `Misuse` for MCP servers that Codex cannot be given.
@@ -85,7 +87,7 @@ def _environment(files: SessionFiles, settings: Codex, environment: Mapping[str,
     }
 
 
-def _tables(files: SessionFiles, access: Access, request: Request, workspace: Path) -> dict[str, Any]:
+def _tables(files: SessionFiles, access: CodexAccess, request: Request, workspace: Path) -> dict[str, Any]:
     settings, environment = access.settings, access.environment
     provider: dict[str, Any] = {
         "name": _PROVIDER,

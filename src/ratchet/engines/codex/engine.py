@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.codex.access import Access, find_access
+from ratchet.engines.codex.access import CodexAccess, find_access
 from ratchet.engines.codex.configuration import OPENAI, SessionFiles, write_files
 from ratchet.engines.codex.conversation import Conversation
 from ratchet.engines.codex.kept import KeptRollouts
@@ -14,7 +14,6 @@ from ratchet.engines.codex.preflight import check_sandbox
 from ratchet.engines.codex.program import Program, find_program
 from ratchet.engines.codex.rollout import Rollout
 from ratchet.engines.codex.sitting import Sitting
-from ratchet.engines.endpoint_errors import Access as EndpointAccess
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
@@ -84,7 +83,7 @@ class CodexEngine:
                 settings.base_url or OPENAI,
                 access.environment.get(settings.key_variable, ""),
                 access.model,
-                EndpointAccess(settings.key_variable, "engines.codex", "engines.codex.model"),
+                access.names,
             )
         )
         unpriced = (
@@ -105,7 +104,7 @@ class CodexEngine:
             session = Session(self.name, model=request.model or self._model)
             raise fault.failed(session, worked=False) from None
         conversation = Conversation(transcript, access.secrets.hide)
-        sitting = Sitting(request, conversation, access.settings, self._prices, access.model)
+        sitting = Sitting(request, conversation, access, self._prices)
         try:
             program = await find_program(self._settings, self._environment)
             access = access.or_model(program.default_model)
@@ -118,7 +117,9 @@ class CodexEngine:
         except Fault as fault:
             raise fault.failed(sitting.session(), worked=sitting.worked) from None
 
-    async def _hold(self, sitting: Sitting, program: Program, files: SessionFiles, access: Access) -> Session:
+    async def _hold(
+        self, sitting: Sitting, program: Program, files: SessionFiles, access: CodexAccess
+    ) -> Session:
         request = sitting.request
         invocation = self._prepare(program, request, files, access)
         await check_sandbox(program, self._settings.sandbox, invocation)
@@ -131,7 +132,9 @@ class CodexEngine:
         complaint = access.secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
         return sitting.conclude(finished, complaint)
 
-    def _prepare(self, program: Program, request: Request, files: SessionFiles, access: Access) -> Invocation:
+    def _prepare(
+        self, program: Program, request: Request, files: SessionFiles, access: CodexAccess
+    ) -> Invocation:
         """Write the files of a session and say how it is called."""
         workspace = request.workspace.resolve() if request.workspace else files.scratch
         environment = write_files(files, access, request, workspace)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
+from ratchet.engines.endpoint_errors import Cause, SettingNames, cause_of, failure_of
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 
@@ -47,9 +47,9 @@ _STATUS = re.compile(r"status:? (\d{3})\b", re.IGNORECASE)
 _WAIT = re.compile(r"try again in (?:(\d+)m)?(?:(\d+(?:\.\d+)?)\s*(ms|s))", re.IGNORECASE)
 
 
-def fault_of(message: str, reason: Any, variable: str) -> Fault:
-    """The failure behind an error of Codex; `reason` is what the rollout says, `variable` holds the key."""
-    failure, hint = _meaning(message, reason, variable)
+def fault_of(message: str, reason: Any, names: SettingNames) -> Fault:
+    """The failure behind an error of Codex; `reason` is what the rollout says."""
+    failure, hint = _meaning(message, reason, names)
     return Fault(
         failure,
         f"Codex failed: {message.strip() or 'it did not say why'}",
@@ -58,14 +58,13 @@ def fault_of(message: str, reason: Any, variable: str) -> Fault:
     )
 
 
-def _meaning(message: str, reason: Any, variable: str) -> tuple[Failure, str]:
+def _meaning(message: str, reason: Any, names: SettingNames) -> tuple[Failure, str]:
     cause = _BY_REASON.get(reason) if isinstance(reason, str) else None
     for pattern, failure, hint in () if cause else _OWN:
         if pattern.search(message):
-            return failure, hint.format(variable=variable)
+            return failure, hint.format(variable=names.key)
     cause = cause or cause_of(_status(message, reason), message) or _guess(message)
-    access = Access(variable, "engines.codex", "engines.codex.model")
-    return failure_of(cause), access.hint(cause)
+    return failure_of(cause), names.hint(cause)
 
 
 def _status(message: str, reason: Any) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ratchet.config.codex_settings import Codex
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.answer import NotAnAnswer, parse_answer
+from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.codex.conversation import Conversation
 from ratchet.engines.codex.errors import fault_of
 from ratchet.engines.codex.kept import KeptRollouts
@@ -31,15 +31,15 @@ class Sitting:
         self,
         request: Request,
         conversation: Conversation,
-        settings: Codex,
+        access: CodexAccess,
         prices: Mapping[str, Prices],
-        model: str | None,
     ) -> None:
         self.request = request
         self.conversation = conversation
-        self._settings = settings
+        self._settings = access.settings
+        self._names = access.names
         self._prices = prices
-        self.asked_model = model
+        self.asked_model = access.model
         self._told = Usage()
         self._resume: str | None = None
         self._layers: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Sitting:
             if complaint:
                 talk.transcript.say(EventKind.NOTE, complaint)
             reason = self.rollout.reason if self.rollout else None
-            raise fault_of(talk.error or complaint or _ending(finished), reason, self._settings.key_variable)
+            raise fault_of(talk.error or complaint or _ending(finished), reason, self._names)
         if self.rollout is not None:
             self.rollout.check_sandbox()
         if fault := check_budget(self.request, usage):

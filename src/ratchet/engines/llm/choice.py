@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ratchet.config.llm_settings import Endpoint, Llm
-from ratchet.engines.providers import PROVIDERS, maker_of, ollama_url, only_provider
+from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
+from ratchet.engines.providers import OLLAMA_HOST, PROVIDERS, maker_of, ollama_url, only_provider
 from ratchet.kernel import Missing, Misuse
 
 _ADDRESSES = ("http://", "https://")
@@ -23,6 +24,13 @@ class Candidate:
     model: str
     home: str | None = None
     """Where the endpoint is if its table names no address."""
+    address: str | None = None
+    """What has set its address; nothing where it is the maker's own."""
+
+    @property
+    def names(self) -> SettingNames:
+        """Where its key, its model and its address come from."""
+        return SettingNames(self.key_variable, f"llm.endpoints.{self.place}", "llm.default", self.address)
 
     @property
     def name(self) -> str:
@@ -154,7 +162,10 @@ def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> Cand
         raise Misuse(f"{name!r} names no model", hint=f"write {place}/MODEL")
     known = PROVIDERS.get(place)
     home = ollama_url(environment) if endpoint.kind == "ollama" else known.url if known else None
-    return Candidate(place, endpoint, model, home)
+    address = OLLAMA_HOST if endpoint.kind == "ollama" else None
+    if endpoint.base_url is not None:
+        address = base_url_setting(("llm", "endpoints", place), environment)
+    return Candidate(place, endpoint, model, home, address)
 
 
 def _at_address(name: str) -> Candidate:
@@ -166,7 +177,12 @@ def _at_address(name: str) -> Candidate:
             "the address of a model must not carry a password",
             hint="describe it in ratchet.toml under [llm.endpoints.NAME], with key_variable",
         )
-    return Candidate(address.rstrip("/"), Endpoint(kind="openai", base_url=address), model)
+    return Candidate(
+        address.rstrip("/"),
+        Endpoint(kind="openai", base_url=address),
+        model,
+        address=f"the address of {name}",
+    )
 
 
 def _unknown_place(name: str, place: str, settings: Llm) -> Misuse:

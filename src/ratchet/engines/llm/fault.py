@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratchet.engines.endpoint_errors import Access, Cause, cause_of, failure_of
+from ratchet.engines.endpoint_errors import Cause, cause_of, failure_of
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.llm.choice import Candidate
@@ -81,7 +81,7 @@ def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
         return CallFault(
             failure_of(cause),
             f"{name} {_TOLD[cause]}: {said}",
-            hint=access_to(candidate).hint(cause),
+            hint=candidate.names.hint(cause),
             worked=False,
         )
     match error:
@@ -128,7 +128,7 @@ def _connection_fault(error: ModelAPIError, candidate: Candidate, said: str) -> 
     return CallFault(
         Failure.CRASHED,
         f"{candidate.name} cannot be reached at {candidate.url}: {said}",
-        hint="start the endpoint, or mend its base_url",
+        hint=candidate.names.hint(Cause.DOWN),
         worked=False,
         again=True,
     )
@@ -149,11 +149,6 @@ def _no_access(error: ModelAPIError) -> Cause | None:
             cause = cause_of(status, _said(error))
             return cause if cause is not None and failure_of(cause).is_permanent else None
     return None
-
-
-def access_to(candidate: Candidate) -> Access:
-    """Where the key, the model and the address of a candidate come from."""
-    return Access(candidate.key_variable, f"llm.endpoints.{candidate.place}", "llm.default")
 
 
 def _said(error: ModelAPIError) -> str:

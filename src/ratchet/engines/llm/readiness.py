@@ -9,7 +9,6 @@ from ratchet.config.llm_settings import Prices
 from ratchet.engines.engine import Readiness
 from ratchet.engines.llm.account import candidate_price
 from ratchet.engines.llm.choice import Candidate
-from ratchet.engines.llm.fault import access_to
 from ratchet.engines.probe import Endpoint, probe
 
 
@@ -32,4 +31,4 @@ async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readine
         return Readiness(False, f"{candidate.name}: {variable} is not set", f"export {variable}=…")
     kind = candidate.endpoint.kind
     url = f"{candidate.url}/v1" if kind == "anthropic" else candidate.url
-    return await probe(Endpoint(candidate.name, url, key, candidate.model, access_to(candidate), speaks=kind))
+    return await probe(Endpoint(candidate.name, url, key, candidate.model, candidate.names, speaks=kind))
