@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from ratchet.judges import Candidate
 from ratchet.judges.deadline import Deadline
 from ratchet.projects.discovery import discover_files
 from ratchet.projects.environments import Environment, Environments, SetupFailed
-from ratchet.projects.environments.fallback import weaker
+from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
 from ratchet.protocols.qa.check_plan import Check
 from ratchet.protocols.qa.check_run import Ran, run_check
@@ -68,22 +69,35 @@ class Shop:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         git(self.place, "add", "-A")
-        git(self.place, "commit", "-qm", "change")
+        git(self.place, "commit", "-q", "--allow-empty", "-m", "change")
         return git(self.place, "rev-parse", "HEAD")
 
     def check(self, commit: str, environment: Environment | None) -> Ran:
-        [check] = [Check(each.name, each.argv) for each in discover_files(self.place).checks]
+        [ran] = self.checks(commit, environment)
+        return ran
+
+    def checks(self, commit: str, environment: Environment | None) -> list[Ran]:
+        """What each check that was found says of a commit."""
+        found = [Check(each.name, each.argv) for each in discover_files(self.place).checks]
         with self.repository as repository:
             workspace = repository.workspace(commit)
-            told = run_check(
-                check,
-                Candidate(commit, commit, workspace.path, "nobody"),
-                workspace.path,
-                environment=environment,
-                seconds=120.0,
-                deadline=Deadline(None),
-            )
-            return Ran(check, asyncio.run(told))
+            candidate = Candidate(commit, commit, workspace.path, "nobody")
+            return [
+                Ran(
+                    check,
+                    asyncio.run(
+                        run_check(
+                            check,
+                            candidate,
+                            workspace.path,
+                            environment=environment,
+                            seconds=240.0,
+                            deadline=Deadline(None),
+                        )
+                    ),
+                )
+                for check in found
+            ]
 
 
 @pytest.fixture
@@ -204,6 +218,78 @@ def test_pip_installs_a_project_whose_own_tool_cannot() -> None:
         "poetry install --no-interaction",
         "python3 -m pip install -e .",
     ]
+
+
+LOCK = """
+[[package]]
+name = "trio"
+version = "0.2"
+[[package]]
+name = "colorama"
+version = "0.4"
+markers = "sys_platform == 'win32'"
+[[package]]
+name = "sister"
+version = "1"
+[package.source]
+type = "directory"
+"""
+
+
+@pytest.mark.parametrize("program", ["poetry", "pdm"])
+def test_pip_installs_what_is_locked_where_the_tool_of_the_lock_does_not_work(program: str) -> None:
+    found = weaker([program, "install"], LOCK)
+    assert found is not None
+    [needed], [wished] = found.needed, found.wished
+    assert needed[4:] == ("--no-deps", "trio==0.2", "colorama==0.4 ; sys_platform == 'win32'")
+    assert wished[4:] == ("--no-deps", "-e", ".")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "npm error notarget No matching version found for @acme/lint@^22.2.5.",
+        "npm error 404  '@acme/lint@^22.2.5' is not in this registry.",
+        "ERR_PNPM_NO_MATCHING_VERSION  No matching version found for @acme/lint@^22.2.5",
+        'error Couldn\'t find any versions for "@acme/lint" that matches "^22.2.5"',
+        "YN0082: │ @acme/lint@npm:^22.2.5: No candidates found",
+    ],
+)
+def test_of_a_package_for_work_that_the_registry_lacks_an_older_version_is_taken(
+    said: str, tmp_path: Path
+) -> None:
+    file = tmp_path.resolve() / "package.json"
+    package = {"dependencies": {"ms": "2"}, "devDependencies": {"@acme/lint": "^22.2.5", "tape": "5"}}
+    file.write_text(json.dumps(package))
+    done = make_do(said, file)
+    assert done == "@acme/lint@^22.2.5 is not in the registry: an older version was taken"
+    assert json.loads(file.read_text())["devDependencies"] == {"@acme/lint": "<=22.2.5", "tape": "5"}
+    assert make_do(said, file) == "@acme/lint@<=22.2.5 is not in the registry: it was left out"
+    assert json.loads(file.read_text()) == {**package, "devDependencies": {"tape": "5"}}
+    assert make_do(said, file) is None
+    assert make_do("No matching version found for ms@2", file) is None
+
+
+def test_a_file_that_is_a_link_is_not_changed(tmp_path: Path) -> None:
+    elsewhere = tmp_path.resolve() / "elsewhere.json"
+    elsewhere.write_text('{"devDependencies": {"tape": "5"}}')
+    (tmp_path.resolve() / "package.json").symlink_to(elsewhere)
+    assert make_do("No matching version found for tape@5", tmp_path.resolve() / "package.json") is None
+    assert elsewhere.read_text() == '{"devDependencies": {"tape": "5"}}'
+
+
+@pytest.mark.parametrize(
+    ("argv", "less"),
+    [
+        ("npm install --legacy-peer-deps", "npm install --legacy-peer-deps --ignore-scripts"),
+        ("pnpm install --frozen-lockfile", "pnpm install --frozen-lockfile --ignore-scripts"),
+        ("yarn install --immutable", "yarn install --immutable --mode=skip-build"),
+        ("yarn install --immutable --mode=skip-build", None),
+    ],
+)
+def test_packages_whose_own_scripts_fail_are_installed_without_them(argv: str, less: str | None) -> None:
+    found = weaker(argv.split())
+    assert (None if found is None else " ".join(found.needed[0])) == less
 
 
 def test_what_tests_import_is_found_and_only_what_is_well_known() -> None:

@@ -31,8 +31,9 @@ class CommandJudge:
     `junit` and `json_report` are files below it. The command works on a copy of the candidate; with `writes=False` it
     works on the candidate itself, which it cannot change. `at_least` and `at_most` bound the numbers of the reports.
 
-    `place` is where the command sees the candidate, if that is not to be a new path each time. `brought` are
-    directories and files from elsewhere that it finds in the candidate, by their path there: directories only to read.
+    `place` is where the command sees the candidate, if that is not to be a new path each time. `copies` are files and
+    directories from elsewhere that it finds in its copy of the candidate, by their path there; `mounts` are directories
+    that it can only read.
     """
 
     name: str
@@ -45,7 +46,8 @@ class CommandJudge:
     bounds: Bounds = field(default_factory=lambda: Bounds(wall_seconds=600.0))
     policy: Policy = field(default_factory=Policy)
     place: Path | None = None
-    brought: Mapping[str, Path] = field(default_factory=dict)
+    copies: Mapping[str, Path] = field(default_factory=dict)
+    mounts: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -96,25 +98,24 @@ class CommandJudge:
         return self._ruled(*self._weighed(finished, counts, numbers), finished, counts, numbers)
 
     def _bring(self, directory: Path) -> None:
-        """Copy files that are missing, and make directories for those to be shown at. Follows no link."""
-        for path, source in self.brought.items():
+        """Copy what is missing, and make directories for others to be shown at. Follows no link."""
+        for path, source in (*self.copies.items(), *self.mounts.items()):
             target = directory / path
             if target.parent.resolve() != directory.resolve() / target.parent.relative_to(directory):
                 continue
-            if source.is_dir():
+            if path in self.mounts:
                 target.mkdir(parents=True, exist_ok=True)
             elif not os.path.lexists(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target, follow_symlinks=False)
+                if source.is_dir() and not source.is_symlink():
+                    shutil.copytree(source, target, symlinks=True)
+                else:
+                    shutil.copy2(source, target, follow_symlinks=False)
 
     async def _run(self, directory: Path, reports: Path, deadline: Deadline) -> Finished:
         seen = self.place or directory
         # A real directory of the candidate's own hides what would be brought there.
-        shown = {
-            seen / path: source
-            for path, source in self.brought.items()
-            if source.is_dir() and _is_empty(directory / path)
-        }
+        shown = {seen / path: source for path, source in self.mounts.items() if _is_empty(directory / path)}
         return await run_confined(
             self.argv,
             words={"candidate": seen, "reports": reports},

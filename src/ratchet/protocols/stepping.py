@@ -144,9 +144,13 @@ def _finish(workspace: Path, session: Session, *, step: ProtocolStep, root: str)
 def _equip(environment: Environment, request: Request, workspace: Workspace) -> Request:
     """The project's environment around an author: to read, at the paths where the project expects it."""
     for path in environment.ignored:
-        target = workspace.path / path
-        if target.parent.is_dir() and not os.path.lexists(target):
-            shutil.copy2(environment.brought[path], target, follow_symlinks=False)
+        source, target = environment.copies[path], workspace.path / path
+        if not target.parent.is_dir() or os.path.lexists(target):
+            continue
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, target, symlinks=True)
+        else:
+            shutil.copy2(source, target, follow_symlinks=False)
     path = os.environ.get("PATH", os.defpath)
     return replace(
         request,

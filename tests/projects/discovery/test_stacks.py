@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.projects.discovery import Facts, discover_files, read_facts
+from ratchet.projects.discovery import Facts, Tree, discover_files, manager_package, read_facts
 
 
 def made(tmp_path: Path, files: dict[str, str]) -> Facts:
@@ -217,6 +217,43 @@ def test_the_scripts_of_node_are_run_by_the_manager_of_the_lock_file(
 def test_the_test_that_npm_init_writes_is_none(tmp_path: Path) -> None:
     placeholder = 'echo "Error: no test specified" && exit 1'
     assert made(tmp_path, {"package.json": package(test=placeholder)}).checks == ()
+
+
+@pytest.mark.parametrize(
+    ("scripts", "wanted"),
+    [
+        ({"pretest": "npm run lint", "test": "tape"}, "npm run test"),
+        (
+            {"posttest": "npx npm@'>= 10.2' audit --production", "test": "tape"},
+            "npm run test --ignore-scripts",
+        ),
+        ({"prepare": "husky", "test": "tape"}, "npm run test"),
+        ({"prepare": "npm run build", "test": "tape"}, "sh -c npm run prepare && exec npm run test"),
+    ],
+)
+def test_a_test_of_node_neither_needs_the_network_nor_sees_what_the_base_built(
+    tmp_path: Path, scripts: dict[str, str], wanted: str
+) -> None:
+    assert commands(made(tmp_path, {"package.json": package(**scripts)}), "test") == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"package.json": '{"packageManager": "yarn@4.1.0+sha224.953c8"}'}, "@yarnpkg/cli-dist@4.1.0"),
+        ({"package.json": '{"packageManager": "yarn@1.22.0"}'}, "yarn@1.22.0"),
+        ({"yarn.lock": "# yarn lockfile v1\n"}, "yarn@1"),
+        ({"yarn.lock": "# Do not edit\n\n__metadata:\n  version: 8\n"}, "@yarnpkg/cli-dist"),
+        ({"package.json": '{"packageManager": "pnpm@9.8.0"}', "pnpm-lock.yaml": ""}, "pnpm@9.8.0"),
+        ({"pnpm-lock.yaml": "lockfileVersion: '6.0'\n"}, "pnpm@8"),
+        ({"pnpm-lock.yaml": "lockfileVersion: '9.0'\n"}, "pnpm"),
+    ],
+)
+def test_the_manager_is_the_one_that_the_project_asks_for(
+    tmp_path: Path, files: dict[str, str], wanted: str
+) -> None:
+    made(tmp_path, files)
+    assert manager_package("pnpm" if "pnpm" in wanted else "yarn", Tree(tmp_path)) == wanted
 
 
 def test_typescript_is_checked_without_a_script(tmp_path: Path) -> None:

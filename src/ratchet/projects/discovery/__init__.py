@@ -7,7 +7,10 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.projects.discovery.asking import discover_project
     from ratchet.projects.discovery.facts import Check, CheckKind, Facts, Provider, Source, read_facts
+    from ratchet.projects.discovery.found import inside, unmoved
     from ratchet.projects.discovery.looking import discover_files
+    from ratchet.projects.discovery.node import manager_package
+    from ratchet.projects.discovery.tree import Tree
 else:
     __getattr__ = on_demand(__name__)
 
@@ -17,7 +20,11 @@ __all__ = [
     "Facts",
     "Provider",
     "Source",
+    "Tree",
     "discover_files",
     "discover_project",
+    "inside",
+    "manager_package",
     "read_facts",
+    "unmoved",
 ]

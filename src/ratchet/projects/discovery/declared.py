@@ -31,9 +31,9 @@ _TARGETS: dict[str, CheckKind] = {
     "security": "security",
 }
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_FETCHES = re.compile(
+FETCHES = re.compile(
     r"\b(?:pip3?|npm|pnpm|yarn|poetry|pdm|uv|bundle|apt(?:-get)?) (?:install|add|ci|sync)\b"
-    r"|\b(?:uvx?|pip) pip\b|\bpipx?\b|\b(?:tox|nox|docker|curl|wget|npx)\b"
+    r"|\b(?:npm|pnpm|yarn) audit\b|\b(?:uvx?|pip) pip\b|\bpipx?\b|\b(?:tox|nox|docker|curl|wget|npx)\b"
 )
 _RULE = re.compile(r"^([A-Za-z0-9_.-]+(?:[ \t]+[A-Za-z0-9_.-]+)*)[ \t]*::?(?!=)", re.MULTILINE)
 
@@ -74,7 +74,7 @@ def _fetching(text: str) -> set[str]:
         rule = _RULE.match(line)
         if rule is not None:
             current = rule[1].split()
-        elif line.startswith("\t") and _FETCHES.search(line):
+        elif line.startswith("\t") and FETCHES.search(line):
             found.update(current)
     return found
 

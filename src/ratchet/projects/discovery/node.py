@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ratchet.projects.discovery.declared import FETCHES
 from ratchet.projects.discovery.facts import Check, CheckKind
 from ratchet.projects.discovery.found import Argv, Found
 from ratchet.projects.discovery.tree import Tree, table
@@ -27,6 +28,11 @@ _LOCKS = {
     "package-lock.json": "npm",
     "npm-shrinkwrap.json": "npm",
 }
+_BUILDS = re.compile(r"\b(?:build|compile|tsc|tsup|babel|rollup|webpack|esbuild|vite)\b")
+_NAMED = re.compile(r"(npm|pnpm|yarn|bun)@(\d[\w.-]*)")
+_BERRY = "@yarnpkg/cli-dist"
+# The newest pnpm that still reads a lock file of this version.
+_PNPM_LOCKS = {"5": "pnpm@7", "6": "pnpm@8"}
 
 
 def look(tree: Tree) -> Found | None:
@@ -39,10 +45,22 @@ def look(tree: Tree) -> Found | None:
     for kind, names in _SCRIPTS.items():
         name = next((name for name in names if name in scripts and _NO_TEST not in scripts[name]), None)
         if name is not None:
-            checks.append(Check(f"{program}-{name}", (program, "run", name), kind))
+            checks.append(Check(f"{program}-{name}", _run(program, name, scripts), kind))
     if not any(check.kind == "types" for check in checks) and _has_typescript(tree, package):
         checks.append(Check("tsc", ("npx", "--no-install", "tsc", "--noEmit"), "types"))
     return Found("node", tuple(checks), (), _setup(tree, program, is_locked))
+
+
+def _run(program: str, name: str, scripts: dict[str, str]) -> Argv:
+    """How a script is run without the network, on the files as they are.
+
+    What an installation builds is built again before tests, or they would see the base and not the change.
+    """
+    around = (scripts.get(f"{when}{name}", "") for when in ("pre", "post"))
+    alone = ("--ignore-scripts",) if program == "npm" and any(map(FETCHES.search, around)) else ()
+    if name.startswith("test") and _BUILDS.search(scripts.get("prepare", "")):
+        return ("sh", "-c", f"{program} run prepare && exec {' '.join([program, 'run', name, *alone])}")
+    return (program, "run", name, *alone)
 
 
 def _program(tree: Tree, named: object) -> tuple[str, bool]:
@@ -50,7 +68,7 @@ def _program(tree: Tree, named: object) -> tuple[str, bool]:
     for lock, program in _LOCKS.items():
         if tree.has(lock):
             return program, True
-    wished = re.match("(npm|pnpm|yarn|bun)@", named) if isinstance(named, str) else None
+    wished = _NAMED.match(named) if isinstance(named, str) else None
     return (wished[1] if wished else "npm"), False
 
 
@@ -67,6 +85,24 @@ def _setup(tree: Tree, program: str, is_locked: bool) -> tuple[Argv, ...]:
         case "npm":
             return (("npm", "ci"),)
         case "yarn":
-            return (("yarn", "install", "--immutable" if tree.has(".yarnrc.yml") else "--frozen-lockfile"),)
+            is_berry = manager_package(program, tree).startswith(_BERRY)
+            return (("yarn", "install", "--immutable" if is_berry else "--frozen-lockfile"),)
         case _:
             return ((program, "install", "--frozen-lockfile"),)
+
+
+def manager_package(program: str, tree: Tree) -> str:
+    """What npm is asked for to get the manager as the project wants it.
+
+    What package.json names counts most; then the form of the lock file, which another major version may not read.
+    """
+    named = tree.json("package.json").get("packageManager")
+    wished = _NAMED.match(named) if isinstance(named, str) else None
+    if wished is not None and wished[1] == program:
+        is_berry = program == "yarn" and not wished[2].startswith(("0.", "1."))
+        return f"{_BERRY if is_berry else program}@{wished[2]}"
+    if program == "yarn":
+        is_berry = tree.has(".yarnrc.yml") or "\n__metadata:" in tree.start("yarn.lock")
+        return _BERRY if is_berry else "yarn@1"
+    version = re.match(r"lockfileVersion: ['\"]?(\d+)", tree.start("pnpm-lock.yaml"))
+    return _PNPM_LOCKS.get(version[1], program) if version and program == "pnpm" else program

@@ -88,6 +88,13 @@ class Tree:
             return content.decode(errors="replace")
         return None
 
+    def start(self, name: str, most: int = 4096) -> str:
+        """How a file begins, however large it is."""
+        with contextlib.suppress(OSError), self._opened(name) as descriptor:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return _all_of(descriptor, most).decode(errors="replace")
+        return ""
+
     def toml(self, name: str) -> dict[str, Any]:
         return self._parsed(name, _toml) or {}
 

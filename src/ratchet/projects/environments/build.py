@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.environments import named_files, source_variables
+from ratchet.projects.discovery import Tree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (
     LEFT,
     NODE_TOOLS,
@@ -29,8 +30,14 @@ from ratchet.projects.environments.environment import (
     Environment,
 )
 from ratchet.projects.environments.failure import SetupFailed
-from ratchet.projects.environments.fallback import weaker
+from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
+from ratchet.projects.environments.managers import (
+    NODE_MANAGERS,
+    PYTHON_MANAGERS,
+    how_to_install,
+    python_package,
+)
 from ratchet.projects.environments.programs import Programs, find_programs
 from ratchet.projects.environments.recipe import Recipe
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
@@ -40,8 +47,6 @@ Tell = Callable[[str], None]
 """Is told each command before it runs."""
 
 _PIP = ("python3", "-m", "pip", "install")
-_TOOLS = frozenset({"uv", "poetry", "pdm", "pipenv", "tox", "nox", "hatch"})
-_NODE_MANAGERS = frozenset({"pnpm", "yarn", "bun"})
 _PASSED_ON = (
     *("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX", "UV_FIND_LINKS", "UV_NATIVE_TLS"),
     *(
@@ -65,8 +70,11 @@ _MISSING = (
     "import importlib.util, json, sys\n"
     "print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]))"
 )
-_NOT_LEFT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"})
+# Compilers make `target` again: what a change removed must not be found in it.
+_NOT_LEFT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", "target"})
+_PACKAGES = frozenset({"node_modules", ".yarn", ".venv", "venv", ".tox", ".nox", "vendor", "__pypackages__"})
 _BUILT = (".so", ".pyd", ".node")
+_LARGEST_LOCK = 8 * 1024 * 1024
 _GIB = 1024**3
 
 
@@ -91,16 +99,17 @@ async def build(
         await work.bring({each.replace("-", "_"): each for each in recipe.needs}, needed=True)
         read = functools.partial(repository.read_file, commit)
         await work.bring(used_by_tests(repository.list_files(commit), read), needed=False)
-    directories, files, ignored = _take_out(directory)
+    left = _take_out(directory)
     shutil.rmtree(directory / "tmp", ignore_errors=True)
     Environment(
         directory,
         variables=work.variables(offline=True),
         programs=work.places,
         readable=work.readable,
-        directories=directories,
-        files=files,
-        ignored=ignored,
+        directories=left.packages,
+        outputs=left.outputs,
+        files=left.files,
+        ignored=left.ignored,
         imports=sorted(set(_imports(directory))),
         commands=work.commands,
         notes=work.notes,
@@ -162,8 +171,14 @@ class _Work:
                 "npm_config_update_notifier": "false",
                 "npm_config_fund": "false",
                 "npm_config_audit": "false",
+                "COREPACK_HOME": str(store / "corepack"),
+                "COREPACK_ENABLE_DOWNLOAD_PROMPT": "0",
+                # In the checkout, by paths that are relative to it, wherever that is.
+                "YARN_ENABLE_GLOBAL_CACHE": "false",
+                "YARN_ENABLE_TELEMETRY": "false",
             }
             found |= {"npm_config_offline": "true", "npm_config_cache": "/tmp/npm"} if offline else {}
+            found |= {"YARN_ENABLE_NETWORK": "false", "COREPACK_ENABLE_NETWORK": "0"} if offline else {}
         if "rust" in self.recipe.stack:
             found["CARGO_HOME"] = str(store / "cargo")
             rustup = Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup")
@@ -178,29 +193,51 @@ class _Work:
         return found
 
     async def set_up(self, argv: Sequence[str]) -> None:
-        """One command of the set-up. Tools that set a project up have an environment of their own."""
-        if argv[0] in _NODE_MANAGERS and shutil.which(argv[0], path=self._path) is None:
-            await self.need(
-                ["npm", "install", "--global", "--prefix", str(self.directory / NODE_TOOLS), argv[0]]
-            )
-        words = argv[len(_PIP) :]
-        if tuple(argv[: len(_PIP)]) == _PIP and words and _TOOLS.issuperset(words):
-            tools = self.directory / TOOLS
-            if not tools.exists() and self.recipe.python is not None:
-                await self.need([self.recipe.python.program, "-I", "-m", "venv", str(tools)])
-            await self.need([str(tools / "bin" / "python"), *_PIP[1:], *words])
+        """One command of the set-up. Managers of packages have a place of their own, and are brought if missing."""
+        where, plain = unmoved(tuple(argv))
+        words = plain[len(_PIP) :]
+        if plain[: len(_PIP)] == _PIP and words and PYTHON_MANAGERS.issuperset(words):
+            await self._bring_python_managers(words)
             return
+        if plain[0] in PYTHON_MANAGERS and shutil.which(plain[0], path=self._path) is None:
+            await self._bring_python_managers(plain[:1])
+        elif plain[0] in NODE_MANAGERS:
+            await self._bring_node_manager(plain[0], Tree(self._tree(where)))
         finished = await self._run(argv)
+        while not finished.ok and plain[0] in ("npm", *NODE_MANAGERS):
+            done = make_do(_output(finished), self._tree(where) / "package.json")
+            if done is None:
+                break
+            self.notes.append(done)
+            finished = await self._run(argv)
         if finished.ok:
             return
-        other = weaker(argv)
+        other = weaker(plain, Tree(self._tree(where)).start(f"{plain[0]}.lock", _LARGEST_LOCK))
         if other is None or finished.stopped is not None:
             raise self._failed(argv, finished)
         self.notes.append(f"`{' '.join(argv)}` failed, so it was done in parts: {_last(finished)}")
         for each in other.needed:
-            await self.set_up(each)
+            await self.set_up(inside(where, each))
         for each in other.wished:
-            await self.wish(each)
+            await self.wish(inside(where, each))
+
+    async def _bring_python_managers(self, names: Sequence[str]) -> None:
+        tools = self.directory / TOOLS
+        if not tools.exists() and self.recipe.python is not None:
+            await self.need([self.recipe.python.program, "-I", "-m", "venv", str(tools)])
+        await self.need([str(tools / "bin" / "python"), *_PIP[1:], *map(python_package, names)])
+
+    async def _bring_node_manager(self, name: str, tree: Tree) -> None:
+        """The version that the project asks for; where it asks for none, the one of this machine will do."""
+        package = manager_package(name, tree)
+        is_here = shutil.which(name, path=self._path) is not None
+        argv = ["npm", "install", "--global", "--prefix", str(self.directory / NODE_TOOLS), package]
+        if (is_here and package == name) or tuple(argv) in self.commands:
+            return
+        await (self.wish(argv) if is_here else self.need(argv))
+
+    def _tree(self, where: str) -> Path:
+        return Path(os.path.normpath(self.directory.resolve() / TREE / where))
 
     async def need(self, argv: Sequence[str]) -> None:
         finished = await self._run(argv)
@@ -275,7 +312,7 @@ class _Work:
             return await run(argv, cwd=self.directory / TREE, bounds=bounds, policy=policy)
         except CannotStart as error:
             raise SetupFailed(
-                argv, "cannot be run", str(error), hint=f"install {argv[0]}, or {self._change}"
+                argv, "cannot be run", str(error), hint=f"{how_to_install(argv[0])}, or {self._change}"
             ) from error
         except (Refused, Broken) as error:
             raise SetupFailed(argv, "cannot be run", str(error), hint=error.hint) from error
@@ -283,7 +320,7 @@ class _Work:
     _change = "change the set-up: ratchet project setup PROJECT --edit"
 
     def _failed(self, argv: Sequence[str], finished: Finished) -> SetupFailed:
-        said = (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace")
+        said = _output(finished)
         if finished.stopped is Stopped.WALL:
             hint = "raise projects.setup_seconds"
             return SetupFailed(argv, f"took longer than {self.seconds:g} s", said, hint=hint)
@@ -292,8 +329,12 @@ class _Work:
         )
 
 
+def _output(finished: Finished) -> str:
+    return (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace")
+
+
 def _last(finished: Finished) -> str:
-    lines = (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace").strip().splitlines()
+    lines = _output(finished).strip().splitlines()
     errors = [line for line in lines if re.match(r"\s*(?:error|npm (?:error|ERR))", line, re.IGNORECASE)]
     return ((errors or lines or [finished.problem or "it failed"])[-1]).strip()[:300]
 
@@ -334,31 +375,39 @@ def _git(directory: Path, *words: str) -> str:
     return done.stdout
 
 
-def _take_out(directory: Path) -> tuple[list[str], list[str], list[str]]:
-    """Move what the set-up left in the checkout out of it: directories, files, and those files that git ignores.
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a set-up left in the checkout, by path."""
 
-    The checkout itself goes: others are shown in its place.
-    """
+    packages: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+
+def _take_out(directory: Path) -> _Left:
+    """Move what the set-up left in the checkout out of it. The checkout itself goes: others are shown in its place."""
     tree = directory / TREE
     said = _git(tree, "status", "--porcelain=v1", "-z", "--ignored=matching", "--untracked-files=normal")
-    directories, files, ignored = [], [], []
+    left = _Left()
     for entry in filter(None, said.split("\0")):
         mark, path = entry[:2], entry[3:].rstrip("/")
         source = tree / path
         if mark not in ("??", "!!") or _NOT_LEFT & set(Path(path).parts) or path.endswith(".pyc"):
             continue
-        if source.is_dir() and not source.is_symlink():
-            directories.append(path)
+        is_directory = source.is_dir() and not source.is_symlink()
+        if is_directory and (_PACKAGES & set(Path(path).parts) or (source / "pyvenv.cfg").exists()):
+            left.packages.append(path)
         else:
-            files.append(path)
+            (left.outputs if is_directory else left.files).append(path)
             if mark == "!!" or path.endswith(_BUILT):
-                ignored.append(path)
+                left.ignored.append(path)
         target = directory / LEFT / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
     shutil.rmtree(tree)
     tree.mkdir()
-    return directories, files, ignored
+    return left
 
 
 def _imports(directory: Path) -> Iterator[str]:

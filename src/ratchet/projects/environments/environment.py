@@ -19,15 +19,19 @@ _SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`directories` and `files` are what the set-up left in the checkout; `ignored` those of the files that git does
-    not see. `imports` are directories of the project that Python imports from. `commands` were run, and `notes` say
-    what did not work and was done without."""
+    """What a set-up has made. `commands` were run, and `notes` say what did not work and was done without.
+
+    Left in the checkout were `directories` of packages, which are only read; `outputs`, directories of what was built,
+    which those who build again write; and `files`. `ignored` are those of the outputs and files that git does not see.
+    `imports` are directories of the project that Python imports from.
+    """
 
     directory: Path
     variables: Mapping[str, str]
     programs: Sequence[str] = ()
     readable: Sequence[str] = ()
     directories: Sequence[str] = ()
+    outputs: Sequence[str] = ()
     files: Sequence[str] = ()
     ignored: Sequence[str] = ()
     imports: Sequence[str] = ()
@@ -46,9 +50,14 @@ class Environment:
         return (self.directory, *(path for path in map(Path, self.readable) if path.exists()))
 
     @property
-    def brought(self) -> dict[str, Path]:
-        """What a checkout lacks, and where it is."""
-        return {path: self.directory / LEFT / path for path in (*self.directories, *self.files)}
+    def mounts(self) -> dict[str, Path]:
+        """The directories of packages that a checkout lacks, and where they are."""
+        return {path: self.directory / LEFT / path for path in self.directories}
+
+    @property
+    def copies(self) -> dict[str, Path]:
+        """What else a checkout lacks, and where it is."""
+        return {path: self.directory / LEFT / path for path in (*self.outputs, *self.files)}
 
     def variables_at(self, place: Path, *, path: str = _SYSTEM) -> dict[str, str]:
         """The environment variables for work in a checkout at `place`; `path` is what else is searched for programs."""
@@ -61,7 +70,7 @@ class Environment:
     def places_at(self, workspace: Path) -> dict[Path, Path]:
         """What an author's sandbox shows by another path: the workspace, and the directories that it lacks."""
         found = {self.tree: workspace}
-        for path in self.directories:
+        for path in (*self.directories, *(each for each in self.outputs if each not in self.ignored)):
             target = workspace / path
             if not target.exists() or (
                 target.is_dir() and not target.is_symlink() and not any(target.iterdir())

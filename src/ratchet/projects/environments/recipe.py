@@ -16,7 +16,7 @@ from ratchet.projects.discovery import Facts, read_facts
 from ratchet.projects.environments.interpreter import Interpreter, find_interpreter
 from ratchet.workspaces import Repository
 
-_VERSION = 1
+_VERSION = 2
 # What an installer reads. Sources of extension modules are built by it.
 _MANIFEST = re.compile(
     r"""(?:.*/)?(?:

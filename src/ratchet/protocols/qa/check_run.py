@@ -127,7 +127,8 @@ def _command(check: Check, seconds: float, environment: Environment | None) -> C
         bounds=bounds,
         policy=Policy(environment=variables, readable=environment.shown),
         place=environment.tree,
-        brought=environment.brought,
+        copies=environment.copies,
+        mounts=environment.mounts,
     )
 
 
