@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -138,59 +136,6 @@ def test_a_file_that_cannot_be_made_certain_gives_no_row(
     assert stored(ledger) == files
     put(ledger, b"new")
     assert visible(ledger) == known + 1
-
-
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_a_transaction_that_need_not_be_certain_does_not_wait_and_the_next_one_does(
-    make_ledger: MakeLedger, database: str
-) -> None:
-    ledger = make_ledger(database)
-    asked = {"sqlite": "PRAGMA synchronous", "postgresql": "SHOW synchronous_commit"}[database]
-    waiting, later = {"sqlite": (2, 1), "postgresql": ("on", "off")}[database]
-
-    def state(*, certain: bool) -> object:
-        with ledger.write(certain=certain) as tx:
-            tx.event("written")
-            return tx.connection.exec_driver_sql(asked).scalar()
-
-    assert [state(certain=False), state(certain=True)] == [later, waiting]
-    with pytest.raises(ZeroDivisionError), ledger.write(certain=False):
-        raise ZeroDivisionError
-    assert state(certain=True) == waiting
-
-
-def test_what_was_not_waited_for_is_on_disk_a_moment_later_or_when_the_ledger_is_closed(
-    make_ledger: MakeLedger, waits: list[str]
-) -> None:
-    ledger = make_ledger("sqlite")
-    log = f"{ledger.path}-wal"
-    for _ in range(3):
-        with ledger.write(certain=False) as tx:
-            tx.event("written")
-    # None of them was waited for, unless it took longer than that moment.
-    assert len(waits) < 3
-    deadline = time.monotonic() + 60
-    while log not in waits and time.monotonic() < deadline:
-        time.sleep(0.01)
-    before = len(waits)
-    with ledger.write(certain=False) as tx:
-        tx.event("written")
-    ledger.close()
-    assert waits == [log] * (before + 1)
-
-
-def test_what_was_not_waited_for_is_on_disk_at_once_where_no_thread_can_be_had(
-    make_ledger: MakeLedger, waits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    ledger = make_ledger("sqlite")
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    for _ in range(2):
-        with ledger.write(certain=False) as tx:
-            tx.event("written")
-    assert waits == [f"{ledger.path}-wal"] * 2
 
 
 @pytest.mark.soak

@@ -116,9 +116,9 @@ def test_where_all_are_cancelled_there_is_no_transaction(ledger: Ledger) -> None
     class Counting:
         begun = 0
 
-        def write(self, *, certain: bool = True) -> AbstractContextManager[Transaction]:
+        def write(self) -> AbstractContextManager[Transaction]:
             self.begun += 1
-            return ledger.write(certain=certain)
+            return ledger.write()
 
     async def scene(book: Counting) -> None:
         dropped = asyncio.create_task(Together(book).write(saying("a")))
@@ -130,21 +130,6 @@ def test_where_all_are_cancelled_there_is_no_transaction(ledger: Ledger) -> None
     book = Counting()
     asyncio.run(scene(book))
     assert book.begun == 0
-
-
-def test_a_transaction_is_certain_if_anything_in_it_has_to_be(ledger: Ledger) -> None:
-    asked = "SHOW synchronous_commit" if ledger.path is None else "PRAGMA synchronous"
-
-    def state(tx: Transaction) -> object:
-        return tx.connection.exec_driver_sql(asked).scalar()
-
-    async def scene() -> list[object]:
-        together = Together(ledger)
-        mixed = await asyncio.gather(*(together.write(state, certain=each) for each in (False, True)))
-        return [*mixed, await together.write(state, certain=False)]
-
-    waiting, later = ("on", "off") if ledger.path is None else (2, 1)
-    assert asyncio.run(scene()) == [waiting, waiting, later]
 
 
 def test_an_error_that_cannot_be_told_leaves_nobody_waiting(ledger: Ledger) -> None:
@@ -191,8 +176,8 @@ def test_a_commit_of_which_nobody_knows_is_told_to_all_and_not_tried_again(ledge
         """Commits, and does not hear of it."""
 
         @contextmanager
-        def write(self, *, certain: bool = True) -> Iterator[Transaction]:
-            with ledger.write(certain=certain) as tx:
+        def write(self) -> Iterator[Transaction]:
+            with ledger.write() as tx:
                 yield tx
             raise LedgerUnavailable("the answer was lost")
 

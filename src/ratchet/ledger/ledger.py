@@ -10,7 +10,6 @@ from types import TracebackType
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from ratchet.ledger.afterwards import Afterwards
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.bell import Bell
 from ratchet.ledger.connections import Connections
@@ -27,13 +26,6 @@ _BEGIN_READING = Prepared(
         "postgresql": sa.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
     }
 )
-_WAIT_LATER = Prepared(
-    {
-        "sqlite": sa.text("PRAGMA synchronous=NORMAL"),
-        "postgresql": sa.text("SET LOCAL synchronous_commit TO OFF"),
-    }
-)
-_WAIT_AGAIN = Prepared(sa.text("PRAGMA synchronous=FULL"))
 
 
 class Ledger:
@@ -47,7 +39,6 @@ class Ledger:
         self.bell = Bell(url)
         self._connections = Connections(self.engine)
         self._remembered = Remembered()
-        self._afterwards = Afterwards(self.path)
 
     @classmethod
     def open(cls, url: str, artifacts: Path) -> Ledger:
@@ -69,15 +60,15 @@ class Ledger:
         return ledger
 
     @contextlib.contextmanager
-    def write(
-        self, *, actor: str = "ratchet", request_id: str | None = None, certain: bool = True
-    ) -> Iterator[Transaction]:
+    def write(self, *, actor: str = "ratchet", request_id: str | None = None) -> Iterator[Transaction]:
         """A transaction that may write. It commits when the block ends and rolls back when the block raises.
 
-        Everybody sees it then, whatever dies, and it outlasts a power cut. One that need not be `certain` outlasts that
-        together with the next that is, or a moment later: for what can be done again.
+        Everybody sees it then, whatever dies, and it outlasts a power cut.
         """
-        with translated(self.url), self._connections.connected() as connection, _begun(connection, certain):
+        with translated(self.url), self._connections.connected() as connection:
+            # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
+            connection.begin()
+            _BEGIN_WRITING.tell(connection)
             tx = Transaction(connection, self.artifacts, self._remembered, actor=actor, request_id=request_id)
             try:
                 yield tx
@@ -87,8 +78,6 @@ class Ledger:
                 with contextlib.suppress(exc.DBAPIError):  # the first error is the one to tell
                     connection.rollback()
                 raise
-        if not certain:
-            self._afterwards.committed()
         _count(appended)
         for topic in tx.topics:
             self.bell.ring(topic)
@@ -104,7 +93,6 @@ class Ledger:
             connection.rollback()
 
     def close(self) -> None:
-        self._afterwards.close()
         self.artifacts.close()
         self._connections.close()
         self.engine.dispose()
@@ -123,26 +111,3 @@ def _count(events: int) -> None:
     from ratchet.observe import metrics
 
     metrics.events_appended.inc(events)
-
-
-@contextlib.contextmanager
-def _begun(connection: sa.Connection, certain: bool) -> Iterator[None]:
-    """Begin a transaction, which waits for the disk at its end if it is to be certain."""
-    # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
-    connection.begin()
-    if certain:
-        _BEGIN_WRITING.tell(connection)
-        yield
-    elif connection.dialect.name == "postgresql":
-        # Holds for the transaction that has begun, and for no other.
-        _BEGIN_WRITING.tell(connection)
-        _WAIT_LATER.tell(connection)
-        yield
-    else:
-        # Cannot be changed within a transaction, and holds until it is.
-        try:
-            _WAIT_LATER.tell(connection)
-            _BEGIN_WRITING.tell(connection)
-            yield
-        finally:
-            _WAIT_AGAIN.tell(connection)

@@ -153,8 +153,7 @@ async def _discard(campaign: Campaign, trial: Trial, ending: Ending, also: Also)
         tx.after_commit(lambda: _count_infra(campaign, ended))
         return ended
 
-    # It moves nothing, and would be measured again.
-    return await campaign.together.write(write, certain=False)
+    return await campaign.together.write(write)
 
 
 def _count_infra(campaign: Campaign, ended: Trial) -> None:

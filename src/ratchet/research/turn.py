@@ -47,8 +47,7 @@ class Turn:
 
 async def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
     """Open an attempt for a session, or say why the run is over. Raises `BudgetExceeded`."""
-    # A session that has begun ends with the power, and has handed in nothing: there is nothing to be certain of.
-    turn = await campaign.together.write(lambda tx: _turn(tx, campaign, lane), certain=False)
+    turn = await campaign.together.write(lambda tx: _turn(tx, campaign, lane))
     if isinstance(turn, Turn):
         lane.step = turn.step
     return turn

@@ -80,15 +80,12 @@ class JobContext:
             raise GaveWay(f"job {self.job.id} gave way to other work")
 
     @contextlib.contextmanager
-    def write(self, *, certain: bool = True) -> Iterator[Transaction]:
-        """A transaction that commits only while this delivery owns the job. Raises `Superseded` otherwise.
-
-        It waits for the disk unless it need not be `certain`, as `Ledger.write` has it.
-        """
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that commits only while this delivery owns the job. Raises `Superseded` otherwise."""
         if self.stopping:
             raise Superseded(f"job {self.job.id} was stopped")
         request = self.job.request_id
-        with self.ledger.write(actor=self.process_id, request_id=request, certain=certain) as tx:
+        with self.ledger.write(actor=self.process_id, request_id=request) as tx:
             check_lease(tx, self.job)
             yield tx
 

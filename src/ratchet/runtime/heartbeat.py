@@ -80,8 +80,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         snapshot = metrics.snapshot()
-        # Whoever does not come back after a power cut has not beaten either.
-        with self._ledger.write(actor=self.process_id, certain=False) as tx:
+        with self._ledger.write(actor=self.process_id) as tx:
             alive = processes.beat(
                 tx,
                 self.process_id,

@@ -27,14 +27,13 @@ _REFUSED = (exc.IntegrityError, Misuse)
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     work: Callable[[Transaction], Any]
-    certain: bool
     answer: asyncio.Future[Any]
 
 
 class Writes(Protocol):
     """Whose transactions they are: a job's, or a ledger's."""
 
-    def write(self, *, certain: bool = True) -> AbstractContextManager[Transaction]: ...
+    def write(self) -> AbstractContextManager[Transaction]: ...
 
 
 class Together:
@@ -44,7 +43,7 @@ class Together:
         self._job = job
         self._waiting: list[_Wanted] = []
 
-    async def write(self, work: Callable[[Transaction], T], *, certain: bool = True) -> T:
+    async def write(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction, as `Ledger.write` has it, with whatever others want to write just now.
 
         Raises what `work` does, and then nothing of it is written. It must change nothing but the transaction: when
@@ -53,7 +52,7 @@ class Together:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Wanted(work, certain, answer))
+        self._waiting.append(_Wanted(work, answer))
         if len(self._waiting) == 1:
             # After one more turn of the loop: whoever hears of something in it may have something to write as well.
             loop.call_soon(loop.call_soon, self._write)
@@ -75,7 +74,7 @@ class Together:
         """Write and answer. False if one of several has failed, so that nothing is written and nobody answered."""
         failed = False
         try:
-            with self._job.write(certain=any(each.certain for each in wanted)) as tx:
+            with self._job.write() as tx:
                 try:
                     answers = [each.work(tx) for each in wanted]
                 except Exception:
