@@ -1,10 +1,25 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ratchet.agents.architect import Wanted, create_agent
+from ratchet.config import load_settings
 from ratchet.kernel import RunStatus
-from ratchet.ledger import change_run
-from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
-from ratchet.runtime import Runtime, start_run
+from ratchet.ledger import Filter, Ledger, change_run
+from ratchet.ledger.agents import get_agent
+from ratchet.ledger.events import latest
+from ratchet.ledger.projects import add_project
+from ratchet.ledger.runs import create_run, create_steps, get_run, get_step, open_attempt
+from ratchet.protocols.actions import create_protocol, start_protocol
+from ratchet.runtime import Runtime, open_runtime, start_run
+from ratchet.server.app import create_app
 from tests.cli.conftest import Ratchet
+
+Act = Callable[[str, int], object]
 
 
 def begin(runtime: Runtime, name: str = "primes", kind: str = "workflow") -> int:
@@ -89,3 +104,57 @@ def test_a_completed_run_cannot_be_cancelled(ratchet: Ratchet, runtime: Runtime)
     done = ratchet("runs", "cancel", str(run_id))
     assert done.code == 1
     assert f"run {run_id} is completed" in done.err
+
+
+@pytest.fixture
+def installed(home: Path, database_url: str, ledger: Ledger) -> Runtime:
+    """The runtime with the kinds of every flow."""
+    return open_runtime(load_settings({"home": str(home), "database_url": database_url}, env={}), ledger)
+
+
+@pytest.fixture(params=["cli", "api"])
+def act(
+    request: pytest.FixtureRequest, home: Path, database_url: str, ratchet: Ratchet, installed: Runtime
+) -> Act:
+    """Does something with a run by one of the faces."""
+    loaded = load_settings({"home": str(home), "database_url": database_url}, env={})
+    api = TestClient(create_app(installed, loaded, "token"), headers={"Authorization": "Bearer token"})
+
+    def by_api(verb: str, run_id: int) -> object:
+        answer = api.post(f"/runs/{run_id}/actions/{verb}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def by_cli(verb: str, run_id: int) -> object:
+        done = ratchet("runs", verb, str(run_id), "--json")
+        assert done.code == 0, done.err
+        return done.json
+
+    return by_api if request.param == "api" else by_cli
+
+
+def test_a_protocol_paused_while_it_is_planned_goes_back_to_its_planning(
+    act: Act, installed: Runtime
+) -> None:
+    with installed.ledger.write() as tx:
+        project_id = add_project(tx, "shop", base_branch="main", facts={})
+        run_id = create_protocol(tx, installed, project_id, "0001-login")
+        start_protocol(tx, installed, run_id)
+    act("pause", run_id)
+    act("resume", run_id)
+    with installed.ledger.read() as tx:
+        assert get_run(tx, run_id).status is RunStatus.PLANNING
+        told = {event.type for event in latest(tx.connection, where=Filter(run_id=run_id))}
+    assert told >= {"paused", "resumed"}
+
+
+def test_an_agent_whose_creation_is_cancelled_is_not_being_created_any_more(
+    act: Act, installed: Runtime
+) -> None:
+    run_id = create_agent(
+        installed, Wanted(name="greeter", description="Greets.", engine="codex"), actor="test"
+    )
+    act("cancel", run_id)
+    with installed.ledger.read() as tx:
+        agent = get_agent(tx, "greeter")
+    assert (agent.status, agent.reason) == ("failed", "cancelled on request")

@@ -15,18 +15,15 @@ from ratchet.ledger.runs import list_attempts
 from ratchet.ledger.tables import steps
 from ratchet.protocols.actions import (
     approve_step,
-    cancel_protocol,
     create_protocol,
     open_pull_request,
-    pause_protocol,
-    resume_protocol,
     retry_latest,
     run_next_step,
     run_qa,
     run_step,
     start_protocol,
 )
-from ratchet.runtime import Worker
+from ratchet.runtime import Worker, cancel_run, pause_run, resume_run
 from tests.protocols.planned import change_settings
 from tests.protocols.world import World, git
 from tests.runtime.conftest import ended
@@ -197,7 +194,7 @@ def test_a_remote_that_refuses_the_push_blocks_and_resuming_pushes_once(world: W
     assert "not today" in (world.protocol(run_id).reason or "")
     hook.unlink()
     with world.ledger.write(actor="test") as tx:
-        resume_protocol(tx, world.runtime, run_id)
+        resume_run(tx, world.runtime, run_id)
     assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert world.git("show", "0001-change:a.txt") == "one"
 
@@ -245,11 +242,11 @@ def test_pausing_stops_the_agent_and_resuming_goes_on(world: World, worker: Work
         run_id = world.start()
         eventually(lambda: world.statuses(run_id).get("01-a") is StepStatus.RUNNING)
         with world.ledger.write(actor="test") as tx:
-            pause_protocol(tx, world.runtime, run_id)
+            pause_run(tx, world.runtime, run_id)
         assert world.protocol(run_id).status is RunStatus.PAUSED
         gate.listen()
         with world.ledger.write(actor="test") as tx:
-            resume_protocol(tx, world.runtime, run_id)
+            resume_run(tx, world.runtime, run_id)
         assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert world.events(run_id).count("resumed") == 1
 
@@ -262,8 +259,8 @@ def test_what_was_cancelled_is_revived_by_nothing(world: World, worker: Worker) 
     assert finished(world, run_id) is RunStatus.BLOCKED
     step = world.steps(run_id)[1]
     with world.ledger.write(actor="test") as tx:
-        cancel_protocol(tx, world.runtime, run_id)
-        cancel_protocol(tx, world.runtime, run_id)
+        cancel_run(tx, world.runtime, run_id)
+        cancel_run(tx, world.runtime, run_id)
     for action in (run_step, run_qa, approve_step):
         with pytest.raises(Conflict, match="cancelled"), world.ledger.write(actor="test") as tx:
             action(tx, world.runtime, step.step_id)

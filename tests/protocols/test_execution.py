@@ -20,10 +20,10 @@ from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.clone import open_clone
-from ratchet.protocols.actions import resume_protocol, run_qa, start_protocol
+from ratchet.protocols.actions import run_qa, start_protocol
 from ratchet.protocols.choosing import Choice, choose
 from ratchet.protocols.codemachine import import_workspace
-from ratchet.runtime import Runtime, Worker, list_jobs
+from ratchet.runtime import Runtime, Worker, list_jobs, resume_run
 from tests.protocols.codemachine.workspaces import write
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World, git
@@ -248,7 +248,7 @@ def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World,
     # Put back, it is reviewed as it was asked for, and not done anew.
     (world.home / "aside").rename(clone)
     with world.ledger.write(actor="test") as tx:
-        resume_protocol(tx, world.runtime, run_id)
+        resume_run(tx, world.runtime, run_id)
     eventually(lambda: bool(told(world, run_id, "qa_judged")) and world.stands(run_id))
     assert [each.status for each in world.steps(run_id)] == [FAILED]
     with world.ledger.read() as tx:

@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.secrets import put_secrets
-from ratchet.protocols.actions import cancel_protocol, resume_protocol, run_next_step, run_qa
-from ratchet.runtime import Worker, list_jobs
+from ratchet.protocols.actions import run_next_step, run_qa
+from ratchet.runtime import Worker, cancel_run, list_jobs, resume_run
 from tests.projects.processes import with_word
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World, git
@@ -62,7 +62,7 @@ def clone_of(world: World) -> Path:
 
 def resume(world: World, run_id: int) -> None:
     with world.ledger.write(actor="test") as tx:
-        resume_protocol(tx, world.runtime, run_id)
+        resume_run(tx, world.runtime, run_id)
 
 
 def idle(world: World, run_id: int) -> None:
@@ -264,7 +264,7 @@ def test_cancelling_ends_every_process_of_the_agent(world: World, worker: Worker
     run_id = lay_out(world, {"a": step("Work.", engine_id="stubborn"), "b": step("write b.txt 1")})
     eventually(lambda: bool(with_word(f"{mark}-child")))
     with world.ledger.write(actor="test") as tx:
-        cancel_protocol(tx, world.runtime, run_id)
+        cancel_run(tx, world.runtime, run_id)
     eventually(lambda: not with_word(mark))
     assert world.protocol(run_id).status is RunStatus.CANCELLED
     assert set(standings(world, run_id)) == {StepStatus.CANCELLED}

@@ -17,8 +17,7 @@ from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import change_project
 from ratchet.observe import logs
-from ratchet.protocols.actions import resume_protocol
-from ratchet.runtime import Runtime, Worker
+from ratchet.runtime import Runtime, Worker, resume_run
 from ratchet.server.app import create_app
 from tests.forges.github_stand_in import GitHubStandIn
 from tests.protocols.git_server import git_server
@@ -71,7 +70,7 @@ def test_no_secret_of_a_project_is_in_anything_that_a_protocol_leaves(
         assert "you showed" in (world.protocol(run_id).reason or "")
         hook.unlink()
         with world.ledger.write(actor="test") as tx:
-            resume_protocol(tx, runtime, run_id)
+            resume_run(tx, runtime, run_id)
         for _ in range(2):
             _pass_ci(world, client, github, run_id)
         assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from ratchet.agents.jobs import KIND, RUN_KIND
 from ratchet.agents.place import check_name, place_of
 from ratchet.agents.references import find_version
 from ratchet.engines.preflight import require_engines
@@ -23,8 +24,6 @@ from ratchet.ledger.agents import Agent, AgentStatus
 from ratchet.ledger.runs import list_runs
 from ratchet.runtime import Runtime, start_run
 
-KIND = "agents.change"
-RUN_KIND = "agent"
 # A longer text lies in the artifact store, and the run names it.
 _INLINE_BYTES = 16 * 1024
 

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratchet.agents.architect import KIND
-
 if TYPE_CHECKING:
-    from ratchet.runtime import JobContext, Kinds
+    from ratchet.ledger import Run, Transaction
+    from ratchet.runtime import JobContext, Kinds, Runtime
+    from ratchet.runtime.kinds import RunActions
+
+KIND = "agents.change"
+RUN_KIND = "agent"
 
 
 def add_kinds(kinds: Kinds) -> None:
     kinds.add(KIND, _change)
+    kinds.add_run(RUN_KIND, _actions)
+
+
+def _actions(_tx: Transaction, _run: Run) -> RunActions:
+    from ratchet.runtime.kinds import RunActions
+
+    return RunActions(cancel=_cancel)
+
+
+def _cancel(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """An agent whose creation is cancelled has failed, and its name is free."""
+    from ratchet.ledger.agents import give_up_creation
+    from ratchet.runtime.runs import cancel_any
+
+    cancel_any(tx, runtime, run, reason)
+    if (run.spec or {}).get("action") == "create":
+        give_up_creation(tx, run.name, run_id=run.id, reason=reason)
 
 
 async def _change(job: JobContext) -> object:

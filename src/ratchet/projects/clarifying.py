@@ -20,8 +20,8 @@ from ratchet.ledger.clarifications import (
 )
 from ratchet.ledger.runs import get_run, get_step, list_runs, list_steps
 from ratchet.projects.answers import apply_answer, check_answer
-from ratchet.runtime import Runtime, resume_run
-from ratchet.runtime.runs import carry_again
+from ratchet.runtime import Runtime
+from ratchet.runtime.runs import carry_again, requeue_run
 
 __all__ = [
     "AppliesTo",
@@ -180,7 +180,7 @@ def _release(tx: Transaction, runtime: Runtime, run: Run) -> None:
     if run.status is RunStatus.RUNNING:
         carry_again(tx, runtime, run.id)
         return
-    resume_run(tx, runtime, run.id, to=RunStatus.PLANNING if planning else RunStatus.RUNNING)
+    requeue_run(tx, runtime, run.id, to=RunStatus.PLANNING if planning else RunStatus.RUNNING)
 
 
 def _newest(tx: Transaction, run_id: int, *types: str) -> list[Event]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.kernel import Conflict, JobId, RunId, RunStatus, StepStatus
-from ratchet.ledger import Transaction, change_run
+from ratchet.ledger import Run, Transaction, change_run
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocol_steps import (
     ProtocolStep,
@@ -33,7 +33,8 @@ from ratchet.protocols.allowing import (
 )
 from ratchet.protocols.moves import again, complete_step, move_step, to_needs_qa, wake
 from ratchet.protocols.naming import check_name, number_of, require_number
-from ratchet.runtime import Runtime, cancel_run, pause_run
+from ratchet.runtime import Runtime
+from ratchet.runtime.runs import cancel_any, pause_any
 
 
 def create_protocol(
@@ -99,37 +100,38 @@ def start_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
     return wake(tx, runtime, run_id)
 
 
-def pause_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> None:
-    """Stand still: who works on it is asked to stop, what is recorded stays. Pausing it again changes nothing."""
-    protocol = get_protocol(tx, run_id)
-    pause_run(tx, runtime, run_id)
-    if protocol.status is not RunStatus.PAUSED:
-        _event(tx, protocol, "paused", "paused on request")
+def pause_protocol(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """Pause it: its worker is asked to stop, what is recorded stays. Pausing it again changes nothing."""
+    pause_any(tx, runtime, run, reason)
+    if run.status is not RunStatus.PAUSED:
+        _event(tx, get_protocol(tx, run.id), "paused", reason)
 
 
-def resume_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
-    """Go on with a paused or blocked protocol, where it stood. A step that failed is tried again only when asked."""
-    lock_run(tx, run_id)
-    protocol = get_protocol(tx, run_id)
+def resume_protocol(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """Resume a paused or blocked protocol where it stopped: in its planning, or at its steps.
+
+    A step that failed is tried again only when asked.
+    """
+    lock_run(tx, run.id)
+    protocol = get_protocol(tx, run.id)
     check_resume(protocol)
-    steps = list_protocol_steps(tx, run_id)
+    steps = list_protocol_steps(tx, run.id)
     to = RunStatus.RUNNING if steps else RunStatus.PLANNING
-    change_run(tx, run_id, to, expected=RESUMABLE, reason="resumed")
+    change_run(tx, run.id, to, expected=RESUMABLE, reason=reason)
     for step in steps:
         # What was blocked only waited for somebody; what failed was judged.
         if step.status is StepStatus.BLOCKED:
             asked = (step.runtime_state or {}).get("qa_requested")
-            move_step(tx, step, StepStatus.NEEDS_QA if asked else StepStatus.PENDING, "resumed")
+            move_step(tx, step, StepStatus.NEEDS_QA if asked else StepStatus.PENDING, reason)
     _event(tx, protocol, "resumed", "resumed on request")
-    return wake(tx, runtime, run_id)
+    wake(tx, runtime, run.id)
 
 
-def cancel_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> None:
+def cancel_protocol(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
     """End it for good, with every step that has not ended. Cancelling it again changes nothing."""
-    protocol = get_protocol(tx, run_id)
-    cancel_run(tx, runtime, run_id)
-    if protocol.status is not RunStatus.CANCELLED:
-        _event(tx, protocol, "cancelled", "cancelled on request")
+    cancel_any(tx, runtime, run, reason)
+    if run.status is not RunStatus.CANCELLED:
+        _event(tx, get_protocol(tx, run.id), "cancelled", reason)
 
 
 def run_next_step(tx: Transaction, runtime: Runtime, run_id: int) -> tuple[ProtocolStep, JobId]:

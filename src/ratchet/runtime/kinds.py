@@ -1,4 +1,4 @@
-"""Kinds of jobs: a name and the function that does the work."""
+"""Kinds of jobs, each with the function that does the work, and how each kind of run is paused, resumed, cancelled."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
+    from ratchet.ledger import Run, Transaction
     from ratchet.runtime.context import JobContext
     from ratchet.runtime.runtime import Runtime
 
 Handler = Callable[["JobContext"], Awaitable[Any]] | Callable[["JobContext"], Any]
+RunAction = Callable[["Transaction", "Runtime", "Run", str], None]
 ENTRY_POINTS = "ratchet.jobs"
 
 
@@ -27,11 +29,24 @@ class Kind:
     timeout_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunActions:
+    """How a flow pauses, resumes and cancels its runs, given the reason; None where it is as with every run.
+
+    Callers use `pause_run`, `resume_run` and `cancel_run`, which find the kind of the run.
+    """
+
+    pause: RunAction | None = None
+    resume: RunAction | None = None
+    cancel: RunAction | None = None
+
+
 class Kinds:
     """The kinds that a process knows."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Kind] = {}
+        self._actions: dict[str, Callable[[Transaction, Run], RunActions]] = {}
         self._starts: list[Callable[[Runtime], None]] = []
 
     @classmethod
@@ -48,6 +63,16 @@ class Kinds:
         if name in self._kinds:
             raise Misuse(f"job kind {name!r} is defined twice")
         self._kinds[name] = Kind(name, handler, timeout_seconds)
+
+    def add_run(self, kind: str, actions: Callable[[Transaction, Run], RunActions]) -> None:
+        """Define how runs of a kind are paused, resumed and cancelled."""
+        if kind in self._actions:
+            raise Misuse(f"run kind {kind!r} is defined twice")
+        self._actions[kind] = actions
+
+    def of_run(self, tx: Transaction, run: Run) -> RunActions:
+        found = self._actions.get(run.kind)
+        return RunActions() if found is None else found(tx, run)
 
     def at_start(self, call: Callable[[Runtime], None]) -> None:
         """Have `call` called before a worker begins, to bring the ledger in line with the settings."""

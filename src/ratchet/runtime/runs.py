@@ -63,8 +63,54 @@ def complete_run(tx: Transaction, run_id: int, result: Any) -> None:
 
 
 def pause_run(tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "paused on request") -> None:
-    """Pause a run: its worker is asked to stop, what it has recorded stays."""
-    halt_run(tx, runtime, run_id, RunStatus.PAUSED, reason=reason)
+    """Pause a run as its flow does: its worker is asked to stop, what it has recorded stays.
+
+    Pausing it again changes nothing.
+    """
+    run = get_run(tx, run_id)
+    pause = runtime.kinds.of_run(tx, run).pause or pause_any
+    pause(tx, runtime, run, reason)
+
+
+def resume_run(tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "resumed") -> None:
+    """Resume a paused or blocked run as its flow does. Raises `Conflict` for any other."""
+    run = get_run(tx, run_id)
+    resume = runtime.kinds.of_run(tx, run).resume or resume_any
+    resume(tx, runtime, run, reason)
+
+
+def cancel_run(
+    tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "cancelled on request"
+) -> None:
+    """Cancel a run for good as its flow does, with everything in it that has not ended.
+
+    Cancelling it again changes nothing.
+    """
+    run = get_run(tx, run_id)
+    cancel = runtime.kinds.of_run(tx, run).cancel or cancel_any
+    cancel(tx, runtime, run, reason)
+
+
+def pause_any(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """What pausing is for a run of any kind; a flow that does more calls it too."""
+    halt_run(tx, runtime, run.id, RunStatus.PAUSED, reason=reason)
+
+
+def resume_any(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """What resuming is for a run of any kind."""
+    if run.status.final:
+        raise Conflict(
+            f"run {run.id} is {run.status}; only a paused or blocked one can be resumed",
+            hint="what has ended stays as it is: start the same work again",
+        )
+    requeue_run(tx, runtime, run.id, reason=reason)
+
+
+def cancel_any(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    """What cancelling is for a run of any kind."""
+    lock_jobs(tx, run.id)
+    if get_run(tx, run.id).status is not RunStatus.CANCELLED:
+        end_run(tx, runtime, run.id, RunStatus.CANCELLED, reason=reason)
 
 
 def halt_run(tx: Transaction, runtime: Runtime, run_id: int, to: RunStatus, *, reason: str) -> None:
@@ -77,9 +123,16 @@ def halt_run(tx: Transaction, runtime: Runtime, run_id: int, to: RunStatus, *, r
         runtime.jobs.request_stop(tx, job.id, reason)
 
 
-def resume_run(tx: Transaction, runtime: Runtime, run_id: int, *, to: RunStatus = RunStatus.RUNNING) -> None:
-    """Go on with a paused or blocked run; `to` planning for one that was stopped while it was planned."""
-    change_run(tx, run_id, to, expected=(RunStatus.PAUSED, RunStatus.BLOCKED), reason="resumed")
+def requeue_run(
+    tx: Transaction,
+    runtime: Runtime,
+    run_id: int,
+    *,
+    to: RunStatus = RunStatus.RUNNING,
+    reason: str = "resumed",
+) -> None:
+    """Queue a paused or blocked run again; `to` planning for one that was stopped while it was planned."""
+    change_run(tx, run_id, to, expected=(RunStatus.PAUSED, RunStatus.BLOCKED), reason=reason)
     carry_again(tx, runtime, run_id)
 
 
@@ -97,15 +150,6 @@ def carry_again(tx: Transaction, runtime: Runtime, run_id: int) -> None:
         queue=last.queue,
         priority=last.priority,
     )
-
-
-def cancel_run(
-    tx: Transaction, runtime: Runtime, run_id: int, *, reason: str = "cancelled on request"
-) -> None:
-    """Cancel a run for good, with everything in it that has not ended."""
-    lock_jobs(tx, run_id)
-    if get_run(tx, run_id).status is not RunStatus.CANCELLED:
-        end_run(tx, runtime, run_id, RunStatus.CANCELLED, reason=reason)
 
 
 def end_run(tx: Transaction, runtime: Runtime, run_id: int, *through: RunStatus, reason: str) -> None:

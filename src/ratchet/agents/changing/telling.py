@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ratchet.agents.architect import RUN_KIND
 from ratchet.agents.changing.work import Work
+from ratchet.agents.jobs import RUN_KIND
 from ratchet.kernel import Outcome, RunStatus
 from ratchet.ledger import Run
 from ratchet.ledger.runs import list_runs, list_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ratchet.agents.architect import RUN_KIND
+from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.views.words import bounded
 from ratchet.kernel import iso
 from ratchet.ledger.runs import list_runs

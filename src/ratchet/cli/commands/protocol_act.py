@@ -19,7 +19,7 @@ from ratchet.protocols import actions
 from ratchet.protocols.finding import protocol_named
 from ratchet.protocols.moves import wake
 from ratchet.protocols.views import protocol_record
-from ratchet.runtime import Kinds, Runtime
+from ratchet.runtime import Runtime, cancel_run, pause_run, resume_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -152,9 +152,7 @@ def pause(session: Session, wanted: str, project: str | None) -> None:
 
     Whoever works on it is asked to stop. A session that was cut off is held again when it goes on.
     """
-    _change(
-        session, wanted, project, actions.pause_protocol, "is paused; `ratchet protocol resume {id}` goes on"
-    )
+    _change(session, wanted, project, pause_run, "is paused; `ratchet protocol resume {id}` goes on")
 
 
 @command(
@@ -169,13 +167,13 @@ def cancel(session: Session, wanted: str, project: str | None) -> None:
 
     Its branch, its worktree and what is recorded stay.
     """
-    _change(session, wanted, project, actions.cancel_protocol, "is cancelled")
+    _change(session, wanted, project, cancel_run, "is cancelled")
 
 
 def _change(
     session: Session, wanted: str, project: str | None, action: Callable[..., None], told: str
 ) -> None:
-    with existing_runtime(session, Kinds()) as runtime, runtime.ledger.write(actor="cli") as tx:
+    with existing_runtime(session) as runtime, runtime.ledger.write(actor="cli") as tx:
         number = protocol_named(tx, wanted, project=project).run_id
         action(tx, runtime, number)
         found = get_protocol(tx, number)
@@ -191,7 +189,7 @@ def _resumed(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
     if protocol.status in _UNDER_WAY:
         wake(tx, here.runtime, protocol.run_id)
     else:
-        actions.resume_protocol(tx, here.runtime, protocol.run_id)
+        resume_run(tx, here.runtime, protocol.run_id)
 
 
 def _act(

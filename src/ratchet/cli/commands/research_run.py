@@ -20,7 +20,7 @@ from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, check_research, start_research
 from ratchet.research.views import status
-from ratchet.runtime import Kinds, cancel_run, pause_run, resume_run
+from ratchet.runtime import cancel_run, pause_run, resume_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -126,7 +126,7 @@ def pause(session: Session, wanted: str) -> None:
 
     Whoever works on it stops; `ratchet research resume` goes on.
     """
-    with existing_runtime(session, Kinds()) as runtime:
+    with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             run_id = find_research(tx, wanted)
             pause_run(tx, runtime, run_id)
@@ -144,7 +144,7 @@ def stop(session: Session, wanted: str) -> None:
 
     It cannot be resumed. Its trials, its best recipe and its report can still be looked at.
     """
-    with existing_runtime(session, Kinds()) as runtime:
+    with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             run_id = find_research(tx, wanted)
             cancel_run(tx, runtime, run_id, reason="stopped on request")

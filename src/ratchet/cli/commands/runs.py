@@ -14,7 +14,7 @@ from ratchet.cli.output import confirm, show_list, show_one
 from ratchet.cli.records import record
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact, cost_words
-from ratchet.kernel import Conflict, RunStatus, Usage
+from ratchet.kernel import RunStatus, Usage
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import get_run, list_attempts, list_runs, list_steps
 
@@ -111,9 +111,9 @@ def pause(session: Session, run_id: int, reason: str) -> None:
 
     Whoever works on it is asked to stop. A run that has ended cannot be paused.
     """
-    from ratchet.runtime import Kinds, pause_run
+    from ratchet.runtime import pause_run
 
-    with existing_runtime(session, Kinds()) as runtime:
+    with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             pause_run(tx, runtime, run_id, reason=reason)
         _confirm(session, runtime, run_id, f"is paused; `ratchet runs resume {run_id}` goes on")
@@ -131,12 +131,6 @@ def resume(session: Session, run_id: int) -> None:
 
     with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
-            found = get_run(tx, run_id)
-            if found.status.final:
-                raise Conflict(
-                    f"run {run_id} is {found.status}; only a paused or blocked one can be resumed",
-                    hint="what has ended stays as it is: start the same work anew",
-                )
             resume_run(tx, runtime, run_id)
         _confirm(session, runtime, run_id, "goes on")
 
@@ -153,9 +147,9 @@ def cancel(session: Session, run_id: int, reason: str) -> None:
 
     Whoever works on it is asked to stop. It cannot be resumed; what is recorded stays.
     """
-    from ratchet.runtime import Kinds, cancel_run
+    from ratchet.runtime import cancel_run
 
-    with existing_runtime(session, Kinds()) as runtime:
+    with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
             cancel_run(tx, runtime, run_id, reason=reason)
         _confirm(session, runtime, run_id, "is cancelled")

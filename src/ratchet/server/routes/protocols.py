@@ -19,7 +19,7 @@ from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.codemachine import import_workspace
 from ratchet.protocols.import_job import enqueue_import
 from ratchet.protocols.views import protocol_record, spec_record
-from ratchet.runtime import get_job
+from ratchet.runtime import cancel_run, get_job, pause_run, resume_run
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
 from ratchet.server.fields import Id, IdFilter, Text
@@ -235,7 +235,7 @@ def start(api: Api, protocol_id: Id) -> shapes.Accepted:
 )
 def pause(api: Api, protocol_id: Id) -> dict[str, Any]:
     """Stand still; what is recorded stays. 409 when it has ended. Pausing it again changes nothing."""
-    return _act(api, actions.pause_protocol, protocol_id)
+    return _act(api, pause_run, protocol_id)
 
 
 @router.post(
@@ -243,7 +243,7 @@ def pause(api: Api, protocol_id: Id) -> dict[str, Any]:
 )
 def resume(api: Api, protocol_id: Id) -> dict[str, Any]:
     """Go on with a paused or blocked protocol; 409 for any other."""
-    return _act(api, actions.resume_protocol, protocol_id)
+    return _act(api, resume_run, protocol_id)
 
 
 @router.post(
@@ -251,7 +251,7 @@ def resume(api: Api, protocol_id: Id) -> dict[str, Any]:
 )
 def cancel(api: Api, protocol_id: Id) -> dict[str, Any]:
     """End it for good, with every step that has not ended. Cancelling it again changes nothing."""
-    return _act(api, actions.cancel_protocol, protocol_id)
+    return _act(api, cancel_run, protocol_id)
 
 
 @router.post("/protocols/{protocol_id}/actions/run_next_step", responses=documented(404, 409))
@@ -278,7 +278,8 @@ def open_pr(api: Api, protocol_id: Id) -> shapes.Accepted:
     return shapes.Accepted(message="the pull request is in line", job=job)
 
 
-def _act(api: Access, action: Callable[..., Any], protocol_id: int) -> dict[str, Any]:
+def _act(api: Access, action: Callable[..., None], protocol_id: int) -> dict[str, Any]:
     with api.write() as tx:
+        get_protocol(tx, protocol_id)
         action(tx, api.runtime, protocol_id)
         return protocol_record(get_protocol(tx, protocol_id))

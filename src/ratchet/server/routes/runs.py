@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -11,9 +10,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Artifact, Event, Filter, Run, Step
 from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger import events as ledger_events
-from ratchet.ledger.protocols import is_protocol
 from ratchet.ledger.runs import get_run, latest_steps, list_runs
-from ratchet.protocols.actions import cancel_protocol, pause_protocol, resume_protocol
 from ratchet.runtime import cancel_run, pause_run, resume_run
 from ratchet.server import shapes
 from ratchet.server.fields import Id, IdFilter, TextFilter
@@ -80,24 +77,22 @@ def artifacts(api: Api, run_id: Id, pager: Paging) -> Cut[Artifact]:
 @router.post("/runs/{run_id}/actions/pause", response_model=shapes.Run)
 def pause(api: Api, run_id: Id) -> Run:
     """Stand still: its worker is asked to stop, what it has recorded stays. 409 when it cannot be paused."""
-    return _act(api, pause_run, pause_protocol, run_id)
+    return _act(api, pause_run, run_id)
 
 
 @router.post("/runs/{run_id}/actions/resume", response_model=shapes.Run)
 def resume(api: Api, run_id: Id) -> Run:
     """Go on with a paused or blocked run; 409 for any other."""
-    return _act(api, resume_run, resume_protocol, run_id)
+    return _act(api, resume_run, run_id)
 
 
 @router.post("/runs/{run_id}/actions/cancel", response_model=shapes.Run)
 def cancel(api: Api, run_id: Id) -> Run:
     """End a run for good, with all its unfinished steps. Cancelling it again changes nothing."""
-    return _act(api, cancel_run, cancel_protocol, run_id)
+    return _act(api, cancel_run, run_id)
 
 
-def _act(api: Access, action: Callable[..., Any], of_protocol: Callable[..., Any], run_id: int) -> Run:
-    """A protocol knows better than its run where it goes on: back to planning, or to its steps."""
+def _act(api: Access, action: Callable[..., None], run_id: int) -> Run:
     with api.write() as tx:
-        chosen = of_protocol if is_protocol(tx, run_id) else action
-        chosen(tx, api.runtime, run_id)
+        action(tx, api.runtime, run_id)
         return get_run(tx, run_id)
