@@ -40,6 +40,7 @@ class Program:
         self.directory = directory
         self.env = {name: text for name, text in os.environ.items() if not name.startswith("RATCHET_")}
         self.env["PYTHONPATH"] = os.pathsep.join(str(path) for path in (plugins, SOURCE) if path)
+        self.env["XDG_CACHE_HOME"] = str(directory / "cache")
         if database_url is not None:
             self.env["RATCHET_DATABASE_URL"] = database_url
 

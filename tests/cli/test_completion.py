@@ -227,13 +227,21 @@ def test_the_ledger_is_where_the_settings_say(
     assert place.path == loaded.settings.database_url.path
 
 
-def test_completing_imports_no_command_and_nothing_heavy() -> None:
+@pytest.mark.parametrize("line", ["ratchet agent show ", "ratchet agent create x --engine c"])
+def test_completing_a_line_again_imports_no_command_and_nothing_heavy(tmp_path: Path, line: str) -> None:
+    number = line.count(" ")
     script = (
         f"import os, sys; sys.path.insert(0, {str(SOURCE)!r}); "
-        "os.environ |= {'_RATCHET_COMPLETE': 'bash_complete', 'COMP_WORDS': 'ratchet agent show ', 'COMP_CWORD': '3'}; "
+        f"os.environ |= {{'_RATCHET_COMPLETE': 'bash_complete', 'COMP_WORDS': {line!r}, 'COMP_CWORD': '{number}'}}; "
         "from ratchet.cli.completing import answer; from ratchet.cli.program import root; "
         "answer(root, program='ratchet', variable='_RATCHET_COMPLETE'); "
         f"print([name for name in sys.modules if name in {HEAVY!r} or name.startswith('ratchet.cli.commands.')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    first, again = (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+        for _ in range(2)
+    )
+    assert "ratchet.cli.commands.agent_" in first.stdout.splitlines()[-1], first.stderr
+    assert again.stdout.splitlines()[-1] == "[]", again.stderr
+    assert again.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]

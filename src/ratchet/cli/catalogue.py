@@ -6,6 +6,7 @@ Help is drawn from this table, so that asking for it imports no command and noth
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -14,6 +15,11 @@ class Leaf(NamedTuple):
 
     help: str
     target: str
+
+    @property
+    def source(self) -> Path:
+        """The file that the command is in."""
+        return Path(__file__).with_name("commands") / f"{self.target.partition(':')[0]}.py"
 
 
 class Branch(NamedTuple):

@@ -29,7 +29,7 @@ def reference(session: Session, out: Path) -> None:
     """Write the reference of commands, API and settings anew from the code.
 
     For those who work on Ratchet itself: run it at the top of the repository whenever a command, a request or a setting
-    has changed. It also writes the table that shell completion works with.
+    has changed.
     """
     # Not before it is asked for: it imports every command and the server.
     from ratchet.cli.reference.files import write_pages

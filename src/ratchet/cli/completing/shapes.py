@@ -1,32 +1,33 @@
-"""What every command takes, from a table that is made of the commands themselves by `ratchet dev reference`.
+"""What every command takes, remembered from the commands themselves.
 
-Importing a command takes a second, since it brings everything that it needs to run. The table takes a few milliseconds.
+Importing a command takes up to a second, since it brings everything that it needs to run. So what one takes is written
+to the user's cache when a line of it is completed for the first time; from then on that takes a millisecond.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import click
 
+import ratchet
 from ratchet.cli.catalogue import Branch, Leaf
 from ratchet.cli.command import Command
 from ratchet.cli.completing.values import Value
 from ratchet.cli.group import LazyGroup
 
-FILE = Path(__file__).with_name("shapes.json")
-
 Shape = Mapping[str, Any]
 
 
-class Shapes(NamedTuple):
-    """The shapes of commands by their names, such as `runs show`, and the engines that are built in."""
-
-    commands: Mapping[str, Shape]
-    engines: Sequence[str]
+def shaped(root: click.Group) -> click.Group:
+    """The program without what its commands do."""
+    assert isinstance(root, LazyGroup)
+    return _ShapedGroup(root.parts, name=root.name, params=root.params)
 
 
 def shape_of(command: click.Command) -> Shape:
@@ -37,20 +38,31 @@ def shape_of(command: click.Command) -> Shape:
     }
 
 
-def shaped(root: click.Group) -> click.Group:
-    """The program without what its commands do."""
-    assert isinstance(root, LazyGroup)
-    return _ShapedGroup(
-        root.parts, Shapes(**json.loads(FILE.read_bytes())), name=root.name, params=root.params
-    )
+def remembered(name: str, source: Path, make: Callable[[], Any]) -> Any:
+    """What `make` made of `source`, from the cache as long as neither that file nor the program has changed."""
+    stamp = [ratchet.__version__, source.stat().st_mtime_ns, str(source)]
+    file = _cache() / f"{name.replace(' ', '-')}.json"
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads(file.read_bytes())
+        if kept["stamp"] == stamp:
+            return kept["made"]
+    made = make()
+    # Where nothing can be written, it is made again the next time.
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({"stamp": stamp, "made": made}))
+        new.replace(file)
+    return made
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ratchet" / "completion"
 
 
 class _ShapedGroup(LazyGroup):
-    def __init__(
-        self, parts: Mapping[str, Leaf | Branch], shapes: Shapes, prefix: str = "", **kwargs: Any
-    ) -> None:
+    def __init__(self, parts: Mapping[str, Leaf | Branch], prefix: str = "", **kwargs: Any) -> None:
         super().__init__(parts, **kwargs)
-        self.shapes = shapes
         self.prefix = prefix
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -58,31 +70,59 @@ class _ShapedGroup(LazyGroup):
         path = f"{self.prefix}{cmd_name}"
         match part:
             case Branch():
-                return _ShapedGroup(part.parts, self.shapes, f"{path} ", name=cmd_name, help=part.help)
+                return _ShapedGroup(part.parts, f"{path} ", name=cmd_name, help=part.help)
             case Leaf():
-                return self._command(path, part)
+                load = super().get_command
+                return _ShapedCommand(path, part, lambda: cast("click.Command", load(ctx, cmd_name)))
             case _:
                 return None
 
-    def _command(self, path: str, part: Leaf) -> click.Command:
-        shape = self.shapes.commands.get(path, {})
-        options = [self._option(path, each) for each in shape.get("options", ())]
-        arguments = [
-            click.Argument([f"a{number}"], nargs=each["nargs"], required=False, type=self._type(path, each))
-            for number, each in enumerate(shape.get("arguments", ()))
-        ]
-        return Command(path.rpartition(" ")[2], params=[*options, *arguments], help=part.help)
 
-    def _option(self, path: str, shape: Shape) -> click.Option:
+class _ShapedCommand(Command):
+    """A command that finds out what it takes when a line of it is completed, and not when it is only listed."""
+
+    def __init__(self, path: str, part: Leaf, load: Callable[[], click.Command]) -> None:
+        super().__init__(path.rpartition(" ")[2], help=part.help)
+        self.path = path
+        self.source = part.source
+        self.load = load
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        if not self.params:
+            shape = remembered(self.path, self.source, lambda: shape_of(self.load()))
+            self.params = [*map(self._option, shape["options"]), *map(self._argument, shape["arguments"])]
+        return super().get_params(ctx)
+
+    def _option(self, shape: Shape) -> click.Option:
         names, about = shape["names"], shape["help"]
         if shape["flag"]:
             return click.Option(names, is_flag=True, help=about)
-        return click.Option(names, multiple=shape["multiple"], type=self._type(path, shape), help=about)
+        return click.Option(names, multiple=shape["multiple"], type=self._type(shape), help=about)
 
-    def _type(self, path: str, shape: Shape) -> click.ParamType[Any]:
+    def _argument(self, shape: Shape) -> click.Argument:
+        return click.Argument([shape["name"]], nargs=shape["nargs"], required=False, type=self._type(shape))
+
+    def _type(self, shape: Shape) -> click.ParamType[Any]:
         if shape["choices"]:
             return click.Choice(shape["choices"])
-        return Value(path, shape["metavar"], number=shape["number"], engines=self.shapes.engines)
+        return Value(self.path, shape["metavar"], number=shape["number"], engines=_built_in_engines)
+
+
+def _built_in_engines() -> Sequence[str]:
+    """The names of the engines that come with Ratchet."""
+    source = Path(ratchet.__file__).with_name("engines") / "registry.py"
+    return cast("Sequence[str]", remembered("engines", source, _read_engines))
+
+
+def _read_engines() -> list[str]:
+    from importlib.metadata import entry_points
+
+    from ratchet.config import load_settings
+    from ratchet.engines.registry import GROUP, engine_names
+
+    installed = {point.name for point in entry_points(group=GROUP)}
+    settings = load_settings(env={}, cwd=Path("/")).settings
+    return [name for name in engine_names(settings) if name not in installed]
 
 
 def _option(option: click.Option) -> Shape:
@@ -97,7 +137,7 @@ def _option(option: click.Option) -> Shape:
 
 
 def _argument(argument: click.Argument) -> Shape:
-    return {"nargs": argument.nargs, **_value(argument)}
+    return {"name": argument.name, "nargs": argument.nargs, **_value(argument)}
 
 
 def _value(parameter: click.Parameter) -> Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -32,7 +32,9 @@ class Value(click.ParamType[str]):
 
     name = "text"
 
-    def __init__(self, path: str, metavar: str, *, number: bool, engines: Sequence[str]) -> None:
+    def __init__(
+        self, path: str, metavar: str, *, number: bool, engines: Callable[[], Sequence[str]]
+    ) -> None:
         self.group = path.partition(" ")[0]
         self.words = re.findall(r"[A-Za-z]+", metavar)
         self.number = number
@@ -61,7 +63,7 @@ class Value(click.ParamType[str]):
     def _named(self, word: str, place: Place) -> Mapping[str, str]:
         match _APART.get((self.group, word), word):
             case "ENGINE":
-                return engines(place, self.engines)
+                return engines(place, self.engines())
             case "INSTALLED TASK":
                 return tasks()
             case "QUEUE":
