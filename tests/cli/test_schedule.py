@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Ledger
 from tests.cli.conftest import Ratchet
 from tests.workflows.running.tools import sums

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-from ratchet.flowkit.execution import Call, Inside, Result, StepError
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 
 Work = Callable[..., Any]
@@ -27,7 +27,7 @@ class Functions:
     at_once: int = 0
     most_at_once: int = 0
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: StepCall) -> Result:
         self.order.append(f"{call.name} begins")
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -41,13 +41,13 @@ class Functions:
         self.order.append(f"{call.name} ends")
         return Result(value)
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         return await inside(call.values)
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         return self.workflows[call.step.workflow_path or ""]
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         return call.step.fallback_tool
 
 

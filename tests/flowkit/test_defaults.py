@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.flowkit.defaults import with_defaults
+from ratchet.flowkit.inputs import with_defaults
 
 OPTIONS = {
     "type": "object",

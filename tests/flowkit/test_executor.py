@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from ratchet.flowkit.errors import Held, SpecError, StepFailed
-from ratchet.flowkit.execution import Call, Executed, Inside, Result, StepError, StepRecord
+from ratchet.flowkit.errors import SpecError, StepFailed, StepHeld
+from ratchet.flowkit.execution import (
+    Executed,
+    Inside,
+    QuietJournal,
+    Result,
+    StepCall,
+    StepError,
+    StepRecord,
+    metrics_within,
+)
 from ratchet.flowkit.executor import execute
-from ratchet.flowkit.quiet import QuietJournal
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
-from ratchet.flowkit.taken import taken_within
 from tests.flowkit.callers import Functions, echo, rest, step, workflow
 
 
@@ -281,7 +288,7 @@ def test_a_workflow_that_contains_itself_ends() -> None:
 
 def test_a_step_that_waits_for_a_person_holds_only_what_needs_it() -> None:
     async def ask() -> None:
-        raise Held("needs a yes")
+        raise StepHeld("needs a yes")
 
     spec = workflow(
         step("ask", "ask"), step("after", depends_on=("ask",)), step("free", input_mapping={"x": 1})
@@ -305,10 +312,10 @@ def test_a_step_that_holds_a_workflow_begins_only_once_it_is_let_in() -> None:
     told: list[str] = []
 
     class Tells(QuietJournal):
-        async def started(self, call: Call) -> None:
+        async def started(self, call: StepCall) -> None:
             told.append(f"{call.name} begins")
 
-        async def retrying(self, call: Call, error: StepError, pause_seconds: float) -> None:
+        async def retrying(self, call: StepCall, error: StepError, pause_seconds: float) -> None:
             told.append(f"{call.name} again")
 
     @dataclass
@@ -317,7 +324,7 @@ def test_a_step_that_holds_a_workflow_begins_only_once_it_is_let_in() -> None:
 
         guests: tuple[str, ...] = ()
 
-        async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+        async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
             if call.name not in self.guests:
                 raise StepFailed(f"{call.name} is not on the list", final=True)
             told.append(f"{call.name} is let in")
@@ -338,11 +345,11 @@ def test_what_was_simulated_stays_so_within_even_from_the_cache() -> None:
     took = {"cpu_ms": 2.0, "simulated": True}
     within = {"within": {"cpu_ms": 3.0, "simulated": True}}
     fresh = [StepRecord("completed", metrics=took), StepRecord("completed", metrics=within)]
-    assert taken_within(fresh) == {"within": {"cpu_ms": 5.0, "simulated": True}}
+    assert metrics_within(fresh) == {"within": {"cpu_ms": 5.0, "simulated": True}}
     for metrics in (took, within):
         cached = StepRecord("completed", metrics=metrics, cached=True)
-        assert taken_within([cached]) == {"within": {"simulated": True}}
-    assert taken_within([StepRecord("skipped")]) == {}
+        assert metrics_within([cached]) == {"within": {"simulated": True}}
+    assert metrics_within([StepRecord("skipped")]) == {}
 
 
 def test_what_was_finished_before_is_not_done_again() -> None:
@@ -368,7 +375,7 @@ def test_a_fault_of_the_journal_ends_everything_at_once() -> None:
             raise
 
     class Breaks(QuietJournal):
-        async def completed(self, call: Call, result: Result) -> None:
+        async def completed(self, call: StepCall, result: Result) -> None:
             raise OSError("no disk")
 
     spec = workflow(step("a", "hang", for_each=["1", "2"], input_mapping={"name": "item"}), step("b", "rest"))
@@ -422,7 +429,7 @@ def test_another_tool_stands_in_for_a_workflow_that_fails() -> None:
 
 def test_what_items_and_steps_inside_took_is_added_up() -> None:
     class Costly(Functions):
-        async def call(self, call: Call) -> Result:
+        async def call(self, call: StepCall) -> Result:
             taken = {"cost_microusd": 2, "cpu_ms": 1.5, "peak_bytes": call.values["n"], "wall_ms": 9.0}
             return Result(call.values["n"], taken)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.graph import cycles, dependencies, find_cycle, levels, said, waves
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.graph import cycle_message, cycles, dependencies, find_cycle, levels, waves
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 
 from . import fixtures
@@ -124,4 +124,4 @@ def test_long_chains_and_long_circles_are_no_matter() -> None:
     assert next(cycles(chain), None) is None
     circle = next(cycles(chain | {"s20000": {"s0"}}))
     assert len(circle) == 20_002
-    assert len(said(circle)) < 500
+    assert len(cycle_message(circle)) < 500

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.validation import check_inputs, parse_input_texts
 
 from . import fixtures

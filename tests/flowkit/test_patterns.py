@@ -3,7 +3,7 @@
 import pytest
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.patterns import fits, pattern_problem
+from ratchet.flowkit.inputs import fits, pattern_problem
 
 
 @pytest.mark.parametrize(

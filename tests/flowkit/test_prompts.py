@@ -1,6 +1,6 @@
 """Prompts are filled in one go."""
 
-from ratchet.flowkit.prompts import fill_prompt, names_in
+from ratchet.flowkit.templates import fill_prompt, names_in
 
 
 def test_names_and_references_are_replaced_by_their_values() -> None:

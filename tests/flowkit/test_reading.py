@@ -9,9 +9,9 @@ from hypothesis import given
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.jsontext import load_json
-from ratchet.flowkit.reading import read_leniently, read_spec, read_text
+from ratchet.flowkit.reader import read_leniently, read_spec, read_text
 from ratchet.flowkit.spec import OperationType, StepType, WorkflowSpec
-from ratchet.flowkit.writing import write_spec, write_text
+from ratchet.flowkit.writer import write_spec, write_text
 
 from . import fixtures
 from .strategies import specs

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.schema import plan_schema, read_plan, workflow_schema
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.flowkit.validation import check_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 
 from . import fixtures
 from .strategies import valid_specs

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowInput, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import check_spec, require_valid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from tests.workflows.running.tools import sums

@@ -41,7 +41,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True)
-class Condition:
+class WhenCondition:
     """A condition that has been understood. `holds` asks `lookup` only for what the answer depends on."""
 
     text: str
@@ -91,7 +91,7 @@ class Condition:
 
 
 @lru_cache(maxsize=4096)
-def read_condition(text: str) -> Condition:
+def read_condition(text: str) -> WhenCondition:
     """The condition that a text says. Raises `SpecError` for one that it does not understand."""
     if len(text) > LONGEST:
         raise SpecError([f"a condition has at most {LONGEST} characters, this one has {len(text)}"])
@@ -102,7 +102,7 @@ def read_condition(text: str) -> Condition:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
         raise SpecError([f"the condition {text!r} cannot be understood: {reason}"]) from None
-    return Condition(text, tuple(dict.fromkeys(names.values())), tree, names)
+    return WhenCondition(text, tuple(dict.fromkeys(names.values())), tree, names)
 
 
 def _without_references(text: str, names: dict[str, Reference]) -> str:

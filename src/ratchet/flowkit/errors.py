@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+
+MOST = 100
+LONGEST = 500
+
+
+def trimmed(problems: Iterable[str]) -> list[str]:
+    """The first problems, each once. Those beyond are not even looked for."""
+    found = list(islice(dict.fromkeys(islice(problems, 2 * MOST)), MOST + 1))
+    kept = [one if len(one) <= LONGEST else f"{one[: LONGEST - 1]}…" for one in found[:MOST]]
+    return [*kept, "and further problems"] if len(found) > MOST else kept
+
 
 class SpecError(Exception):
     """A workflow that cannot run as it is written. `problems` has one sentence for each thing that is wrong."""
@@ -12,7 +25,7 @@ class SpecError(Exception):
 
 
 class StepFailed(Exception):
-    """A try at a step that came to nothing. `final` says that trying again cannot help."""
+    """A try at a step that failed. `final` says that trying again cannot help."""
 
     def __init__(
         self,
@@ -28,5 +41,5 @@ class StepFailed(Exception):
         self.hint = hint
 
 
-class Held(Exception):
-    """A step that cannot go on until something outside happens, such as the answer of a person."""
+class StepHeld(Exception):
+    """A step that cannot continue until something outside happens, such as the answer of a person."""

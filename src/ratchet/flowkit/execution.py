@@ -1,16 +1,21 @@
-"""What the executor asks of the world, and what it tells about a workflow that has run."""
+"""What the executor needs from its surroundings, and what it reports about a workflow that has run."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .spec import WorkflowSpec, WorkflowStep
 
+_ADDED = ("cpu_ms", "cost_microusd", "tokens")
+_MOST = "peak_bytes"
+SIMULATED = "simulated"
+WITHIN = "within"
+
 
 @dataclass(frozen=True)
-class Call:
+class StepCall:
     """One try at one step: what is to be called with which values.
 
     `name` says where in the run: `clean`, `translate[3]` for an item of a list, `report/draft` for a step inside a
@@ -30,7 +35,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Result:
-    """What a step came to. `metrics` are those of the try that made it; a `cached` one was not run again."""
+    """What a step returned. `metrics` are those of the try that made it; a `cached` one was not run again."""
 
     value: Any
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -49,48 +54,48 @@ class StepError:
 
 
 Inside = Callable[[Mapping[str, Any]], Awaitable[Result | StepError | None]]
-"""Runs the workflow that a step holds to its end; nothing is told while it waits for a person."""
+"""Runs the workflow that a step holds to its end; `None` while it waits for a person."""
 
 
-class Caller(Protocol):
+class StepCaller(Protocol):
     """Carries out one try. Raises `StepFailed` or `Held`; anything else it raises ends the whole execution."""
 
-    async def call(self, call: Call) -> Result: ...
+    async def call(self, call: StepCall) -> Result: ...
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         """The workflow of a step that names another one by its path or id."""
         ...
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         """Let the workflow that a step holds run. It may be a tool, with bounds of its own for what goes in and comes
         out. Raises as `call` does."""
         ...
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         """The tool to use when the step's own has failed."""
         ...
 
 
-class Journal(Protocol):
-    """Is told what happens as it happens, and knows what happened before this process."""
+class ExecutionJournal(Protocol):
+    """Records what happens as it happens, and knows what happened before this process."""
 
     def finished(self, name: str) -> Result | StepError | None:
-        """What a step came to that has ended in an earlier life of this run."""
+        """The result of a step that ended before this process took over the run."""
         ...
 
-    async def started(self, call: Call) -> None: ...
+    async def started(self, call: StepCall) -> None: ...
 
-    async def retrying(self, call: Call, error: StepError, pause_seconds: float) -> None: ...
+    async def retrying(self, call: StepCall, error: StepError, pause_seconds: float) -> None: ...
 
-    async def completed(self, call: Call, result: Result) -> None: ...
+    async def completed(self, call: StepCall, result: Result) -> None: ...
 
-    async def failed(self, call: Call, error: StepError) -> None: ...
+    async def failed(self, call: StepCall, error: StepError) -> None: ...
 
     async def skipped(self, name: str, step: WorkflowStep, reason: str, *, wanted: bool) -> None:
         """A step that is not run: because its condition does not hold (`wanted`), or because what it needs failed."""
         ...
 
-    async def held(self, call: Call, reason: str) -> None: ...
+    async def held(self, call: StepCall, reason: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -116,3 +121,41 @@ class Executed:
     outputs: Mapping[str, Any]
     steps: Mapping[str, StepRecord]
     error: str | None = None
+
+
+class QuietJournal:
+    def finished(self, name: str) -> Result | StepError | None:
+        return None
+
+    async def started(self, call: StepCall) -> None: ...
+
+    async def retrying(self, call: StepCall, error: StepError, pause_seconds: float) -> None: ...
+
+    async def completed(self, call: StepCall, result: Result) -> None: ...
+
+    async def failed(self, call: StepCall, error: StepError) -> None: ...
+
+    async def skipped(self, name: str, step: WorkflowStep, reason: str, *, wanted: bool) -> None: ...
+
+    async def held(self, call: StepCall, reason: str) -> None: ...
+
+
+def metrics_within(records: Iterable[StepRecord]) -> dict[str, Any]:
+    """The metrics of a step that calls nothing itself. What came from the cache took nothing, but is as simulated as
+    it was."""
+    total: dict[str, Any] = {}
+    for record in records:
+        for taken in (record.metrics, record.metrics.get(WITHIN, {})):
+            if not record.cached:
+                _add(total, taken)
+            if taken.get(SIMULATED):
+                total[SIMULATED] = True
+    return {WITHIN: total} if total else {}
+
+
+def _add(total: dict[str, Any], taken: Mapping[str, Any]) -> None:
+    for name in _ADDED:
+        if taken.get(name):
+            total[name] = total.get(name, 0) + taken[name]
+    if taken.get(_MOST):
+        total[_MOST] = max(total.get(_MOST, 0), taken[_MOST])

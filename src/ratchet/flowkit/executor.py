@@ -1,41 +1,106 @@
 """The executor: every step starts the moment that what it needs exists. There are no waves and no barriers.
 
-It knows nothing of processes, models or databases. A `Caller` carries out the calls, a `Journal` is told what happens
-and remembers what an earlier process has finished.
+It knows nothing of processes, models or databases. A `StepCaller` carries out the calls, an `ExecutionJournal` records
+what happens and remembers what an earlier process has finished.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from .conditions import read_condition
-from .errors import Held, SpecError, StepFailed
-from .execution import Call, Caller, Executed, Journal, Result, StepError, StepRecord
+from .errors import SpecError, StepFailed, StepHeld
+from .execution import (
+    Executed,
+    ExecutionJournal,
+    QuietJournal,
+    Result,
+    StepCall,
+    StepCaller,
+    StepError,
+    StepRecord,
+    metrics_within,
+)
 from .graph import data_sources, dependencies
-from .prompts import fill_prompt
-from .quiet import QuietJournal
+from .reader import DEEPEST
 from .references import Lookup, Reference, resolve, take
 from .spec import StepType, WorkflowSpec, WorkflowStep
-from .taken import taken_within
-from .together import side_by_side
-from .tries import Room, call_until_done
+from .templates import fill_prompt
 from .validation import check_inputs, require_valid
 
-DEEPEST = 10
-"""How many workflows may lie inside one another."""
+# A caller that keeps the limit itself reports more about what it stopped; this is for one that does not.
+_GRACE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+Room = Callable[[StepCall], AbstractAsyncContextManager[object]]
+"""Waits until there is room for a call, and gives it back when the block ends."""
 MOST_ITEMS = 100_000
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group that raises what went wrong first, as it was raised, and not in a group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as raised:
+        raise raised.exceptions[0] from None
+
+
+async def call_until_done(
+    call: StepCall, caller: StepCaller, journal: ExecutionJournal, room: Room, *, guarded: bool
+) -> Result | StepError:
+    """The result of the step. Room is taken only while something is called, not in the pauses."""
+    step = call.step
+    tries = 1 + (step.max_retries if step.retry_on_failure else 0)
+    own_tool = call.tool
+    for number in range(1, tries + 2):
+        call = replace(call, number=number)
+        try:
+            async with room(call):
+                await journal.started(call)
+                began = time.monotonic()
+                async with _limited(step.timeout) if guarded else nullcontext():
+                    result = await caller.call(call)
+        except StepFailed as failed:
+            error = StepError(str(failed), number, failed.metrics, failed.hint)
+            fallback = caller.fallback(call) if call.tool == own_tool else None
+            if number < tries and not failed.final:
+                pause = min(_LONGEST_PAUSE_SECONDS, step.backoff_seconds * 2 ** (number - 1))
+            elif fallback is not None and fallback != own_tool:
+                pause, tries, call = 0.0, number + 1, replace(call, tool=fallback)
+            else:
+                return error
+            await journal.retrying(call, error, pause)
+            await asyncio.sleep(pause)
+            continue
+        if "wall_ms" not in result.metrics:
+            took = {"wall_ms": (time.monotonic() - began) * 1000}
+            result = replace(result, metrics={**result.metrics, **took})
+        return replace(result, tries=number)
+    raise AssertionError("the last try returns")
+
+
+@asynccontextmanager
+async def _limited(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds + _GRACE_SECONDS):
+            yield
+    except TimeoutError as error:
+        raise StepFailed(f"took longer than {seconds:g} s") from error
 
 
 async def execute(
     spec: WorkflowSpec,
     inputs: Mapping[str, Any],
-    caller: Caller,
+    caller: StepCaller,
     *,
-    journal: Journal | None = None,
+    journal: ExecutionJournal | None = None,
     concurrency: int | None = None,
     room: Room | None = None,
     guarded: bool = True,
@@ -45,7 +110,7 @@ async def execute(
     As many calls run at once as `concurrency` says, by default one for each processor, or as `room` lets in. A call
     that overruns the time of its step is cancelled, unless the caller sees to that itself (`guarded` is false).
 
-    A step that fails takes those with it that need it; everything else goes on, so as much as possible is there in the
+    A step that fails takes those with it that need it; everything else runs, so as much as possible is there in the
     end. Raises `SpecError` before anything runs. What else a caller or a journal raises ends the execution, with
     whatever runs cancelled.
     """
@@ -55,21 +120,20 @@ async def execute(
     scope = _Scope(run, spec, check_inputs(spec, inputs), prefix="", depth=1)
     await scope.run()
     failed = [f"{name}: {record.error}" for name, record in run.records.items() if record.status == "failed"]
-    # A step that holds others says the same as the one in it that failed.
-    error = failed[0] if failed else None
-    return Executed(scope.status(), scope.outputs(), run.records, error)
+    # A step that holds others repeats the error of the one in it that failed.
+    return Executed(scope.status(), scope.outputs(), run.records, failed[0] if failed else None)
 
 
 class _Execution:
     """What every scope of one execution shares."""
 
-    def __init__(self, caller: Caller, journal: Journal, room: Room, guarded: bool) -> None:
+    def __init__(self, caller: StepCaller, journal: ExecutionJournal, room: Room, guarded: bool) -> None:
         self.caller = caller
         self.journal = journal
         self.room = room
         self.guarded = guarded
         self.records: dict[str, StepRecord] = {}
-        self.open: dict[str, Call] = {}
+        self.open: dict[str, StepCall] = {}
         """What has begun and not ended."""
 
 
@@ -94,7 +158,7 @@ class _Scope:
                 self._needed_by[need].append(step_id)
 
     async def run(self) -> None:
-        async with side_by_side() as group:
+        async with task_group() as group:
             self._start(group, [step_id for step_id, missing in self._missing.items() if missing == 0])
 
     def status(self) -> str:
@@ -165,7 +229,7 @@ class _Scope:
             return await self._do_one(step, name, {})
         except StepFailed as failed:
             # Before anything was called: what it was to be given does not exist.
-            call = Call(name, step, self._spec, {}, step.tool_name)
+            call = StepCall(name, step, self._spec, {}, step.tool_name)
             return await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
 
     def _reason_to_skip(self, step: WorkflowStep) -> tuple[str, bool]:
@@ -189,17 +253,17 @@ class _Scope:
             raise StepFailed(
                 f"for_each over {len(items)} items; at most {MOST_ITEMS} can be done", final=True
             )
-        call = Call(name, step, self._spec, {}, step.tool_name, container=True)
+        call = StepCall(name, step, self._spec, {}, step.tool_name, container=True)
         self._run.open[name] = call
         await self._run.journal.started(call)
-        async with side_by_side() as group:
+        async with task_group() as group:
             tasks = [
                 group.create_task(self._do_item(step, f"{name}[{index}]", item, index))
                 for index, item in enumerate(items)
             ]
         records = [task.result() for task in tasks]
         bad = next((record for record in records if record.status == "failed"), None)
-        taken = {"items": len(items), **taken_within(records)}
+        taken = {"items": len(items), **metrics_within(records)}
         if bad is not None:
             first = records.index(bad)
             return await self._end(call, StepError(f"item {first}: {bad.error}", bad.tries, taken))
@@ -216,7 +280,7 @@ class _Scope:
             try:
                 record = await self._do_one(step, name, {"item": item, "index": index})
             except StepFailed as failed:
-                call = Call(name, step, self._spec, {}, step.tool_name)
+                call = StepCall(name, step, self._spec, {}, step.tool_name)
                 record = await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
         self._run.records[name] = record
         return record
@@ -228,21 +292,21 @@ class _Scope:
             step.prompt_template, values, lookup, items=bool(around)
         )
         holds = step.step_type is StepType.SUB_WORKFLOW or step.workflow_spec is not None
-        call = Call(name, step, self._spec, values, step.tool_name, prompt, container=holds)
+        call = StepCall(name, step, self._spec, values, step.tool_name, prompt, container=holds)
         self._run.open[name] = call
         try:
             return await (self._do_workflow(call) if holds else self._do_call(call))
-        except Held as held:
+        except StepHeld as held:
             await self._run.journal.held(call, str(held))
             self._run.open.pop(name)
             return StepRecord("held", error=str(held))
 
-    async def _do_call(self, call: Call) -> StepRecord:
+    async def _do_call(self, call: StepCall) -> StepRecord:
         run = self._run
         end = await call_until_done(call, run.caller, run.journal, run.room, guarded=run.guarded)
         return await self._end(call, end)
 
-    async def _do_workflow(self, call: Call) -> StepRecord:
+    async def _do_workflow(self, call: StepCall) -> StepRecord:
         """Run the workflow that a step holds. Where it fails, another tool may stand in for it."""
         if self._depth >= DEEPEST:
             raise StepFailed(f"workflows lie more than {DEEPEST} deep inside one another", final=True)
@@ -270,7 +334,7 @@ class _Scope:
             await self._run.journal.retrying(call, end, 0.0)
         return await self._do_call(replace(call, tool=instead, container=False))
 
-    async def _run_inside(self, call: Call, spec: WorkflowSpec) -> Result | StepError | None:
+    async def _run_inside(self, call: StepCall, spec: WorkflowSpec) -> Result | StepError | None:
         try:
             require_valid(spec)
             inputs = check_inputs(spec, call.values)
@@ -278,7 +342,7 @@ class _Scope:
             raise StepFailed(str(error), final=True) from error
         inner = _Scope(self._run, spec, inputs, prefix=f"{call.name}/", depth=self._depth + 1)
         await inner.run()
-        taken = taken_within(inner._records.values())
+        taken = metrics_within(inner._records.values())
         match inner.status():
             case "held":
                 return None
@@ -286,8 +350,8 @@ class _Scope:
                 return StepError(inner.first_failure(), 1, taken)
         return Result(inner.outputs(), taken)
 
-    async def _stop_inside(self, call: Call, why: str) -> None:
-        """Say of what still ran, when the step that holds it was stopped, that it was stopped as well."""
+    async def _stop_inside(self, call: StepCall, why: str) -> None:
+        """Record as stopped what still ran when the step that holds it was stopped."""
         stopped = StepError(f"stopped with {call.name}: {why}")
         for name, each in [*self._run.open.items()]:
             if name.startswith(f"{call.name}/"):
@@ -300,7 +364,7 @@ class _Scope:
             if record.status == "failed"
         )
 
-    async def _end(self, call: Call, end: Result | StepError) -> StepRecord:
+    async def _end(self, call: StepCall, end: Result | StepError) -> StepRecord:
         self._run.open.pop(call.name, None)
         if isinstance(end, StepError):
             await self._run.journal.failed(call, end)

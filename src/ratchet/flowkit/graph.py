@@ -57,7 +57,7 @@ def waves(spec: WorkflowSpec) -> list[list[str]]:
         for name, others in edges.items()
         for one in sorted(others - edges.keys())
     ]
-    raise SpecError(unknown + [said(cycle) for cycle in cycles(edges)])
+    raise SpecError(unknown + [cycle_message(cycle) for cycle in cycles(edges)])
 
 
 def find_cycle(spec: WorkflowSpec) -> list[str] | None:
@@ -66,7 +66,7 @@ def find_cycle(spec: WorkflowSpec) -> list[str] | None:
 
 
 def levels(edges: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """The longest way from a start to each step, as lists by length; what can never run is left out."""
+    """The steps by the length of the longest path to each; what can never run is left out."""
     waiting = {name: len(set(others)) for name, others in edges.items()}
     order = {name: number for number, name in enumerate(edges)}
     followers: dict[str, list[str]] = {}
@@ -118,7 +118,7 @@ def cycles(edges: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
                 done.add(left)
 
 
-def said(cycle: list[str]) -> str:
+def cycle_message(cycle: list[str]) -> str:
     """A cycle as a sentence."""
     shown = cycle
     if len(cycle) > _LONGEST_SHOWN:

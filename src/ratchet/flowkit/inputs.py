@@ -1,18 +1,21 @@
-"""The values that a workflow is started with, checked against what it declares."""
+"""The values that a workflow is started with: checked against what it declares, defaults filled in."""
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from .defaults import with_defaults
-from .errors import SpecError
+from .errors import SpecError, trimmed
 from .jsontext import load_json, require_json
-from .patterns import fits
-from .problems import trimmed
 from .spec import WorkflowInput, WorkflowSpec
 
+# A schema may refer to itself, and so may a default lead back to its own.
+_DEEPEST = 100
+_LONGEST = 500
+_MOST_WORK = 10**8
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -21,6 +24,111 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list, tuple),
 }
+
+
+def with_defaults(value: Any, schema: Any) -> Any:
+    """`value` with the defaults of `schema` for the properties that it lacks, in objects inside of it as well.
+
+    What is there stays; a null counts as left out where the type of its property has none, since that is what a
+    workflow passes on for an input that was not given. An object that is not there is made only by a default of its
+    own. Alternatives (`anyOf`, `oneOf`) are left alone: which one is meant is not known before the value is complete.
+    """
+    return _filled(value, schema, schema, _DEEPEST)
+
+
+def _filled(value: Any, schema: Any, root: Any, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or not depth or not isinstance(value, dict | list):
+        return value
+    if isinstance(reference := schema.get("$ref"), str):
+        value = _filled(value, _referred(reference, root), root, depth - 1)
+    for each in _list(schema.get("allOf")):
+        value = _filled(value, each, root, depth - 1)
+    if isinstance(value, list):
+        first = _list(schema.get("prefixItems"))
+        below = [*first, *[schema.get("items")] * (len(value) - len(first))]
+        return [_filled(item, each, root, depth - 1) for item, each in zip(value, below, strict=False)]
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return value
+    filled = dict(value)
+    for name, each in properties.items():
+        if _is_left_out(filled, name, each) and (declared := _declared(each, root)) is not None:
+            filled[name] = copy.deepcopy(declared[0])
+        if name in filled:
+            filled[name] = _filled(filled[name], each, root, depth - 1)
+    return filled
+
+
+def _is_left_out(value: Mapping[str, Any], name: str, schema: Any) -> bool:
+    if name not in value:
+        return True
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    return value[name] is None and kinds is not None and kinds != "null" and "null" not in _list(kinds)
+
+
+def _declared(schema: Any, root: Any) -> tuple[Any] | None:
+    """The default of one property, which may be null; nothing if it has none."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, Mapping):
+            return None
+        if "default" in schema:
+            return (schema["default"],)
+        schema = _referred(schema.get("$ref"), root)
+    return None
+
+
+def _referred(reference: Any, root: Any) -> Any:
+    """What a reference inside the document leads to; nothing for one that leads nowhere, which a check will name."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    found = root
+    for part in filter(None, reference.removeprefix("#").split("/")):
+        key = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern, if anything is."""
+    if len(pattern) > _LONGEST:
+        return f"has more than {_LONGEST} characters"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {error}"
+    if re.search(r"\)[*+{]|\\[1-9]|\(\?P=", _plain(pattern)):
+        return "repeats a group or refers back to one, which can take forever to match"
+    return None
+
+
+def fits(text: str, pattern: str) -> bool:
+    """Whether the pattern occurs in the text. Raises `SpecError` if finding out could take too long."""
+    problem = pattern_problem(pattern)
+    if problem is None and _work(pattern, len(text)) > _MOST_WORK:
+        problem = f"is too costly for a text of {len(text)} characters"
+    if problem:
+        raise SpecError([f"the pattern {pattern[:100]} {problem}"])
+    return re.search(pattern, text) is not None
+
+
+def _work(pattern: str, length: int) -> int:
+    """An upper bound of the steps that a backtracking match takes when no group is repeated."""
+    plain = _plain(pattern)
+    loops = len(re.findall(r"[*+]|\{\d*,?\d*\}", plain))
+    anchored = plain.startswith("^") and "|" not in plain
+    choices = plain.count("?") + plain.count("|")
+    return int((length + 1) ** min(loops + (not anchored), 20) * 2 ** min(choices, 64))
+
+
+def _plain(pattern: str) -> str:
+    """The pattern with every escaped character and every set replaced by one letter; references back stay."""
+    return re.sub(r"\\[^1-9]|\[\^?\]?(?:[^\]\\]|\\.)*\]", "x", pattern, flags=re.DOTALL)
+
+
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 

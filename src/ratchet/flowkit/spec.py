@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+WORKFLOW_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_LONGEST = 100
+_MOST_COMPARED = 300
+
+
+def name_problem(key: str, name: str, allowed: re.Pattern[str] = NAME) -> str | None:
+    """What is wrong with a name, if anything is."""
+    if not name:
+        return f"{key} is missing"
+    if allowed.fullmatch(name):
+        return None
+    if len(name) > _LONGEST:
+        return f"{key} {name[:40]!r}… has {len(name)} characters; at most {_LONGEST} are possible"
+    marks = "_, - and ." if allowed is WORKFLOW_ID else "_ and -"
+    return f"{key} {name!r} may only have letters, digits, {marks}, and begins with a letter, a digit or _"
+
+
+def listed(name: str, names: Collection[str]) -> str:
+    """The names that there are, as a hint in brackets: those that are like the wrong one, or the first few.
+
+    Nothing if there are many: comparing each wrong name with each right one has no bound.
+    """
+    if not names:
+        return " (there is none)"
+    if len(names) > _MOST_COMPARED or len(name) > _LONGEST:
+        return ""
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f" (did you mean {' or '.join(near)}?)"
+    return f" (there is {', '.join(sorted(names)[:10])}{', …' if len(names) > 10 else ''})"
 
 
 class StepType(StrEnum):

@@ -1,7 +1,7 @@
-"""The templates of tools: `{name}` stands for the value of that name.
+"""Texts with placeholders: templates of tools, and prompts of steps.
 
-They keep to `str.format`, for which tools of the original system were written; what steps ask has a language of its own
-(`prompts`), with references in it.
+In a template of a tool `{name}` stands for the value of that name; templates keep to `str.format`, for which tools of
+the original system were written. In a prompt of a step `{name}` is one of its inputs and `${…}` any reference.
 """
 
 from __future__ import annotations
@@ -12,10 +12,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import StepFailed
-from .references import as_text
+from .references import PATTERN, Lookup, as_text, read_reference
 
+_PLACE = re.compile(
+    rf"(?P<escape>\$)?\$\{{\s*(?P<reference>{PATTERN})\s*\}}"
+    r"|\{\{(?P<literal>[A-Za-z_][\w-]*)\}\}"
+    r"|(?<![{$])\{(?P<name>[A-Za-z_][\w-]*)\}(?!\})"
+)
 _NAME = re.compile(r"\w+")
 _BRACED = re.compile(r"\{(\w+)\}")
+
+
+def names_in(template: str) -> tuple[str, ...]:
+    """The names that a prompt leaves a place for, each once; `{{name}}` is a text and no place."""
+    return tuple(dict.fromkeys(match["name"] for match in _PLACE.finditer(template) if match["name"]))
+
+
+def fill_prompt(
+    template: str, values: Mapping[str, Any], lookup: Lookup | None = None, *, items: bool = False
+) -> str:
+    """The prompt with its places filled, all at once: braces inside a value stay what they are.
+
+    A name without a value stays as it is written, and so does a reference that cannot be looked up.
+    """
+
+    def put(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return f"{{{match['literal']}}}"
+        if match["name"]:
+            return as_text(values[match["name"]]) if match["name"] in values else match[0]
+        if match["escape"]:
+            return match[0][1:]
+        reference = read_reference(match["reference"], items=items)
+        return as_text(lookup(reference)) if reference and lookup else match[0]
+
+    return _PLACE.sub(put, template)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ratchet.flowkit.defaults import with_defaults
+from ratchet.flowkit.inputs import with_defaults
 from ratchet.tools.bodies import WorkflowBody
 from ratchet.tools.call import Called, Occasion, ToolFailed
 from ratchet.tools.definition import Tool, ToolType

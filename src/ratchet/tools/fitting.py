@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet.engines.answer import misfits
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.patterns import fits
+from ratchet.flowkit.inputs import fits
 
 Look = Callable[[Any], bool]
 """True only for what certainly fits."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_leniently, read_spec
+from ratchet.flowkit.reader import read_leniently, read_spec
 from ratchet.flowkit.validation import check_spec
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.building import UnreadableWorkflow, read_data

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.flowkit.validation import check_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, save_workflow
 from ratchet.workflows.running.preparing import BadWorkflow

@@ -14,9 +14,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse, RunId, RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.tables import jobs, runs

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse
 from ratchet.workflows.building import UnreadableWorkflow, read_file
 from ratchet.workflows.building.yaml_text import load_yaml

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from ratchet.flowkit.graph import waves
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.schema import workflow_schema
 from ratchet.flowkit.validation import check_inputs, check_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.workflows.building import read_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "workflow-format.md").read_text()

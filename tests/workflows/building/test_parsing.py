@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType
 from ratchet.flowkit.validation import check_inputs, check_spec
 from ratchet.kernel import RatchetError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
-from ratchet.flowkit.writing import write_text
+from ratchet.flowkit.writer import write_text
 from ratchet.kernel import RunId
 from ratchet.modelserver import ModelServer
 from ratchet.runtime import Runtime

@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.runtime import Runtime, Worker
 from ratchet.tools.bodies import LlmBody

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.execution import Executed
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime

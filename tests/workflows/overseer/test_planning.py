@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Capabilities, Readiness, Request, Session
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.usage import total

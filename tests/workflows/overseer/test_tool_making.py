@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.asking import Answer, BadAnswer
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowStep
 from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import NotFound, RunStatus

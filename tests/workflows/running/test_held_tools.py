@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.approvals import decide_approval, list_approvals
 from ratchet.ledger.tool_calls import calls_of_tool

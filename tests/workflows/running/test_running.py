@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse, NotFound, RunStatus
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.ledger.runs import Run, list_runs

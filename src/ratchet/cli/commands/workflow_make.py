@@ -21,7 +21,7 @@ from ratchet.cli.texts import from_file_option, given_text
 from ratchet.cli.words import one_line
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.engines.failure import Failure
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import Conflict, Missing, Misuse, RunStatus
 from ratchet.ledger.sessions import list_sessions
 from ratchet.runtime import Kinds

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.flowkit.graph import cycles, said
+from ratchet.flowkit.graph import cycle_message, cycles
 from ratchet.kernel import StepStatus
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.protocols.spec.step_spec import ProtocolSpec, StepSpec
@@ -45,7 +45,7 @@ def dependency_problems(
         for name, others in edges.items()
         for other in sorted(others - known)
     ]
-    return [*unknown, *map(said, cycles(edges))]
+    return [*unknown, *map(cycle_message, cycles(edges))]
 
 
 def names_of(steps: Iterable[StepSpec]) -> dict[str, str]:

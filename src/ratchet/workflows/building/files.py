@@ -9,7 +9,7 @@ from typing import Any
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.jsontext import LARGEST, load_json
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.workflows.building.errors import UnreadableWorkflow
 from ratchet.workflows.building.yaml_text import load_yaml

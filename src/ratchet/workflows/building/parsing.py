@@ -8,7 +8,7 @@ from typing import Any
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.jsontext import load_json
-from ratchet.flowkit.reading import read_leniently
+from ratchet.flowkit.reader import read_leniently
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.flowkit.validation import check_spec
 from ratchet.workflows.building.answers import LARGEST, find_plan

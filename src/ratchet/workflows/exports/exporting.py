@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.flowkit.spec import WorkflowSpec
-from ratchet.flowkit.writing import write_spec, write_text
+from ratchet.flowkit.writer import write_spec, write_text
 from ratchet.kernel import Conflict, Misuse, RunId
 from ratchet.ledger import Run
 from ratchet.runtime import Runtime

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-from ratchet.flowkit.execution import Call, Inside, Result, StepError
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.kernel import Conflict, RunId, RunStatus, StepStatus
@@ -61,7 +61,7 @@ class _Remembering:
         self._values = values
         self._answers = answers
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: StepCall) -> Result:
         if call.name not in self._values:
             raise StepFailed(f"nothing is known of {call.name}", final=True)
         value = self._values[call.name]
@@ -72,15 +72,15 @@ class _Remembering:
             self._answers.setdefault(any_item, value)
         return Result(value)
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         end = await inside(call.values)
         if isinstance(end, StepError) and call.name in self._values:
             # Another tool stood in for it.
             return Result(self._values[call.name])
         return end
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         raise StepFailed(f"{call.step.workflow_path} was not part of the run", final=True)
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         return None

@@ -11,7 +11,7 @@ import re
 
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine, require_model
-from ratchet.flowkit.naming import WORKFLOW_ID, name_problem
+from ratchet.flowkit.spec import WORKFLOW_ID, name_problem
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Filter, follow_async
 from ratchet.ledger.events import last_id

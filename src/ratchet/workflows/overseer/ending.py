@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ratchet.asking import NoAnswer
-from ratchet.flowkit.naming import WORKFLOW_ID, name_problem
-from ratchet.flowkit.spec import WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.spec import WORKFLOW_ID, WorkflowSpec, name_problem
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, RunStatus
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.runs import get_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ratchet.flowkit.defaults import with_defaults
+from ratchet.flowkit.inputs import with_defaults
 
 
 def misnamed_inputs(schema: Mapping[str, Any], given: Collection[str]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratchet.flowkit.reading import read_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.memory import MemoryFault
 from ratchet.tools.definition import Tool
 from ratchet.workflows.overseer.reusing import Known

@@ -9,10 +9,10 @@ from typing import Any
 
 from ratchet.asking import Answer, BadAnswer, Question, Tried, try_until_good
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.planning import plan_schema
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.schema import plan_schema
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import iso
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool

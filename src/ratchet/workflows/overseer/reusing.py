@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.validation import require_valid
 from ratchet.ledger.workflows import SavedWorkflow, find_content, find_workflow
 from ratchet.memory import MemoryFault

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ratchet.asking import Answer, Question, Tried, try_until_good
-from ratchet.flowkit.naming import NAME
-from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.spec import NAME, StepType, WorkflowSpec, WorkflowStep
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.workflows.overseer.prompts import TOOL_SCHEMA, tool_prompt, tool_writer_rules, with_schema

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from ratchet.flowkit.graph import dependencies
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger import Run, Step, Transaction

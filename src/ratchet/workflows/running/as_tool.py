@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from ratchet.flowkit.errors import SpecError, StepFailed
-from ratchet.flowkit.execution import Call, Inside, Result, StepError
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.executor import execute
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.constraints import TooOften
@@ -51,7 +51,7 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
 
 
 class _ToolCaller:
-    """See `flowkit.Caller`."""
+    """See `flowkit.StepCaller`."""
 
     def __init__(self, plan: RunPlan, occasion: Occasion) -> None:
         self._plan = plan
@@ -60,7 +60,7 @@ class _ToolCaller:
         self.cost_microusd = 0
         self.tokens = 0
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: StepCall) -> Result:
         if call.step.step_type is StepType.APPROVAL:
             raise StepFailed(
                 "asks a person, for whom the call of a tool cannot wait",
@@ -76,7 +76,7 @@ class _ToolCaller:
         self.simulated |= called.simulated
         return Result(called.value, metrics_of(called))
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         fixed = self._plan.held_tool(call)
         if fixed is None:
             return await inside(call.values)
@@ -86,20 +86,20 @@ class _ToolCaller:
         )
         return Result(called.value, held_metrics(called.use, simulated=called.simulated))
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         # All of them were put in their places by `prepare`.
         raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this call", final=True)
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         return self._plan.fallback(call)
 
-    def _occasion_of(self, call: Call) -> Occasion:
+    def _occasion_of(self, call: StepCall) -> Occasion:
         return replace(self._occasion, seconds=min(call.step.timeout, self._occasion.seconds))
 
     async def _told(
         self,
         fixed: FixedTool | None,
-        call: Call,
+        call: StepCall,
         carry_out: Callable[[], Awaitable[Called]],
         metrics: Callable[[ToolUse], dict[str, Any]],
     ) -> Called:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from ratchet.flowkit.errors import Held, StepFailed
-from ratchet.flowkit.execution import Call, Inside, Result, StepError
+from ratchet.flowkit.errors import StepFailed, StepHeld
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import NotFound
 from ratchet.ledger import Spender, Transaction, to_json
@@ -34,7 +34,7 @@ _MOST_AT_ONCE = 64
 
 
 class LedgerCaller:
-    """See `flowkit.Caller`."""
+    """See `flowkit.StepCaller`."""
 
     def __init__(self, job: JobContext, plan: RunPlan, journal: LedgerJournal) -> None:
         self._job = job
@@ -49,14 +49,14 @@ class LedgerCaller:
         self.awaited: list[int] = []
         """The approvals that nobody has decided yet."""
 
-    def room(self, call: Call) -> AbstractAsyncContextManager[object]:
+    def room(self, call: StepCall) -> AbstractAsyncContextManager[object]:
         """Steps that compute share the processors; the others may be many. What is offered to others needs no room."""
         work = self._plan.work(call)
         if self.offering is not None and work.computes:
             return self.offering.room(call.name)
         return self._computing if work.computes else self._all
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: StepCall) -> Result:
         if call.step.step_type is StepType.APPROVAL:
             return await self._ask(call)
         work = self._plan.work(call)
@@ -78,11 +78,11 @@ class LedgerCaller:
             self._journal.note(lambda tx: self._remember(tx, call.name, key, called.value, metrics))
         return Result(called.value, metrics)
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         # All of them were put in their places before the run began, so that nothing can change under it.
         raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this run", final=True)
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         fixed = self._plan.held_tool(call)
         if fixed is None:
             return await inside(call.values)
@@ -91,7 +91,7 @@ class LedgerCaller:
             await self._reserve(fixed)
         try:
             called = await call_held(fixed.tool, call, inside, self._occasion(call))
-        except Held:
+        except StepHeld:
             return None
         except ToolFailed as failed:
             self._record(call, fixed, failed.use, error=str(failed))
@@ -101,10 +101,10 @@ class LedgerCaller:
         self._record(call, fixed, called.use, called=called)
         return Result(called.value, held_metrics(called.use, simulated=called.simulated))
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         return self._plan.fallback(call)
 
-    async def _carry_out(self, call: Call, work: Work) -> Called:
+    async def _carry_out(self, call: StepCall, work: Work) -> Called:
         if work.fixed is not None:
             await self._reserve(work.fixed)
         occasion = self._occasion(call)
@@ -129,7 +129,7 @@ class LedgerCaller:
         except TooOften as error:
             raise StepFailed(str(error), hint=error.hint) from error
 
-    def _occasion(self, call: Call) -> Occasion:
+    def _occasion(self, call: StepCall) -> Occasion:
         return Occasion(
             self._job.runtime,
             spender=Spender(self._journal.attempt_of(call.name), self._job.run_id, self._plan.project_id),
@@ -141,7 +141,7 @@ class LedgerCaller:
             listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
         )
 
-    async def _ask(self, call: Call) -> Result:
+    async def _ask(self, call: StepCall) -> Result:
         """What a person has decided; until then the step is held."""
         question = call.prompt or call.step.description
         with self._job.write() as tx:
@@ -156,7 +156,7 @@ class LedgerCaller:
         match approval.status:
             case ApprovalStatus.PENDING:
                 self.awaited.append(approval.id)
-                raise Held(f"waits for approval {approval.id}: {question}")
+                raise StepHeld(f"waits for approval {approval.id}: {question}")
             case ApprovalStatus.APPROVED:
                 return Result({"approved": True, "comment": approval.comment, "by": approval.decided_by})
         said = f": {approval.comment}" if approval.comment else ""
@@ -177,7 +177,7 @@ class LedgerCaller:
         kept = keep_value(tx, self._job.ledger.artifacts, value, run_id=self._job.run_id, name=name)
         keep_step_result(tx, key, kept, metrics)
 
-    def _check(self, call: Call, value: Any) -> None:
+    def _check(self, call: StepCall, value: Any) -> None:
         try:
             to_json(value)
         except (TypeError, ValueError, RecursionError) as error:
@@ -185,7 +185,7 @@ class LedgerCaller:
 
     def _record(
         self,
-        call: Call,
+        call: StepCall,
         fixed: FixedTool | None,
         use: ToolUse,
         *,

@@ -10,22 +10,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ratchet.flowkit.errors import Held
-from ratchet.flowkit.execution import Call, Inside, StepError
-from ratchet.flowkit.taken import SIMULATED, WITHIN
+from ratchet.flowkit.errors import StepHeld
+from ratchet.flowkit.execution import SIMULATED, WITHIN, Inside, StepCall, StepError
 from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
 from ratchet.tools.calling import call_tool
 from ratchet.tools.definition import Tool
 
 
-async def call_held(tool: Tool, call: Call, inside: Inside, occasion: Occasion) -> Called:
+async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasion) -> Called:
     """What the tool answers whose workflow is run by `inside`. Raises `ToolFailed`, and `Held` where a person is
     waited for."""
 
     async def run(_: Mapping[str, Any], values: Mapping[str, Any]) -> Called:
         end = await inside(values)
         if end is None:
-            raise Held(f"{call.name} holds a step that waits")
+            raise StepHeld(f"{call.name} holds a step that waits")
         taken = dict(end.metrics.get(WITHIN, {}))
         simulated = bool(taken.pop(SIMULATED, False))
         if isinstance(end, StepError):

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.flowkit.execution import Call, Result, StepError
+from ratchet.flowkit.execution import Result, StepCall, StepError
 from ratchet.flowkit.spec import WorkflowStep
 from ratchet.kernel import LedgerUnavailable, RunStatus, StateChanged, StepStatus
 from ratchet.ledger import Step, Transaction
@@ -49,9 +49,9 @@ class _Waiting:
 
 
 class LedgerJournal:
-    """See `flowkit.Journal`. Made by `journal_of`, which also loads what the run has done before."""
+    """See `flowkit.ExecutionJournal`. Made by `journal_of`, which also loads what the run has done before."""
 
-    def __init__(self, job: JobContext, rows: list[Step], *, pure: Callable[[Call], bool]) -> None:
+    def __init__(self, job: JobContext, rows: list[Step], *, pure: Callable[[StepCall], bool]) -> None:
         self._job = job
         self._place = Place(job.run_id, job.job.id, job.process_id, job.ledger.artifacts)
         self._rows = {step.name: StepRow(step) for step in rows}
@@ -84,19 +84,19 @@ class LedgerJournal:
         """Whether a step had begun in an earlier life of this run, and not ended."""
         return name in self._resumed
 
-    async def started(self, call: Call) -> None:
+    async def started(self, call: StepCall) -> None:
         await self._give_way()
         if not call.container:
             self._running.add(call.name)
         await self._put(Began(call.name, _spec(call.step)), wait=not self._pure(call))
 
-    async def retrying(self, call: Call, error: StepError, pause_seconds: float) -> None:
+    async def retrying(self, call: StepCall, error: StepError, pause_seconds: float) -> None:
         await self._put(Retried(call.name, error, pause_seconds), wait=False)
 
-    async def completed(self, call: Call, result: Result) -> None:
+    async def completed(self, call: StepCall, result: Result) -> None:
         await self._put(Completed(call.name, result), wait=not (self._pure(call) or result.cached))
 
-    async def failed(self, call: Call, error: StepError) -> None:
+    async def failed(self, call: StepCall, error: StepError) -> None:
         await self._put(Failed(call.name, _spec(call.step), error), wait=False)
 
     async def skipped(self, name: str, step: WorkflowStep, reason: str, *, wanted: bool) -> None:
@@ -107,7 +107,7 @@ class LedgerJournal:
             # Final in the ledger; the run may still be paused, and then what failed is tried again.
             self._unwanted.append(entry)
 
-    async def held(self, call: Call, reason: str) -> None:
+    async def held(self, call: StepCall, reason: str) -> None:
         await self._put(Blocked(call.name, _spec(call.step), reason), wait=False)
 
     def note(self, note: Note) -> None:

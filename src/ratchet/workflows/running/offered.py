@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ratchet.flowkit.execution import Call
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.execution import StepCall
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RunStatus
 from ratchet.ledger import ArtifactStore, Spender, Transaction
 from ratchet.ledger.runs import get_run
@@ -21,7 +21,7 @@ from ratchet.workflows.running.values import keep_value, read_value
 DONE = "workflow.step_done"
 
 
-def described(tx: Transaction, artifacts: ArtifactStore, call: Call, *, run_id: int) -> dict[str, Any]:
+def described(tx: Transaction, artifacts: ArtifactStore, call: StepCall, *, run_id: int) -> dict[str, Any]:
     """The call as the payload of a job."""
     return {
         "name": call.name,
@@ -43,7 +43,7 @@ async def do_step(job: JobContext) -> object:
         plan = load_plan(tx, run)
     given = job.payload
     workflow = read_spec(given["workflow"])
-    call = Call(
+    call = StepCall(
         given["name"],
         workflow.steps[0],
         workflow,

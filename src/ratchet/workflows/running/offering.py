@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.flowkit.execution import Call
+from ratchet.flowkit.execution import StepCall
 from ratchet.ledger import Filter, follow_async
 from ratchet.ledger.events import last_id
 from ratchet.runtime import Job, JobContext, JobStatus
@@ -73,7 +73,7 @@ class Offering:
     def is_offered(self, name: str) -> bool:
         return name in self._offered
 
-    async def carry_out(self, call: Call, do_here: Callable[[], Awaitable[Called]]) -> Called:
+    async def carry_out(self, call: StepCall, do_here: Callable[[], Awaitable[Called]]) -> Called:
         """What came of the call, whoever did it. Raises `ToolFailed` as a call here does."""
         offer = await asyncio.to_thread(self._offer, call)
         try:
@@ -130,7 +130,7 @@ class Offering:
         with self._job.ledger.read() as tx:
             return get_job(tx, offer.job_id)
 
-    def _offer(self, call: Call) -> _Offer:
+    def _offer(self, call: StepCall) -> _Offer:
         """Enqueue the call, or find the job that an earlier life of this run has enqueued for it."""
         once = f"workflow:{self._job.run_id}:{self._job.job.id}:{call.name}:{call.number}"
         with self._job.write() as tx:

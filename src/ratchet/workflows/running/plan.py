@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.flowkit.execution import Call
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.execution import StepCall
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Run, Transaction, to_json
 from ratchet.ledger.tools import ToolRow, tools_by_id, versions_by_id
 from ratchet.tools.call import Called, Occasion
@@ -62,7 +62,7 @@ class Work:
         own = self.tool.type in (ToolType.LLM, ToolType.PYTHON, ToolType.EXECUTABLE)
         return self.tool.cache and own and not self.tool.network
 
-    async def carry_out(self, call: Call, occasion: Occasion) -> Called:
+    async def carry_out(self, call: StepCall, occasion: Occasion) -> Called:
         tool = self.tool
         if tool is None:
             return await call_model(call.prompt or call.step.description, occasion)
@@ -88,7 +88,7 @@ class RunPlan:
     project_id: int | None = None
     _works: dict[tuple[str, str | None, bool], Work] = field(default_factory=dict)
 
-    def work(self, call: Call) -> Work:
+    def work(self, call: StepCall) -> Work:
         container = call.container or call.step.step_type is StepType.APPROVAL
         key = (call.workflow.workflow_id, call.tool, container)
         if key not in self._works:
@@ -96,21 +96,21 @@ class RunPlan:
             self._works[key] = Work(None if container else self.tools.get(named), container)
         return self._works[key]
 
-    def is_pure(self, call: Call) -> bool:
+    def is_pure(self, call: StepCall) -> bool:
         return self.work(call).pure
 
-    def held_tool(self, call: Call) -> FixedTool | None:
+    def held_tool(self, call: StepCall) -> FixedTool | None:
         """The tool whose workflow a step holds."""
         if call.step.step_type is not StepType.EXISTING_TOOL or call.step.workflow_spec is None:
             return None
         return self.tools.get((call.workflow.workflow_id, call.tool or ""))
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         fixed = self.held_tool(call) or self.work(call).fixed
         named = call.step.fallback_tool or (fixed.tool.fallback_tool if fixed else None)
         return named if (call.workflow.workflow_id, named or "") in self.tools else None
 
-    def cache_key(self, call: Call, work: Work) -> str | None:
+    def cache_key(self, call: StepCall, work: Work) -> str | None:
         """By what is run and what it is given; nothing for what must be done anew each time."""
         if not (self.cached and call.step.cache and work.cacheable):
             return None

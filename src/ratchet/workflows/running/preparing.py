@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import check_inputs, check_spec
-from ratchet.flowkit.writing import write_spec
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RatchetError
 from ratchet.runtime import Runtime
 from ratchet.tools.bodies import PythonBody

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ratchet.flowkit.graph import dependencies
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import StepStatus, iso
 from ratchet.ledger.runs import find_step, latest_attempts, latest_steps
 from ratchet.workflows.profiling import StepProfile, profile_rows

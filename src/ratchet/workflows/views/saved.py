@@ -26,7 +26,7 @@ def one_workflow(tx: Transaction, name: str) -> dict[str, Any]:
     """A saved workflow with its spec, its waves and its last runs. Raises `NotFound`."""
     # Loaded here: a list needs no specs.
     from ratchet.flowkit.graph import waves
-    from ratchet.flowkit.reading import read_spec
+    from ratchet.flowkit.reader import read_spec
 
     saved = get_workflow(tx, name)
     return {

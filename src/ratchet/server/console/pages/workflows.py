@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Query
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ratchet.flowkit.reading import read_spec
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.flowkit.defaults import with_defaults
-from ratchet.flowkit.errors import Held, StepFailed
-from ratchet.flowkit.execution import Call, Inside, Result, StepError
+from ratchet.flowkit.errors import StepFailed, StepHeld
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
+from ratchet.flowkit.inputs import with_defaults
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
 
 from .llm_tools import call_model
@@ -28,7 +28,7 @@ RECORDED = frozenset({"llm", "openapi", "approval"})
 
 @dataclass(frozen=True)
 class Standalone:
-    """See `flowkit.Caller`. `files` holds the scripts of tools, a folder for each; `models` says who is asked."""
+    """See `flowkit.StepCaller`. `files` holds the scripts of tools, a folder for each; `models` says who is asked."""
 
     files: Path
     models: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Standalone:
         """Whether models and services are answered for by a recording that has answers."""
         return self.recording is not None and bool(self.recording.answers)
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: StepCall) -> Result:
         tool = self._tool(call)
         kind = kind_of(call, tool)
         if self.recording is not None and kind in RECORDED:
@@ -56,7 +56,7 @@ class Standalone:
             _check(f"the answer of tool {tool.tool_id} cannot be used", result.value, tool, "output_schema")
         return result
 
-    async def around(self, call: Call, inside: Inside) -> Result | StepError | None:
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         tool = self._tool(call)
         if tool is None:
             return await inside(call.values)
@@ -70,15 +70,17 @@ class Standalone:
             _check(f"the answer of tool {tool.tool_id} cannot be used", end.value, tool, "output_schema")
         return end
 
-    async def sub_workflow(self, call: Call) -> WorkflowSpec:
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
         raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this export", final=True)
 
-    def fallback(self, call: Call) -> str | None:
+    def fallback(self, call: StepCall) -> str | None:
         tool = self._tool(call)
         named = call.step.fallback_tool or (tool.fallback_tool if tool else None)
         return named if named in call.workflow.tool_definitions else None
 
-    async def _carry_out(self, kind: str, call: Call, tool: ToolDefinition | None, seconds: float) -> Result:
+    async def _carry_out(
+        self, kind: str, call: StepCall, tool: ToolDefinition | None, seconds: float
+    ) -> Result:
         if kind == "llm":
             return await call_model(call, tool, self.models, seconds)
         assert tool is not None
@@ -92,14 +94,14 @@ class Standalone:
                 return await call_program(tool, call.values, files, Path(folder), seconds)
         raise StepFailed(f"a tool of type {kind} cannot run here", final=True)
 
-    def _approval(self, call: Call) -> Result:
+    def _approval(self, call: StepCall) -> Result:
         if call.name in self.approved:
             return Result({"approved": True, "comment": None, "by": "command line"})
-        raise Held(
+        raise StepHeld(
             f"waits for a person: {call.prompt or call.step.description}; go on with --approve {call.name}"
         )
 
-    def _tool(self, call: Call) -> ToolDefinition | None:
+    def _tool(self, call: StepCall) -> ToolDefinition | None:
         if call.tool is None or call.step.step_type in (StepType.APPROVAL, StepType.SUB_WORKFLOW):
             return None
         tool = call.workflow.tool_definitions.get(call.tool)
@@ -108,14 +110,14 @@ class Standalone:
         return tool
 
 
-def kind_of(call: Call, tool: ToolDefinition | None) -> str:
+def kind_of(call: StepCall, tool: ToolDefinition | None) -> str:
     """What a step comes down to: an approval, a type of tool, or a plain question to a model."""
     if call.step.step_type is StepType.APPROVAL:
         return "approval"
     return "llm" if tool is None else tool.tool_type
 
 
-def _recorded(recording: Recording, call: Call) -> Result:
+def _recorded(recording: Recording, call: StepCall) -> Result:
     try:
         return Result(recording.answer(call.name, call.values), {"recorded": True})
     except KeyError:
@@ -127,7 +129,7 @@ def _recorded(recording: Recording, call: Call) -> Result:
         ) from None
 
 
-def _with_inputs(call: Call, tool: ToolDefinition) -> Call:
+def _with_inputs(call: StepCall, tool: ToolDefinition) -> StepCall:
     """The call with the defaults of the tool's inputs filled in. Raises `StepFailed` if they do not fit then."""
     values = with_defaults(dict(call.values), tool.extra.get("input_schema"))
     _check(f"the inputs of tool {tool.tool_id} do not fit", values, tool, "input_schema")

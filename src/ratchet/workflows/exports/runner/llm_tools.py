@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-from ratchet.flowkit.execution import Call, Result
+from ratchet.flowkit.execution import Result, StepCall
 from ratchet.flowkit.spec import ToolDefinition
 from ratchet.flowkit.templates import prompt_of
 
@@ -17,7 +17,7 @@ from .endpoints import Question, endpoint_of
 
 
 async def call_model(
-    call: Call, tool: ToolDefinition | None, models: Mapping[str, str], seconds: float
+    call: StepCall, tool: ToolDefinition | None, models: Mapping[str, str], seconds: float
 ) -> Result:
     """What the model says to the prompt of the step, or to that of the tool. Raises `StepFailed`."""
     began = time.monotonic()

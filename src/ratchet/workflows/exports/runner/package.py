@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.execution import Executed, Journal
+from ratchet.flowkit.execution import Executed, ExecutionJournal
 from ratchet.flowkit.executor import execute
-from ratchet.flowkit.reading import read_text
+from ratchet.flowkit.reader import read_text
 from ratchet.flowkit.spec import WorkflowSpec
 
 from .caller import Standalone
@@ -38,7 +38,7 @@ class Package:
         return Standalone(self.folder / "files", self.models, recording, frozenset(approved))
 
     async def run(
-        self, inputs: Mapping[str, Any], caller: Standalone, journal: Journal | None = None
+        self, inputs: Mapping[str, Any], caller: Standalone, journal: ExecutionJournal | None = None
     ) -> Executed:
         return await execute(self.spec, inputs, caller, journal=journal, concurrency=_AT_ONCE)
 

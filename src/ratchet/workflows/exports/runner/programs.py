@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.flowkit.together import side_by_side
+from ratchet.flowkit.executor import task_group
 
 _SHOWN_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT")
 _PIECE = 65_536
@@ -55,7 +55,7 @@ async def run_program(
         try:
             async with asyncio.timeout(seconds):
                 # The first that raises ends the others: a flood is stopped while it is still running.
-                async with side_by_side() as group:
+                async with task_group() as group:
                     group.create_task(_feed(process.stdin, given))
                     answer = group.create_task(_read(process.stdout, output_bytes))
                     said = group.create_task(_read_end(process.stderr))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
-from ratchet.flowkit.patterns import fits
+from ratchet.flowkit.inputs import fits
 
 _NOTES = frozenset(
     (

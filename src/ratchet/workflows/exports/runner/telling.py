@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.flowkit.execution import Call, Executed, StepError
-from ratchet.flowkit.quiet import QuietJournal
+from ratchet.flowkit.execution import Executed, QuietJournal, StepCall, StepError
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 
 _SHOWN = {"held": "blocked"}
@@ -19,7 +18,7 @@ class Notes(QuietJournal):
     reasons: dict[str, str] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
 
-    async def failed(self, call: Call, error: StepError) -> None:
+    async def failed(self, call: StepCall, error: StepError) -> None:
         if error.hint:
             self.hints[call.name] = error.hint
 

@@ -1,4 +1,4 @@
-"""Writes a workflow as JSON. What it writes, `reading` reads as the same workflow."""
+"""Writes a workflow as JSON. What it writes, `reader` reads as the same workflow."""
 
 from __future__ import annotations
 
