@@ -17,8 +17,7 @@ from ratchet.cli.group import LazyGroup
 from ratchet.config.workflow_settings import Evolution, McpToolServer, Tools, Workflows
 from ratchet.server import workflow_shapes as shapes
 from ratchet.server.routes import tools, workflows
-from ratchet.tools.bodies import Body
-from ratchet.tools.definition import CALLABLE, Constraints, Tool
+from ratchet.tools.definition import CALLABLE, Body, Constraints, Tool
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = {"workflow": (DOCS / "workflows.md").read_text(), "tool": (DOCS / "tools.md").read_text()}

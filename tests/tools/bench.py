@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ratchet.runtime import Runtime
-from ratchet.tools.call import Called, Occasion, ToolFailed
-from ratchet.tools.calling import call_tool
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, read_tool
 
 
@@ -25,7 +25,7 @@ class Bench:
     def occasion(self, **more: Any) -> Occasion:
         return replace(Occasion(self.runtime, seconds=60.0, folder=self.folder, listen=self._hear), **more)
 
-    def call(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> Called:
+    def call(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> ToolResult:
         return asyncio.run(call_tool(tool, values or {}, self.occasion(**more)))
 
     def fails(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> ToolFailed:

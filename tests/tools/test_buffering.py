@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.tools.announced import announced_functions, tool_of
+from ratchet.tools.functions import announced_functions, tool_of
 from tests.tools.bench import Bench
 from tests.tools.bench_fixtures import bench, shared_runtime
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.call import Called, ToolUse
+from ratchet.tools.call import ToolResult, ToolUse
 from ratchet.tools.definition import read_tool
 from tests.tools.bench import Bench, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
@@ -81,7 +81,7 @@ def test_a_tool_that_is_a_workflow_is_given_to_whoever_runs_workflows(bench: Ben
     tool = read_tool({"type": "workflow", "workflow": {"spec": spec}}, folder=None, id="inner")
 
     async def run(what: Any, values: Any) -> Any:
-        return Called({"ran": what["workflow_id"], **values}, ToolUse(tokens=3), simulated=True)
+        return ToolResult({"ran": what["workflow_id"], **values}, ToolUse(tokens=3), simulated=True)
 
     called = bench.call(tool, {"x": 1}, run_workflow=run)
     assert (called.value, called.use.tokens, called.simulated) == ({"ran": "inner", "x": 1}, 3, True)

@@ -18,7 +18,7 @@ import pytest
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import sweep
 from ratchet.tools.call import ToolFailed
-from ratchet.tools.environments import Environment, environment_for, read_requirements
+from ratchet.tools.environments import ToolEnvironment, environment_for, read_requirements
 from tests.tools.bench import Bench, program, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
 from tests.waiting import eventually
@@ -57,7 +57,7 @@ def offline(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Environment]]:
+def made(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ToolEnvironment]]:
     """A home with the environment of `tinything==1.0` in it: making one takes seconds."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +66,7 @@ def made(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
         yield home, make(home, "tinything==1.0")
 
 
-def make(home: Path, *requirements: str, **settings: float) -> Environment:
+def make(home: Path, *requirements: str, **settings: float) -> ToolEnvironment:
     return asyncio.run(environment_for(requirements, home, Tools(**settings)))  # type: ignore[arg-type]
 
 
@@ -96,14 +96,14 @@ def test_a_tool_has_the_packages_that_it_requires(bench: Bench) -> None:
 
 
 @pytest.mark.soak
-def test_an_environment_does_not_see_the_packages_of_ratchet(made: tuple[Path, Environment]) -> None:
+def test_an_environment_does_not_see_the_packages_of_ratchet(made: tuple[Path, ToolEnvironment]) -> None:
     _, environment = made
     asked = subprocess.run([environment.python, "-c", "import pydantic"], capture_output=True, check=False)
     assert b"ModuleNotFoundError" in asked.stderr
 
 
 @pytest.mark.soak
-def test_the_same_packages_are_installed_once(made: tuple[Path, Environment]) -> None:
+def test_the_same_packages_are_installed_once(made: tuple[Path, ToolEnvironment]) -> None:
     home, environment = made
     assert make(home, "TinyThing == 1.0") == environment
     assert make(home, "tinything==1.0", "tinything==1.0") == environment
@@ -113,7 +113,7 @@ def test_the_same_packages_are_installed_once(made: tuple[Path, Environment]) ->
 
 @pytest.mark.soak
 def test_two_at_once_make_one(tmp_path: Path) -> None:
-    async def both() -> list[Environment]:
+    async def both() -> list[ToolEnvironment]:
         return await asyncio.gather(
             *(environment_for(["tinything==2.0"], tmp_path, Tools()) for _ in range(3))
         )
@@ -187,7 +187,7 @@ def test_a_killed_build_leaves_nothing_that_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_what_nobody_uses_is_removed(tmp_path: Path, made: tuple[Path, Environment]) -> None:
+def test_what_nobody_uses_is_removed(tmp_path: Path, made: tuple[Path, ToolEnvironment]) -> None:
     home, environment = made
     copy = tmp_path / "environments"
     shutil.copytree(home / "tools" / "environments", copy, symlinks=True)
@@ -201,7 +201,7 @@ def test_what_nobody_uses_is_removed(tmp_path: Path, made: tuple[Path, Environme
     assert {each.name for each in copy.iterdir() if each.suffix != ".lock"} == {"of-somebody-else"}
 
 
-def test_using_an_environment_keeps_it(made: tuple[Path, Environment]) -> None:
+def test_using_an_environment_keeps_it(made: tuple[Path, ToolEnvironment]) -> None:
     home, environment = made
     long_ago = time.time() - 10 * DAY
     os.utime(environment.directory, (long_ago, long_ago))

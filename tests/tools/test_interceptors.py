@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.call import Called, ToolFailed
+from ratchet.tools.call import ToolFailed, ToolResult
+from ratchet.tools.caller import GROUP, Interceptor, InterceptorOrder, announced_interceptors, intercepted
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.interceptors import GROUP, Interceptor, Place, announced_interceptors, intercepted
 
 TOOL = read_tool({"type": "python", "python": {"source": "def run(): return 1"}}, folder=None, id="one")
 
@@ -28,7 +28,7 @@ class Spy:
     def before(self, tool: Tool, values: Mapping[str, Any]) -> None:
         self._hear("before")
 
-    def after(self, tool: Tool, values: Mapping[str, Any], outcome: Called | ToolFailed) -> None:
+    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolFailed) -> None:
         self._hear("after")
 
     def _hear(self, when: str) -> None:
@@ -39,21 +39,21 @@ class Spy:
             raise KeyError(when)
 
 
-async def answer() -> Called:
-    return Called(1)
+async def answer() -> ToolResult:
+    return ToolResult(1)
 
 
-async def fail() -> Called:
+async def fail() -> ToolResult:
     raise ToolFailed("no luck")
 
 
-def run(*chain: Interceptor, call: Any = answer) -> Called:
+def run(*chain: Interceptor, call: Any = answer) -> ToolResult:
     return asyncio.run(intercepted(chain, TOOL, {}, call))
 
 
 def chain(**more: Any) -> tuple[list[str], list[Spy]]:
     heard: list[str] = []
-    places = {"F": Place.FIRST, "N": Place.NORMAL, "L": Place.LAST}
+    places = {"F": InterceptorOrder.FIRST, "N": InterceptorOrder.NORMAL, "L": InterceptorOrder.LAST}
     return heard, [Spy(name, place, heard, **more.get(name, {})) for name, place in places.items()]
 
 
@@ -74,9 +74,9 @@ def test_one_that_objects_keeps_the_call_from_being_made() -> None:
     heard, spies = chain(N={"refuses": "before"})
     made: list[int] = []
 
-    async def call() -> Called:
+    async def call() -> ToolResult:
         made.append(1)
-        return Called(1)
+        return ToolResult(1)
 
     with pytest.raises(ToolFailed, match="N says no"):
         run(*spies, call=call)

@@ -24,8 +24,8 @@ from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.ledger.usage import set_budget, total
 from ratchet.modelserver import ModelServer, Script, Turn, answer, cut, fail, hang, say
 from ratchet.runtime import Runtime, open_ledger, open_runtime
-from ratchet.tools.call import Called, Occasion, ToolFailed
-from ratchet.tools.calling import call_model, call_tool
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.caller import call_model, call_tool
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.models import choose_model
 from tests.engines.contract import KEY
@@ -86,7 +86,7 @@ class Place:
         whose = Occasion(self.runtime, Spender(run_id=self.run_id), seconds=30.0, listen=self._hear)
         return replace(whose, **more)
 
-    def ask(self, prompt: str = "Who are you?", **more: Any) -> Called:
+    def ask(self, prompt: str = "Who are you?", **more: Any) -> ToolResult:
         return asyncio.run(call_model(prompt, self.occasion(), **more))
 
     def fails(self, prompt: str = "Who are you?", **more: Any) -> ToolFailed:
@@ -94,7 +94,7 @@ class Place:
             self.ask(prompt, **more)
         return failed.value
 
-    def call(self, tool: Tool, **values: Any) -> Called:
+    def call(self, tool: Tool, **values: Any) -> ToolResult:
         return asyncio.run(call_tool(tool, values, self.occasion()))
 
     def sessions(self) -> list[SessionRow]:

@@ -13,8 +13,8 @@ import pytest
 
 from ratchet.sandbox import close
 from ratchet.tools.call import ToolFailed
-from ratchet.tools.calling import call_tool
-from ratchet.tools.nodes import has_function
+from ratchet.tools.caller import call_tool
+from ratchet.tools.programs import has_function
 from tests.tools.bench import Bench, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.tools.calling import call_tool
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from tests.tools.bench import Bench, program
 from tests.tools.bench_fixtures import bench, shared_runtime

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.kernel import Misuse
-from ratchet.tools.places import FOLDER_NAME, SUFFIXES
 from ratchet.tools.registry import open_toolbox
+from ratchet.tools.sources import FOLDER_NAME, SUFFIXES
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -55,6 +55,6 @@ def located(tool: str) -> tuple[str, tuple[Path, ...]]:
             f"{tool} is no file of a folder `{FOLDER_NAME}`",
             hint=f"a workflow's own tools lie in `{FOLDER_NAME}` beside it; `ratchet tool add FILE` takes any other",
         )
-    from ratchet.tools.files import read_tool_file
+    from ratchet.tools.sources import read_tool_file
 
     return read_tool_file(whole, within=folder).id, (folder,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +13,12 @@ from ratchet.kernel import RatchetError
 from ratchet.ledger import Spender
 
 if TYPE_CHECKING:
+    from ratchet.config.workflow_settings import Tools
     from ratchet.ledger import Transaction
     from ratchet.runtime import Runtime
-    from ratchet.tools.kept_servers import KeptServers
+    from ratchet.tools.mcp_servers import KeptServers
+
+_REFERENCE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ToolResult:
     """What a tool answered. `said` is the end of what it wrote to stderr; a `simulated` answer is a recording."""
 
     value: Any
@@ -39,7 +44,7 @@ class Called:
 
 
 class ToolFailed(RatchetError):
-    """A call that came to nothing. `final` says that calling again cannot help: wrong input, no such program.
+    """A call that failed. `final` says that calling again cannot help: wrong input, no such program.
 
     `result` is what a program had printed until then and how it ended, where there was one.
     """
@@ -61,26 +66,26 @@ class ToolFailed(RatchetError):
         self.result = result
 
 
-def unheard(kind: str, data: Mapping[str, Any]) -> None:
-    """A listener that listens to nothing."""
+def no_listener(kind: str, data: Mapping[str, Any]) -> None:
+    """The listener of a call that nothing listens to."""
 
 
 class Answers(Protocol):
-    """Knows what a model has answered at this place before, so that nobody pays for it twice."""
+    """Knows what a model has answered at this place before, so that it is not paid for twice."""
 
-    def find(self, prompt: str) -> Called | None: ...
+    def find(self, prompt: str) -> ToolResult | None: ...
 
-    def keep(self, tx: Transaction, prompt: str, called: Called) -> None: ...
+    def keep(self, tx: Transaction, prompt: str, called: ToolResult) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
     """On whose behalf a tool is called, how long it may take, and who listens.
 
-    `listen` is told `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
+    `listen` is given `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
     may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
     relative paths start. `servers` keeps MCP servers for the next call; without it one is started for each.
-    `answers` are those of an earlier life of the run.
+    `answers` are those of an earlier process of the run.
     """
 
     runtime: Runtime
@@ -88,7 +93,29 @@ class Occasion:
     actor: str = "ratchet"
     seconds: float = 300.0
     folder: Path | None = None
-    listen: Callable[[str, Mapping[str, Any]], None] = unheard
+    listen: Callable[[str, Mapping[str, Any]], None] = no_listener
     servers: KeptServers | None = None
     answers: Answers | None = None
-    run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Called]] | None = None
+    run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[ToolResult]] | None = None
+
+
+def variable(name: str, settings: Tools) -> str:
+    """The value of `name`. Raises `ToolFailed` if it is not allowed or not set."""
+    if name not in (settings.variables or "").split():
+        raise ToolFailed(
+            f"no tool may be given the variable {name}",
+            hint=f"add {name} to tools.variables in ratchet.toml, if this tool is to have it",
+            final=True,
+        )
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise ToolFailed(f"the variable {name} is not set", hint=f"export {name}=…", final=True)
+    return value
+
+
+def filled_in(values: Mapping[str, str], settings: Tools) -> dict[str, str]:
+    """The values with each `${NAME}` in them replaced. Raises `ToolFailed` as `variable` does."""
+    return {
+        name: _REFERENCE.sub(lambda found: variable(found[1] or found[2], settings), value)
+        for name, value in values.items()
+    }

@@ -13,16 +13,119 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel.semver import Bump
-from ratchet.tools.bodies import (
-    Body,
-    ExecutableBody,
-    FunctionBody,
-    LlmBody,
-    McpBody,
-    OpenApiBody,
-    PythonBody,
-    WorkflowBody,
-)
+
+_SCHEME = "workflow:"
+_APART = frozenset({"extra", "folder", "files", "warnings", "examples", "network", "cache", "constraints"})
+_BODIES = ("llm", "python", "executable", "openapi", "mcp", "workflow", "function")
+
+
+def folder_of(workflow_id: str) -> str:
+    """Where the ledger keeps the tools of a workflow: two workflows may bring tools of the same name."""
+    return f"{_SCHEME}{workflow_id}"
+
+
+def full_name(tool_id: str, folder: str) -> str:
+    """`WORKFLOW/TOOL` for a tool of a workflow's folder, and its id for any other."""
+    workflow = folder.removeprefix(_SCHEME)
+    return tool_id if workflow == folder else f"{workflow}/{tool_id}"
+
+
+def read_name(name: str) -> tuple[str, str]:
+    """The id of a tool, and the folder of the workflow that brings it; nothing if the name is not `WORKFLOW/TOOL`."""
+    workflow, slash, tool_id = name.rpartition("/")
+    return tool_id, folder_of(workflow) if slash else ""
+
+
+@dataclass(frozen=True)
+class LlmBody:
+    """A question for a model. `prompt_template` has `{input}` in the places of inputs.
+
+    Of `model`, `role` and `tier` the first that is given chooses the model; `tier` may be `role.level`.
+    """
+
+    model: str | None = None
+    role: str | None = None
+    tier: str | None = None
+    system_prompt: str | None = None
+    prompt_template: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PythonBody:
+    """Python code. It defines the function `entry`, called with the inputs by name, or is a script that reads one JSON
+    document from stdin and prints one."""
+
+    source: str
+    entry: str = "run"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExecutableBody:
+    """A program. `args` may hold `{tool_dir}` and the names of inputs in braces; the inputs are on stdin as JSON.
+
+    `files` are the scripts in the tool's folder that the arguments name, each with the SHA-256 of its content.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    install_command: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpenApiBody:
+    """A web service. `spec` is its description if that is in a file; else it is at `spec_url`, or there is only a
+    `base_url`. `auth` names variables of the environment, never secrets."""
+
+    spec: Mapping[str, Any] | None = None
+    spec_url: str | None = None
+    base_url: str | None = None
+    operation: str | None = None
+    auth: Mapping[str, Any] = field(default_factory=dict)
+    code_template: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class McpBody:
+    """A tool of an MCP server. The server is one of the settings, unless the definition says how to start it.
+
+    Without `tool` it stands for the server as a whole, and a call names one of its tools.
+    """
+
+    server: str
+    tool: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    url: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    capabilities: tuple[Any, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkflowBody:
+    """A whole workflow as one step. `spec` is its JSON."""
+
+    spec: Mapping[str, Any]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FunctionBody:
+    """A trusted Python function of this process, by the name under which its package announces it (`ratchet.tools`)."""
+
+    entry: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Body = LlmBody | PythonBody | ExecutableBody | OpenApiBody | McpBody | WorkflowBody | FunctionBody
 
 
 class ToolType(StrEnum):
@@ -144,7 +247,6 @@ class Tool:
     @functools.cached_property
     def data(self) -> dict[str, Any]:
         """The definition as JSON, without what is as it would be anyway. `read_tool` makes the same tool of it."""
-        from ratchet.tools.writing import write_tool
 
         return write_tool(self)
 
@@ -173,6 +275,68 @@ def read_tool(
     definition names none, and `file` is what errors call it. One that is `stored` is the `data` of a tool: its schemas
     are not checked again, which takes longer than everything else.
     """
-    from ratchet.tools.reading import read
+    from ratchet.tools.reader import read
 
     return read(data, folder=folder, id=id, file=file, stored=stored)
+
+
+def write_tool(tool: Tool) -> dict[str, Any]:
+    """The definition of `tool`. `read_tool` makes an equal one of it, without its folder."""
+    data: dict[str, Any] = {"id": tool.id, "type": tool.type.value, "name": tool.name}
+    for each in dataclasses.fields(tool):
+        if each.name not in _APART and each.name not in _BODIES:
+            value = getattr(tool, each.name)
+            if each.name not in data and value != each.default:
+                data[each.name] = _plain(value)
+    outside = tool.type in ("openapi", "mcp")
+    if tool.network != outside:
+        data["network"] = tool.network
+    if tool.cache != (not tool.network):
+        data["cache"] = tool.cache
+    if tool.examples:
+        data["examples"] = [_written_example(each) for each in tool.examples]
+    if constraints := _set_fields(tool.constraints):
+        data["constraints"] = constraints
+    if tool.body is not None:
+        data[tool.type.value] = _set_fields(tool.body)
+        _settle(data, tool)
+    return {**tool.extra, **data}
+
+
+def _settle(data: dict[str, Any], tool: Tool) -> None:
+    """Two keys of bodies stand beside the body in a file, and a command without arguments says that it has none."""
+    body = data[tool.type.value]
+    if isinstance(tool.body, ExecutableBody):
+        body.setdefault("args", [])
+    if isinstance(tool.body, OpenApiBody) and "code_template" in body:
+        data["code_template"] = body.pop("code_template")
+    if isinstance(tool.body, McpBody) and "capabilities" in body:
+        data["capabilities"] = body.pop("capabilities")
+
+
+def _set_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not as they would be anyway, beside what else the file had."""
+    found: dict[str, Any] = dict(value.extra)
+    for each in dataclasses.fields(value):
+        given = getattr(value, each.name)
+        usual = each.default_factory() if callable(each.default_factory) else each.default
+        if each.name != "extra" and given != usual:
+            found[each.name] = _plain(given)
+    return found
+
+
+def _written_example(example: Example) -> dict[str, Any]:
+    data: dict[str, Any] = {"input": dict(example.input)}
+    if example.checked:
+        data["output"] = example.output
+    if example.description:
+        data["description"] = example.description
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Bump):
+        return value.value
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value

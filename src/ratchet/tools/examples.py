@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ratchet.tools.call import Occasion, ToolFailed, ToolUse
-from ratchet.tools.calling import call_tool
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Example, Tool
 
 _TOLERANCE = 1e-9
@@ -41,7 +41,7 @@ class ToolTested:
 
 
 async def test_tool(tool: Tool, occasion: Occasion) -> ToolTested:
-    """Call the tool with the input of each example, one after the other. What fails is told, not raised."""
+    """Call the tool with the input of each example, one after the other. What fails is reported, not raised."""
     return ToolTested(tool.id, tuple([await _try(tool, each, occasion) for each in tool.examples]))
 
 

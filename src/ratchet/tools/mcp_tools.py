@@ -27,13 +27,11 @@ from ratchet.engines.privacy import private_places
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, Policy, Refused, wrapped
 from ratchet.sandbox.plan import is_shown
-from ratchet.tools.bodies import McpBody
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.definition import Tool, ToolType
-from ratchet.tools.kept_servers import KeptServer, KeptServers
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, filled_in
+from ratchet.tools.definition import McpBody, Tool, ToolType
+from ratchet.tools.mcp_servers import KeptServer, KeptServers
 from ratchet.tools.programs import PYTHONS
 from ratchet.tools.sandboxed import NOT_FOUND, SCRATCH, TIMED_OUT, bounds_for, environment
-from ratchet.tools.variables import filled_in
 
 _SHOWN = 500
 _LEAVING_SECONDS = 30.0
@@ -65,7 +63,7 @@ async def list_server_tools(server: str, occasion: Occasion) -> tuple[Tool, ...]
 
 async def call_mcp(
     tool: Tool, body: McpBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
-) -> Called:
+) -> ToolResult:
     """What the server's tool answers: its structured content, or else its text. Raises `ToolFailed`."""
     name, arguments = _asked(tool, body, values)
     protocol = await _protocol()
@@ -82,7 +80,7 @@ async def call_mcp(
     if answer.is_error:
         raise ToolFailed(f"{body.server}: {name} failed: {' '.join(texts)[:_SHOWN]}", use=use)
     value = answer.structured_content
-    return Called("\n".join(texts) if value is None else value, use)
+    return ToolResult("\n".join(texts) if value is None else value, use)
 
 
 def _asked(tool: Tool, body: McpBody, values: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

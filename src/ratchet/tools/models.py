@@ -24,11 +24,9 @@ from ratchet.flowkit.templates import prompt_of
 from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse
 from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
-from ratchet.tools.bodies import LlmBody
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.definition import Tool
-from ratchet.tools.sandboxed import NOT_FOUND
-from ratchet.tools.telling import tell
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.definition import LlmBody, Tool
+from ratchet.tools.sandboxed import NOT_FOUND, report_output
 
 _ROLE = "step"
 _LLM = "llm"
@@ -38,7 +36,7 @@ _ABOUT = ("title", "description", "default", "examples")
 
 async def call_llm_tool(
     tool: Tool, body: LlmBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
-) -> Called:
+) -> ToolResult:
     """Fill the prompt of the tool with the inputs, and ask. Raises `ToolFailed`."""
     settings = occasion.runtime.settings
     model = body.model
@@ -72,7 +70,7 @@ async def call_model(
     schema: Mapping[str, Any] | None = None,
     output_tokens: int | None = None,
     seconds: float | None = None,
-) -> Called:
+) -> ToolResult:
     """What a model answers: a text, or with a `schema` a value that fits it. Raises `ToolFailed`.
 
     `model` is a role, `role.tier`, `endpoint/model` or the plain name of a model; without one `llm.default` is asked.
@@ -85,9 +83,9 @@ async def call_model(
     runtime, settings = occasion.runtime, occasion.runtime.settings
     began = time.monotonic()
 
-    def answered(session: Session) -> Called:
+    def answered(session: Session) -> ToolResult:
         value = session.text if schema is None else session.output
-        return Called(value, _use(session, began), simulated=session.simulated)
+        return ToolResult(value, _use(session, began), simulated=session.simulated)
 
     try:
         left = await asyncio.to_thread(_left, occasion)
@@ -130,7 +128,7 @@ def choose_model(
 ) -> str | None:
     """Which model is meant, in the words of `llm` engines; nothing leaves it to `llm.default`.
 
-    A plain name of a model whose maker nobody knows goes to Ollama. A tier is looked for in its role (which may
+    A plain name of a model whose provider is unknown goes to Ollama. A tier is looked for in its role (which may
     be part of it: `role.tier`), then in the role `default`; where neither has it, `llm.default` answers, or
     the only provider that `environment` has a key of. Raises `Misuse` if there is none of these.
     """
@@ -177,17 +175,17 @@ def _account(occasion: Occasion, engine: str, model: str | None) -> Account:
 
 
 def _hear(occasion: Occasion, listener: Listener, event: SessionEvent) -> None:
-    """Everything goes on record; what the model says is also told to whoever listens now."""
+    """Everything is recorded; what the model says is also passed to the listener."""
     listener.hear(event)
     if event.kind is EventKind.MESSAGE:
-        tell(occasion, "token", event.text)
+        report_output(occasion, "token", event.text)
 
 
 def _write(
     occasion: Occasion,
     listener: Listener,
     prompt: str,
-    answered: Callable[[Session], Called],
+    answered: Callable[[Session], ToolResult],
     session: Session,
     failed: SessionFailed | None,
 ) -> None:

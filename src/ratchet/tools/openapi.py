@@ -28,7 +28,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`described` is false for one that only its name tells of: then what is no part of the path goes where it fits."""
+    """`described` is false for one known by name only: then what is no part of the path goes where it fits."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OperationRequest:
     """What is sent: the path with its values, and the rest."""
 
     method: str
@@ -80,7 +80,7 @@ def server_of(spec: Mapping[str, Any] | None) -> str | None:
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else None
 
 
-def question(operation: Operation, values: Mapping[str, Any]) -> Question:
+def question(operation: Operation, values: Mapping[str, Any]) -> OperationRequest:
     """The inputs, each in its place. Raises `ToolFailed` for one that is missing or has no place."""
     rest = dict(values)
     query: list[tuple[str, str]] = []
@@ -119,7 +119,7 @@ def question(operation: Operation, values: Mapping[str, Any]) -> Question:
         raise ToolFailed(
             f"{_named(operation)} takes no input {', '.join(map(repr, sorted(rest)))}", final=True
         )
-    return Question(operation.method, path, tuple(query), headers, body)
+    return OperationRequest(operation.method, path, tuple(query), headers, body)
 
 
 def _operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, Operation]]:

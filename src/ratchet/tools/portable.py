@@ -11,7 +11,7 @@ from ratchet.tools.definition import Tool, read_tool
 def tool_from_definition(definition: ToolDefinition) -> Tool:
     """The tool that a portable workflow carries. Raises `ToolError`.
 
-    What else the file says of it counts as in a definition of its own: schemas, examples, constraints and the body.
+    Its other keys count as in a definition of its own: schemas, examples, constraints and the body.
     """
     data: dict[str, Any] = {
         **definition.extra,
@@ -44,7 +44,7 @@ def _body(definition: ToolDefinition) -> dict[str, dict[str, Any]]:
             return {"python": {} if definition.source_code is None else {"source": definition.source_code}}
         case "api" | "openapi":
             spec = definition.api_spec or {}
-            # Either the whole description of a service, or only what a definition says of one.
+            # Either the whole description of a service, or only the keys of a definition.
             body = {"spec": dict(spec)} if "paths" in spec else dict(spec)
             return {"openapi": {**body, **({"base_url": definition.endpoint} if definition.endpoint else {})}}
     return {}

@@ -1,4 +1,4 @@
-"""Executable tools: a program with its arguments, without a shell, in the sandbox.
+"""Tools that are processes in the sandbox: programs with their arguments, without a shell, and Python code.
 
 It starts in a private, empty directory and sees the folder of the tool. Its inputs are in the arguments that name them
 and on stdin: as JSON, or as they are if a single `prompt` is all there is.
@@ -6,23 +6,25 @@ and on stdin: as JSON, or as they are if a single `prompt` is all there is.
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import fill
-from ratchet.sandbox import Finished, Policy, run
+from ratchet.sandbox import Bounds, Finished, Node, Policy, run
 from ratchet.sandbox.plan import is_shown
-from ratchet.tools.bodies import ExecutableBody
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.definition import Tool
-from ratchet.tools.environments import Environment, environment_for
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.definition import ExecutableBody, PythonBody, Tool
+from ratchet.tools.environments import ToolEnvironment, environment_for
 from ratchet.tools.inside.python_tool import last_document
 from ratchet.tools.sandboxed import (
     NOT_FOUND,
@@ -42,9 +44,89 @@ PYTHONS = ("python", "python3")
 _FILE_INPUTS = ("_file", "_path")
 
 
+async def call_python(
+    tool: Tool, body: PythonBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> ToolResult:
+    """Raises `ToolFailed`."""
+    bounds = bounds_for(tool, occasion, seconds)
+    alone = bool(tool.requirements or tool.network)
+    with startable(tool):
+        finished = await (_run_alone if alone else _run_forked)(tool, body, values, occasion, bounds)
+    if not finished.ok:
+        raise failure_of(tool, finished, bounds)
+    try:
+        return ToolResult(finished.value, use_of(finished), said_by(finished))
+    except ValueError:
+        # Only from an interpreter of its own, if the code has ended it or closed what the answer leaves by.
+        raise ToolFailed(
+            f"tool {tool.id} ended without an answer", use=use_of(finished), said=said_by(finished)
+        ) from None
+
+
+async def _run_forked(
+    tool: Tool, body: PythonBody, values: Mapping[str, Any], occasion: Occasion, bounds: Bounds
+) -> Finished:
+    name = f"<{tool.id}>"
+    if has_function(body.source, body.entry):
+        node = Node(body.source, function=body.entry, spread=True, scratch=True, file=name)
+        given = as_json(values)
+    else:
+        node = Node(_inside(), function="run_script", scratch=True, file="<ratchet>")
+        given = as_json({"source": body.source, "name": name, "input": values})
+    return await run(node, stdin=given, bounds=bounds, overhear=listener_to(occasion))
+
+
+async def _run_alone(
+    tool: Tool, body: PythonBody, values: Mapping[str, Any], occasion: Occasion, bounds: Bounds
+) -> Finished:
+    python, shown = Path(sys.executable), tuple[Path, ...]()
+    if tool.requirements:
+        runtime = occasion.runtime
+        made = await environment_for(tool.requirements, runtime.home, runtime.settings.tools)
+        python, shown = made.python, (made.directory,)
+    entry = body.entry if has_function(body.source, body.entry) else None
+    order = {"source": body.source, "name": f"<{tool.id}>", "entry": entry, "input": values}
+    policy = Policy(network=tool.network, readable=shown, environment=environment(python.parent))
+    return await run(
+        [str(python), "-I", "-c", _inside()],
+        cwd=SCRATCH,
+        stdin=as_json(order),
+        bounds=bounds,
+        policy=policy,
+        overhear=listener_to(occasion),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def has_function(source: str, name: str) -> bool:
+    """Whether the code defines `name`, and so is no script. What cannot be parsed fails later, with its line."""
+    try:
+        parsed = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return any(isinstance(each, ast.FunctionDef) and each.name == name for each in _statements(parsed.body))
+
+
+def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Those of the module, also the ones below an `if` or a `try`, but no function that is part of another thing."""
+    found = list(body)
+    for each in body:
+        if isinstance(each, ast.If | ast.Try | ast.With):
+            for part in ("body", "orelse", "finalbody"):
+                found += _statements(getattr(each, part, []))
+            for handler in getattr(each, "handlers", ()):
+                found += _statements(handler.body)
+    return found
+
+
+@functools.cache
+def _inside() -> str:
+    return resources.files("ratchet.tools.inside").joinpath("python_tool.py").read_text()
+
+
 async def call_program(
     tool: Tool, body: ExecutableBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
-) -> Called:
+) -> ToolResult:
     """What the program printed, as JSON if the tool has an output schema; else how it went, in full.
 
     Raises `ToolFailed`, with exit code 127 for a program that is not there and 124 for one that took too long. A
@@ -77,11 +159,15 @@ async def call_program(
         failed.result = result
         raise failed
     value = result if tool.output_schema is None else _answer(tool, finished)
-    return Called(value, use_of(finished), said_by(finished))
+    return ToolResult(value, use_of(finished), said_by(finished))
 
 
 def _command_line(
-    tool: Tool, body: ExecutableBody, values: Mapping[str, Any], occasion: Occasion, own: Environment | None
+    tool: Tool,
+    body: ExecutableBody,
+    values: Mapping[str, Any],
+    occasion: Occasion,
+    own: ToolEnvironment | None,
 ) -> tuple[list[str], list[Path]]:
     """The argv, and what must be seen for it to run."""
     shown = [own.directory] if own else []
@@ -106,7 +192,7 @@ def _command_line(
     return [str(program), *arguments], shown
 
 
-def _program(command: str, tool: Tool, own: Environment | None) -> Path | None:
+def _program(command: str, tool: Tool, own: ToolEnvironment | None) -> Path | None:
     """The program that a command names, if there is one that can be run."""
     if command in PYTHONS:
         return own.python if own else Path(sys.executable)
@@ -132,7 +218,7 @@ def _absent(tool: Tool, body: ExecutableBody, command: str) -> ToolFailed:
         use=ToolUse(exit_code=NOT_FOUND),
         said=said,
         final=True,
-        result=_told(False, NOT_FOUND, "", said, command),
+        result=_process_result(False, NOT_FOUND, "", said, command),
     )
 
 
@@ -172,10 +258,12 @@ def _stdin(values: Mapping[str, Any]) -> bytes:
 
 def _result(argv: list[str], finished: Finished) -> dict[str, Any]:
     stdout, stderr = (each.decode(errors="replace") for each in (finished.stdout, finished.stderr))
-    return _told(finished.ok, use_of(finished).exit_code, stdout, stderr, shlex.join(argv))
+    return _process_result(finished.ok, use_of(finished).exit_code, stdout, stderr, shlex.join(argv))
 
 
-def _told(success: bool, code: int | None, stdout: str, stderr: str, command: str) -> dict[str, Any]:
+def _process_result(
+    success: bool, code: int | None, stdout: str, stderr: str, command: str
+) -> dict[str, Any]:
     return {
         "success": success,
         "exit_code": code,

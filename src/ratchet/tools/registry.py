@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import Conflict, Misuse, NotFound
-from ratchet.ledger import to_json
+from ratchet.ledger import Ledger, Transaction, to_json
 from ratchet.ledger.tools import (
     CalledRow,
     Source,
@@ -24,21 +26,52 @@ from ratchet.ledger.tools import (
     remove_tool,
     unpin_tool,
     version_numbered,
+    versions_by_id,
 )
-from ratchet.tools.carried import full_name, read_name
-from ratchet.tools.places import FOLDER_NAME, roots_of
-from ratchet.tools.stored import StoredTools
-from ratchet.tools.sync import Broken, Inventory, record_tool, take_inventory
+from ratchet.tools.definition import Tool, full_name, read_name, read_tool
+from ratchet.tools.sources import FOLDER_NAME, roots_of
+from ratchet.tools.sync import BrokenDefinition, Inventory, record_tool, take_inventory
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
     from ratchet.ledger import Ledger, Transaction
     from ratchet.memory import Memory
     from ratchet.tools.definition import Tool, ToolType
-    from ratchet.tools.search import Choice
+    from ratchet.tools.search import ToolChoice
 
 # So many are read at once when some are looked for.
 _BATCH = 200
+
+
+class StoredTools:
+    """Definitions never change, so each is read once. Any thread may use it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._read: dict[tuple[int, str], Tool] = {}
+
+    def of(self, rows: Sequence[CalledRow], tx: Transaction | None = None) -> Mapping[int, Tool]:
+        """The tools of these rows, by the numbers of their versions; read in `tx`, if the caller has one open."""
+        missing = [row.version_id for row in rows if (row.version_id, row.source) not in self._read]
+        found: Mapping[int, VersionRow] = {}
+        if missing:
+            with self._ledger.read() if tx is None else contextlib.nullcontext(tx) as opened:
+                found = versions_by_id(opened, missing)
+        return {
+            row.version_id: self._read.get((row.version_id, row.source))
+            or self.read(found[row.version_id], row.source)
+            for row in rows
+        }
+
+    def read(self, version: VersionRow, source: str) -> Tool:
+        """The tool of a version; its folder is that of the file from which its tool comes."""
+        tool = self._read.get((version.id, source))
+        if tool is None:
+            tool = read_tool(version.definition, folder=None, stored=True)
+            if Path(source).is_absolute():
+                tool = dataclasses.replace(tool, folder=Path(source).parent)
+            self._read[version.id, source] = tool
+        return tool
 
 
 @dataclass(frozen=True)
@@ -63,7 +96,7 @@ class ToolVersion:
 # Inside the class `list` is its method.
 Versions = list[ToolVersion]
 if TYPE_CHECKING:
-    Choices = list[Choice]
+    Choices = list[ToolChoice]
 
 
 def open_toolbox(
@@ -104,7 +137,7 @@ class Toolbox:
         self._memory: Memory | None = None
 
     @property
-    def broken(self) -> Iterable[Broken]:
+    def broken(self) -> Iterable[BrokenDefinition]:
         """The definitions that cannot be used, by their ids."""
         return [found for _, found in sorted(self._inventory.broken.items())]
 
@@ -178,8 +211,7 @@ class Toolbox:
     ) -> Choices:
         """The tools that fit a task best, best first, each with the reasons why."""
         # Loaded here, as is memory: finding by meaning is the slow part, and most of what uses tools names them.
-        from ratchet.tools.fitness import fitness_of, worth_showing
-        from ratchet.tools.search import Choice, candidates, catch_up, opinions
+        from ratchet.tools.search import ToolChoice, candidates, catch_up, fitness_of, opinions, worth_showing
 
         memory = self._open_memory()
         catch_up(self._ledger, memory)
@@ -193,7 +225,7 @@ class Toolbox:
             parts = fitness_of(tool, likeness, row, said.get(row.name, ()), best=best)
             fitness = sum(part.points for part in parts)
             if tool.refusal is None and worth_showing(likeness, fitness):
-                chosen.append(Choice(_version(row, tool), likeness, fitness, parts))
+                chosen.append(ToolChoice(_version(row, tool), likeness, fitness, parts))
         chosen.sort(key=lambda choice: (-choice.fitness, choice.tool.id))
         return chosen[:limit]
 
@@ -213,7 +245,7 @@ class Toolbox:
 
         With `replace` it takes the place of the one that the home has.
         """
-        from ratchet.tools.adding import install
+        from ratchet.tools.sources import install
 
         self.sync()
         made = install(tool, self._home / FOLDER_NAME, taken=self._places(), replace=replace)

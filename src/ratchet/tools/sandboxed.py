@@ -1,4 +1,4 @@
-"""Tools in the sandbox: how much they may use, who hears them, and what it means how they ended."""
+"""Tools in the sandbox: their limits, their output while they run, and why they failed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import Misuse
+from ratchet.observe.logs import logger
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Refused, Stopped
-from ratchet.tools.call import Occasion, ToolFailed, ToolUse, unheard
+from ratchet.tools.call import Occasion, ToolFailed, ToolUse, no_listener
 from ratchet.tools.definition import Tool
-from ratchet.tools.telling import tell
 
+_log = logger(__name__)
 _MIB = 1024 * 1024
 _SAID = 4096
 _SHOWN = 500
+_MORE_MEMORY = "raise its constraints.max_memory_mb, or tools.memory_mb for all"
+
+
+def report_output(occasion: Occasion, kind: str, text: str) -> None:
+    """Pass `text` to the listener, if there is any. A listener that fails does not fail the call."""
+    if not text:
+        return
+    try:
+        occasion.listen(kind, {"text": text})
+    except Exception as error:  # noqa: BLE001 - the tool continues, and its answer is what counts
+        _log.warning("a listener to a tool failed", kind=kind, error=str(error))
+
+
 SCRATCH = Path("/tmp")
 """Where a program of a tool starts: private, empty and in memory, gone afterwards."""
 TIMED_OUT, NOT_FOUND = 124, 127
@@ -62,12 +76,12 @@ def as_json(value: Any) -> bytes:
 
 
 def listener_to(occasion: Occasion) -> Callable[[bytes], None] | None:
-    """What takes the pieces of stderr as they come; nothing if nobody listens."""
-    if occasion.listen is unheard:
+    """What takes the pieces of stderr as they come; `None` if nothing listens."""
+    if occasion.listen is no_listener:
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    return lambda piece: tell(occasion, "stderr", decoder.decode(piece))
+    return lambda piece: report_output(occasion, "stderr", decoder.decode(piece))
 
 
 def use_of(finished: Finished) -> ToolUse:
@@ -85,7 +99,7 @@ def said_by(finished: Finished) -> str:
 
 def failure_of(tool: Tool, finished: Finished, bounds: Bounds) -> ToolFailed:
     """Why a run that is not `ok` is none, in words, and what to do about it."""
-    why, hint = _told(finished, bounds)
+    why, hint = _failure_reason(finished, bounds)
     return ToolFailed(f"tool {tool.id} {why}", hint=hint, use=use_of(finished), said=said_by(finished))
 
 
@@ -100,7 +114,7 @@ def startable(tool: Tool) -> Iterator[None]:
         raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint) from error
 
 
-def _told(finished: Finished, bounds: Bounds) -> tuple[str, str | None]:
+def _failure_reason(finished: Finished, bounds: Bounds) -> tuple[str, str | None]:
     memory = f"{(bounds.memory_bytes or 0) // _MIB} MB of memory"
     match finished.stopped:
         case Stopped.WALL:
@@ -125,6 +139,3 @@ def _told(finished: Finished, bounds: Bounds) -> tuple[str, str | None]:
 def _last_line(finished: Finished) -> str:
     lines = said_by(finished).strip().splitlines()
     return lines[-1][:_SHOWN] if lines else ""
-
-
-_MORE_MEMORY = "raise its constraints.max_memory_mb, or tools.memory_mb for all"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.tools.fields import Unreadable
+from ratchet.tools.definition_file import UnreadableDefinition
 
 _TYPES = {
     "string": "string",
@@ -47,9 +47,9 @@ _DEEPEST = 20
 
 
 def to_json_schema(found: Any) -> dict[str, Any] | None:
-    """The JSON Schema that `found` means, or `None` for nothing at all. Raises `Unreadable`.
+    """The JSON Schema that `found` means, or `None` for nothing at all. Raises `UnreadableDefinition`.
 
-    What nobody says is required may be left out, for so the older forms were used.
+    What is not marked as required may be left out, for so the older forms were used.
     """
     if isinstance(found, str):
         found = _in_words(found)
@@ -58,7 +58,7 @@ def to_json_schema(found: Any) -> dict[str, Any] | None:
     if not found:
         return None
     if not isinstance(found, dict):
-        raise Unreadable(f"{found!r} is not a schema")
+        raise UnreadableDefinition(f"{found!r} is not a schema")
     schema = _mended(found) if _is_schema(found) else _from_table(found)
     _check(schema)
     return schema
@@ -95,7 +95,7 @@ def _from_table(table: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(found, list):
             properties[name] = {"type": "array"}
         else:
-            raise Unreadable(f"{name}: {found!r} is not a type")
+            raise UnreadableDefinition(f"{name}: {found!r} is not a type")
     return {"type": "object", "properties": properties} | ({"required": required} if required else {})
 
 
@@ -108,7 +108,7 @@ def _table_of(listed: list[Any]) -> dict[str, Any]:
         elif isinstance(each, dict) and isinstance(each.get("name"), str):
             table[each["name"]] = {key: value for key, value in each.items() if key != "name"}
         else:
-            raise Unreadable(f"{each!r} has no name")
+            raise UnreadableDefinition(f"{each!r} has no name")
     return {"properties": {}} | _from_table(table) if table else {}
 
 
@@ -125,7 +125,7 @@ def _in_words(text: str) -> dict[str, Any]:
 def _mended(found: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     """A schema in which older words for types, and `required` beside a type, are as JSON Schema has them."""
     if depth > _DEEPEST:
-        raise Unreadable(f"it is more than {_DEEPEST} deep")
+        raise UnreadableDefinition(f"it is more than {_DEEPEST} deep")
     schema = {key: value for key, value in found.items() if key not in _NOT_KEYWORDS}
     if isinstance(found.get("required"), list):
         schema["required"] = found["required"]
@@ -137,9 +137,9 @@ def _mended(found: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         schema = _in_words(kind) | schema
     if isinstance(schema.get("properties"), dict):
         schema["properties"] = {name: _part(each, depth) for name, each in schema["properties"].items()}
-        told = [name for name, each in found["properties"].items() if _says_required(each)]
-        if told and "required" not in schema:
-            schema["required"] = told
+        required = [name for name, each in found["properties"].items() if _says_required(each)]
+        if required and "required" not in schema:
+            schema["required"] = required
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict | str):
             schema[key] = _part(schema[key], depth)
@@ -159,7 +159,7 @@ def _part(found: Any, depth: int) -> Any:
 def _check(schema: Mapping[str, Any]) -> None:
     wrong = _fault(json.dumps(schema, sort_keys=True))
     if wrong is not None:
-        raise Unreadable(wrong)
+        raise UnreadableDefinition(wrong)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,13 +20,23 @@ from ratchet.ledger.tools import (
 )
 from ratchet.memory import Found, Memory
 from ratchet.memory.terms import indexed
-from ratchet.tools.definition import ToolType
-from ratchet.tools.fitness import Opinion, Part
+from ratchet.tools.definition import Tool, ToolType
 
 if TYPE_CHECKING:
     from ratchet.tools.definition import Tool
     from ratchet.tools.registry import ToolVersion
 
+
+KEEP_LIKENESS = 0.5
+KEEP_FITNESS = 40.0
+_SPEED = {"very-fast": 20.0, "fast": 10.0, "medium": 0.0, "slow": -10.0, "very-slow": -20.0}
+_COST = {"free": 15.0, "low": 10.0, "medium": 0.0, "high": -10.0, "very-high": -15.0}
+_QUALITY = {"excellent": 15.0, "very-good": 10.0, "good": 0.0, "poor": -15.0}
+_MOST_FEEDBACK = 50.0
+_MOST_WEIGHT = 50.0
+_MCP = -40.0
+# Where even the best is less like the task than this, none is really for it.
+_RELATED = 0.3
 KIND = "tool"
 FEEDBACK = "feedback"
 _STAMP = "tool-index"
@@ -39,14 +49,104 @@ _MOST_TAGS = 90
 _LONGEST_TAG = 200
 
 
+@dataclass(frozen=True, slots=True)
+class FitnessPart:
+    """One reason for or against a tool: how much it counts, and why in words."""
+
+    name: str
+    points: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """Feedback on a tool after using it for a task that is `alike` this one, from 0 to 1."""
+
+    good: bool
+    alike: float
+
+
+def fitness_of(
+    tool: Tool, likeness: float, version: CalledRow, opinions: Sequence[Opinion] = (), *, best: float
+) -> tuple[FitnessPart, ...]:
+    """The parts of the fitness; those that say nothing about this tool are left out.
+
+    `best` is the greatest likeness of all that were found. What a tool is like in general counts in full for that one,
+    and the less for others the further they are from it: a tool for something else is no better for being fast.
+    """
+    relevance = min(1.0, likeness / max(best, _RELATED)) ** 2
+    general = [*_from_tiers(tool), *_from_calls(version)]
+    if weight := _weight(tool):
+        general.append(FitnessPart("weight", weight, "its definition says how much it is to be preferred"))
+    parts = [
+        FitnessPart("similarity", 100 * likeness, f"its description is {likeness:.2f} like the task"),
+        *_from_opinions(opinions),
+        *(FitnessPart(part.name, part.points * relevance, part.why) for part in general),
+    ]
+    if tool.type is ToolType.WORKFLOW and likeness >= 0.7:
+        points = 30.0 if likeness >= 0.9 else 15.0
+        parts.append(FitnessPart("effort", points, "it is a whole workflow that does much of the task"))
+    if tool.type is ToolType.MCP:
+        parts.append(FitnessPart("mcp", _MCP, "it is a tool of a server that must be started"))
+    return tuple(part for part in parts if part.points or part.name == "similarity")
+
+
+def worth_showing(likeness: float, fitness: float) -> bool:
+    return likeness >= KEEP_LIKENESS or fitness >= KEEP_FITNESS
+
+
+def _from_opinions(opinions: Sequence[Opinion]) -> list[FitnessPart]:
+    if not opinions:
+        return []
+    points = sum((10 + 20 * each.alike) * (1 if each.good else -1) for each in opinions)
+    praised = sum(each.good for each in opinions)
+    why = f"for like tasks it was praised {praised} and blamed {len(opinions) - praised} times"
+    return [FitnessPart("feedback", max(-_MOST_FEEDBACK, min(_MOST_FEEDBACK, points)), why)]
+
+
+def _from_tiers(tool: Tool) -> list[FitnessPart]:
+    tiers = (
+        ("speed", _SPEED, tool.speed_tier),
+        ("cost", _COST, tool.cost_tier),
+        ("quality", _QUALITY, tool.quality_tier),
+    )
+    return [
+        FitnessPart(name, scale[tier], f"its {name} is said to be {tier}")
+        for name, scale, tier in tiers
+        if tier is not None
+    ]
+
+
+def _from_calls(version: CalledRow) -> list[FitnessPart]:
+    if not version.calls:
+        return []
+    latency = version.wall_ms / version.calls
+    points = 15.0 if latency < 100 else 10.0 if latency < 500 else -10.0 if latency > 5000 else 0.0
+    parts = [FitnessPart("latency", points, f"its {version.calls} calls took {latency:.0f} ms on average")]
+    if version.scored:
+        score = version.score_sum / version.scored
+        parts.append(FitnessPart("success", 10 * score, f"its calls were scored {score:.2f} on average"))
+    else:
+        rate = 1 - version.failures / version.calls
+        parts.append(FitnessPart("success", 10 * rate, f"{rate:.0%} of its calls went well"))
+    return parts
+
+
+def _weight(tool: Tool) -> float:
+    """`manual_weight` as it stands, or a tenth of the priority, which old files count from 0 to 100."""
+    given = tool.extra.get("manual_weight")
+    weight = given if isinstance(given, int | float) else tool.priority / 10
+    return max(-_MOST_WEIGHT, min(_MOST_WEIGHT, float(weight)))
+
+
 @dataclass(frozen=True)
-class Choice:
+class ToolChoice:
     """A tool that may serve. `fitness` is the sum of `parts`, and `why` says them in words."""
 
     version: ToolVersion
     likeness: float
     fitness: float
-    parts: tuple[Part, ...]
+    parts: tuple[FitnessPart, ...]
 
     @property
     def tool(self) -> Tool:
@@ -55,12 +155,12 @@ class Choice:
     @property
     def why(self) -> str:
         listed = sorted(self.parts, key=lambda part: -abs(part.points))
-        told = "; ".join(f"{part.why} ({part.points:+.0f})" for part in listed)
-        return f"fitness {self.fitness:.0f}: {told}"
+        reasons = "; ".join(f"{part.why} ({part.points:+.0f})" for part in listed)
+        return f"fitness {self.fitness:.0f}: {reasons}"
 
 
-class Candidate(NamedTuple):
-    """A tool that was found, and how like the task what it says of itself is."""
+class ToolCandidate(NamedTuple):
+    """A tool that was found, and how similar its description is to the task."""
 
     row: CalledRow
     likeness: float
@@ -72,7 +172,7 @@ def scope_name(folder: str) -> str:
 
 
 def catch_up(ledger: Ledger, memory: Memory) -> int:
-    """Bring the memory in line with the ledger, and say how many tools had changed.
+    """Synchronise the memory with the ledger, and return how many tools had changed.
 
     The memory keeps up to which revision it has come, so that one that is new, or was away, misses nothing. Done twice
     at once, the same is stored twice, which is once.
@@ -94,7 +194,9 @@ def catch_up(ledger: Ledger, memory: Memory) -> int:
             _store(memory, row, versions.get(row.called_id or 0))
         changed += len(rows)
         seen = rows[-1].revision
-        memory.store("how far the tools are known", kind=_STAMP, data={"revision": seen}, key=_STAMP)
+        memory.store(
+            "up to which revision the tools are known", kind=_STAMP, data={"revision": seen}, key=_STAMP
+        )
 
 
 def candidates(
@@ -105,7 +207,7 @@ def candidates(
     folders: Sequence[str],
     type: ToolType | None,
     tags: Sequence[str],
-) -> list[Candidate]:
+) -> list[ToolCandidate]:
     """The tools whose descriptions mean most nearly what `text` says."""
     wanted = [*tags, *([_type_tag(type)] if type is not None else [])]
     found: list[Found] = []
@@ -114,7 +216,7 @@ def candidates(
     likeness = {each.entry.data["row"]: each.likeness for each in found if "row" in each.entry.data}
     with ledger.read() as tx:
         rows = called_versions(tx, ids=list(likeness))
-    return [Candidate(row, max(0.0, likeness[row.tool_id])) for row in rows]
+    return [ToolCandidate(row, max(0.0, likeness[row.tool_id])) for row in rows]
 
 
 def record_opinion(memory: Memory, tool: str, good: bool, text: str) -> None:

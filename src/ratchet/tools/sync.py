@@ -1,4 +1,4 @@
-"""Bringing the ledger in line with the definitions that are there. Only those that have changed are read."""
+"""Synchronises the ledger with the definitions that are there. Only those that have changed are read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ratchet.kernel.semver import Bump
 from ratchet.ledger import Ledger, Transaction
@@ -26,16 +27,67 @@ from ratchet.ledger.tools import (
     remove_tool,
 )
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.fields import ToolError
-from ratchet.tools.places import Offer, Root, offers
-from ratchet.tools.versions import Change, change_between
+from ratchet.tools.definition_file import ToolError
+from ratchet.tools.sources import Offer, Root, offers
 
 # So many tools are written in one transaction, which others wait for.
 _BATCH = 200
 
 
+class DefinitionChange(NamedTuple):
+    """`reason` says why it is greater than the definition itself says."""
+
+    bump: Bump
+    reason: str | None = None
+
+
+def change_between(old: Tool | None, new: Tool) -> DefinitionChange:
+    """What the definition says, but never less than what the change of its inputs means for those who call it."""
+    declared = new.change_type or Bump.PATCH
+    if old is None:
+        return DefinitionChange(declared)
+    broken = _broken(old, new)
+    if not broken or declared is Bump.MAJOR:
+        return DefinitionChange(declared)
+    return DefinitionChange(Bump.MAJOR, f"a major change, not a {declared} one: {'; '.join(broken)}")
+
+
+def _broken(old: Tool, new: Tool) -> list[str]:
+    """What makes calls fail that were right before."""
+    before, after = _inputs(old), _inputs(new)
+    was_required, is_required = _required(old), _required(new)
+    broken = [f"the input {name} is gone" for name in sorted(was_required - after.keys()) if after]
+    broken += [f"the input {name} is required now" for name in sorted(is_required - was_required)]
+    broken += [
+        f"the input {name} is of another type"
+        for name in sorted(was_required & before.keys() & after.keys())
+        if _type(before[name]) != _type(after[name])
+    ]
+    if old.type is not new.type:
+        broken.append(f"it was of type {old.type} and is of type {new.type}")
+    return broken + [
+        f"it says so: {each}" for each in new.breaking_changes if each not in old.breaking_changes
+    ]
+
+
+def _inputs(tool: Tool) -> Mapping[str, Any]:
+    found = (tool.input_schema or {}).get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _required(tool: Tool) -> frozenset[str]:
+    found = (tool.input_schema or {}).get("required")
+    return (
+        frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()
+    )
+
+
+def _type(schema: Any) -> Any:
+    return schema.get("type") if isinstance(schema, Mapping) else schema
+
+
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenDefinition:
     """A definition that cannot be used, and why."""
 
     name: str
@@ -47,12 +99,12 @@ class Broken:
 class Inventory:
     """The tools that are there: for each the scope in which the ledger has it, and those that cannot be used.
 
-    `marks` are those of all definitions by their places, and `revision` is how far the ledger was. There is none if
+    `marks` are those of all definitions by their places, and `revision` is that of the ledger then. There is none if
     something had to be recorded, or cannot be used: then everything is looked at again.
     """
 
     scopes: Mapping[str, str] = field(default_factory=dict)
-    broken: Mapping[str, Broken] = field(default_factory=dict)
+    broken: Mapping[str, BrokenDefinition] = field(default_factory=dict)
     marks: Mapping[str, str] = field(default_factory=dict)
     revision: int | None = None
 
@@ -119,7 +171,7 @@ def record_tool(
         note_source(tx, row, source)
         return
     row = add_tool(tx, tool.id, source, folder=scope)
-    change = Change(tool.change_type or Bump.PATCH)
+    change = DefinitionChange(tool.change_type or Bump.PATCH)
     if row.current_id is not None:
         current = get_version(tx, row.current_id)
         change = change_between(read_tool(current.definition, folder=None, id=tool.id, stored=True), tool)
@@ -156,7 +208,7 @@ def _read(offer: Offer, row: SourceRow | None) -> _Read:
     return _Read(offer, tool.id, tool)
 
 
-def _sorted_out(read: Sequence[_Read]) -> tuple[list[_Read], dict[str, Broken]]:
+def _sorted_out(read: Sequence[_Read]) -> tuple[list[_Read], dict[str, BrokenDefinition]]:
     """Those that can be used, and those that cannot. Of one id there is one definition, or none that can be used."""
     by_name: dict[str, list[_Read]] = defaultdict(list)
     for each in read:
@@ -167,10 +219,10 @@ def _sorted_out(read: Sequence[_Read]) -> tuple[list[_Read], dict[str, Broken]]:
         files = tuple(each.offer.place for each in chosen)
         wrong = [each.broken for each in chosen if each.broken is not None]
         if len(chosen) > 1:
-            told = f"the id {name} is defined more than once: {' and '.join(files)}"
-            broken[name] = Broken(name, files, told)
+            reason = f"the id {name} is defined more than once: {' and '.join(files)}"
+            broken[name] = BrokenDefinition(name, files, reason)
         elif wrong:
-            broken[name] = Broken(name, files, wrong[0])
+            broken[name] = BrokenDefinition(name, files, wrong[0])
         else:
             good += chosen
     return good, broken

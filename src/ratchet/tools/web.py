@@ -7,35 +7,97 @@ redirect is followed, and a name of the internet must not lead to a machine of t
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import ipaddress
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 
+from ratchet.config.workflow_settings import Tools
 from ratchet.engines.secrets import Secrets
-from ratchet.tools.bodies import OpenApiBody
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.definition import Tool
-from ratchet.tools.openapi import Question, find_operation, question, server_of
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, variable
+from ratchet.tools.definition import OpenApiBody, Tool
+from ratchet.tools.definition_file import loaded_yaml
+from ratchet.tools.openapi import OperationRequest, find_operation, question, server_of
 from ratchet.tools.sandboxed import TIMED_OUT, most_output
-from ratchet.tools.web_auth import Credentials, credentials
-from ratchet.tools.yaml_file import loaded_yaml
 
+_NAMES = (
+    "variable",
+    "env",
+    "env_var",
+    "token_env",
+    "key_env",
+    "api_key_env",
+    "token_variable",
+    "key_variable",
+)
+_VALUES = ("token", "api_key", "key", "value", "credentials")
+_REFERENCE = re.compile(r"\$\{?(\w+)\}?")
 _SPEC_BYTES = 16 * 1024 * 1024
 _SHOWN = 500
 _CONNECT_SECONDS = 10.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: tuple[tuple[str, str], ...] = ()
+    secrets: Secrets = field(default_factory=lambda: Secrets(()))
+
+
+def credentials(auth: Mapping[str, Any], settings: Tools) -> Credentials:
+    """What is to be sent besides the question. Raises `ToolFailed`.
+
+    `type` is `bearer`, `basic` (a variable with `user:password` in it) or `api_key`, which goes into the header or,
+    with `in: query`, into the parameter that is called `name`.
+    """
+    kind = str(auth.get("type") or ("bearer" if auth else "none")).lower().replace("-", "_")
+    if kind == "none":
+        return Credentials()
+    secret = variable(_variable_of(auth), settings)
+    hidden = Secrets([secret, base64.b64encode(secret.encode()).decode()])
+    name = auth.get("name") or auth.get("header") or auth.get("header_name") or auth.get("param")
+    match kind:
+        case "bearer" | "token" | "oauth2":
+            return Credentials({"authorization": f"Bearer {secret}"}, secrets=hidden)
+        case "basic":
+            encoded = base64.b64encode(secret.encode()).decode()
+            return Credentials({"authorization": f"Basic {encoded}"}, secrets=hidden)
+        case "api_key" | "apikey" | "header":
+            if auth.get("in") == "query" or auth.get("location") == "query":
+                return Credentials(query=((str(name or "api_key"), secret),), secrets=hidden)
+            return Credentials({str(name or "X-API-Key"): secret}, secrets=hidden)
+    raise ToolFailed(
+        f"openapi.auth has the type {kind!r}", hint="use bearer, basic, api_key or none", final=True
+    )
+
+
+def _variable_of(auth: Mapping[str, Any]) -> str:
+    for key in _NAMES:
+        if isinstance(found := auth.get(key), str):
+            return found.strip().lstrip("$").strip("{}")
+    for key in _VALUES:
+        if isinstance(found := auth.get(key), str) and (named := _REFERENCE.fullmatch(found.strip())):
+            return named[1]
+    raise ToolFailed(
+        "openapi.auth does not name the variable that holds the secret",
+        hint="set openapi.auth.variable to its name; a secret itself must not stand in a definition",
+        final=True,
+    )
+
+
 async def call_web(
     tool: Tool, body: OpenApiBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
-) -> Called:
+) -> ToolResult:
     """What the service answers, as JSON if it is that, else as text. Raises `ToolFailed`."""
     settings = occasion.runtime.settings.tools
     given = {name: value for name, value in values.items() if name != "operation"}
@@ -67,14 +129,14 @@ async def call_web(
             use=ToolUse(_since(began), exit_code=TIMED_OUT),
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        told = who.secrets.hide(f"{type(error).__name__}: {error}")
+        reason = who.secrets.hide(f"{type(error).__name__}: {error}")
         raise ToolFailed(
-            f"tool {tool.id}: the service cannot be reached: {told}", use=ToolUse(_since(began))
+            f"tool {tool.id}: the service cannot be reached: {reason}", use=ToolUse(_since(began))
         ) from None
     use = ToolUse(_since(began))
     if not 200 <= status < 300:
         raise _refused(tool, status, content, who.secrets, use)
-    return Called(_value(content, kind), use)
+    return ToolResult(_value(content, kind), use)
 
 
 def _client(seconds: float) -> httpx2.AsyncClient:
@@ -93,7 +155,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 async def _request(
-    http: httpx2.AsyncClient, base: str, asked: Question, who: Credentials, *, named: bool
+    http: httpx2.AsyncClient, base: str, asked: OperationRequest, who: Credentials, *, named: bool
 ) -> httpx2.Request:
     url = httpx2.URL(f"{base.rstrip('/')}{asked.path}")
     query = (*url.params.multi_items(), *asked.query, *who.query)
@@ -156,7 +218,7 @@ async def _answer(http: httpx2.AsyncClient, request: httpx2.Request, most: int) 
     response = await http.send(request, stream=True)
     try:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise ToolFailed("the service sends a compressed answer, which nobody asked for")
+            raise ToolFailed("the service sends a compressed answer, which was not asked for")
         content = bytearray()
         async for piece in response.aiter_raw():
             content += piece

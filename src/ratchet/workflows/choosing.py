@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ratchet.kernel import Conflict, NotFound
 from ratchet.runtime import Runtime
-from ratchet.tools.carried import full_name, read_name
+from ratchet.tools.definition import full_name, read_name
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.profiling import profile_workflow
 

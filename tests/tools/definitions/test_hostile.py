@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.tools.definition import read_tool
-from ratchet.tools.fields import ToolError
-from ratchet.tools.files import read_tool_file
+from ratchet.tools.definition_file import ToolError
+from ratchet.tools.sources import read_tool_file
 
 
 def refused(folder: Path, content: str | bytes) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ratchet.flowkit.spec import ToolDefinition
-from ratchet.tools.bodies import LlmBody, OpenApiBody, PythonBody
-from ratchet.tools.definition import ToolType
-from ratchet.tools.fields import ToolError
+from ratchet.tools.definition import LlmBody, OpenApiBody, PythonBody, ToolType
+from ratchet.tools.definition_file import ToolError
 from ratchet.tools.portable import tool_from_definition
 
 

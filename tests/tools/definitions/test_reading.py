@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from ratchet.kernel.semver import Bump
-from ratchet.tools.bodies import ExecutableBody, LlmBody, McpBody, OpenApiBody, PythonBody
-from ratchet.tools.definition import Tool, ToolType, read_tool
-from ratchet.tools.fields import ToolError
-from ratchet.tools.files import read_tool_file
+from ratchet.tools.definition import (
+    ExecutableBody,
+    LlmBody,
+    McpBody,
+    OpenApiBody,
+    PythonBody,
+    Tool,
+    ToolType,
+    read_tool,
+)
+from ratchet.tools.definition_file import ToolError
+from ratchet.tools.sources import read_tool_file
 
 
 def tool(folder: Path | None = None, /, **data: Any) -> Tool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratchet.ledger import to_json
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.yaml_file import loaded_yaml
+from ratchet.tools.definition_file import loaded_yaml
 
 TEXT = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\u2028\u2029\x85\ufeff")

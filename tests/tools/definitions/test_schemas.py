@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.fields import Unreadable
+from ratchet.tools.definition_file import UnreadableDefinition
 from ratchet.tools.schemas import to_json_schema
 
 OBJECT = {"type": "object"}
@@ -80,7 +80,7 @@ def test_every_form_means_one_schema_and_that_means_itself(written: Any, meant: 
     ],
 )
 def test_what_is_no_schema_is_refused(written: Any) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDefinition):
         to_json_schema(written)
 
 
@@ -89,5 +89,5 @@ def test_a_schema_that_goes_down_without_end_is_refused() -> None:
     for _ in range(100):
         deep = {"type": "array", "items": deep}
 
-    with pytest.raises(Unreadable, match="deep"):
+    with pytest.raises(UnreadableDefinition, match="deep"):
         to_json_schema(deep)

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel.semver import Bump
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.versions import change_between
+from ratchet.tools.sync import change_between
 
 INPUTS = {
     "type": "object",

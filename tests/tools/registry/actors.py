@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ratchet.config import load_settings
 from ratchet.ledger import Ledger
-from ratchet.tools.constraints import TooOften, check_constraints
+from ratchet.tools.invocation import ToolRateLimited, check_constraints
 from ratchet.tools.registry import open_toolbox
 
 
@@ -25,7 +25,7 @@ def open_and_call(pipe: Connection, url: str, artifacts: Path, home: Path, times
                 with ledger.write() as tx:
                     check_constraints(tx, found.tool_id, found.tool)
                 started += 1
-            except TooOften:
+            except ToolRateLimited:
                 pass
         pipe.send((len(toolbox.list()), found.version, started))
         toolbox.close()

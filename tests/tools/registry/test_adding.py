@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import Conflict
 from ratchet.tools.definition import read_tool
-from ratchet.tools.fields import ToolError
+from ratchet.tools.definition_file import ToolError
 from ratchet.tools.registry import Toolbox
 from tests.tools.registry.home import Home
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ratchet.kernel import Conflict
-from ratchet.tools.constraints import TooOften, check_constraints
+from ratchet.tools.invocation import ToolRateLimited, check_constraints
 from tests.tools.registry.home import Home
 
 HOUR = 3_600_000
@@ -18,7 +18,7 @@ def test_the_call_that_is_too_many_is_refused_with_when_it_is_free_again(home: H
     with home.ledger.write() as tx:
         for now in (1000, 2000):
             check_constraints(tx, found.tool_id, found.tool, now=now)
-    with pytest.raises(TooOften, match="2 times an hour") as error, home.ledger.write() as tx:
+    with pytest.raises(ToolRateLimited, match="2 times an hour") as error, home.ledger.write() as tx:
         check_constraints(tx, found.tool_id, found.tool, now=3000)
 
     assert error.value.free_at == 1000 + HOUR
@@ -36,7 +36,7 @@ def test_all_versions_of_a_tool_count_together(home: Home) -> None:
     with home.ledger.write() as tx:
         check_constraints(tx, first.tool_id, first.tool)
 
-    with pytest.raises(TooOften), home.ledger.write() as tx:
+    with pytest.raises(ToolRateLimited), home.ledger.write() as tx:
         check_constraints(tx, second.tool_id, second.tool)
 
 

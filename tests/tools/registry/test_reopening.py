@@ -10,8 +10,7 @@ import pytest
 from ratchet.kernel import NotFound
 from ratchet.ledger import Ledger
 from ratchet.ledger.tools import Source
-from ratchet.tools.bodies import PythonBody
-from ratchet.tools.definition import ToolType
+from ratchet.tools.definition import PythonBody, ToolType
 from ratchet.tools.registry import Toolbox, open_toolbox
 from ratchet.tools.sync import record_tool
 from tests.tools.registry.conftest import OpenHome

@@ -10,19 +10,19 @@ from ratchet.ledger.tools import CallRow, record_calls
 from ratchet.memory import FILE_NAME, Memory, open_memory
 from ratchet.tools.definition import ToolType
 from ratchet.tools.registry import Toolbox, ToolVersion
-from ratchet.tools.search import Choice
+from ratchet.tools.search import ToolChoice
 from tests.tools.registry.home import Home
 
 
-def ids(found: list[Choice]) -> list[str]:
+def ids(found: list[ToolChoice]) -> list[str]:
     return [each.tool.id for each in found]
 
 
-def points(choice: Choice) -> dict[str, float]:
+def points(choice: ToolChoice) -> dict[str, float]:
     return {part.name: round(part.points, 6) for part in choice.parts}
 
 
-def only(toolbox: Toolbox, text: str, id: str) -> Choice:
+def only(toolbox: Toolbox, text: str, id: str) -> ToolChoice:
     return next(each for each in toolbox.search(text, 20) if each.tool.id == id)
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from ratchet.tools.call import Occasion, ToolFailed
-from ratchet.tools.calling import call_tool
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, ToolType
-from ratchet.tools.files import read_tool_file
-from ratchet.tools.places import SHIPPED
 from ratchet.tools.registry import Toolbox
+from ratchet.tools.sources import SHIPPED, read_tool_file
 from tests.tools.bench import Bench
 from tests.tools.bench_fixtures import bench, shared_runtime
 

@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger.tools import add_version, get_tool, list_sources, promote_version
-from ratchet.tools.bodies import PythonBody
+from ratchet.tools.definition import PythonBody
 from tests.tools.registry.conftest import OpenHome
 from tests.tools.registry.home import Home
 

@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound
 from ratchet.ledger.tools import add_version, get_tool, promote_version, refuse_version, roll_back
-from ratchet.tools.bodies import PythonBody
-from ratchet.tools.definition import read_tool
+from ratchet.tools.definition import PythonBody, read_tool
 from ratchet.tools.registry import Toolbox
 from tests.tools.registry.home import Home
 

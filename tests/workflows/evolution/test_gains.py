@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.call import Called, ToolUse
+from ratchet.tools.call import ToolResult, ToolUse
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.workflows.evolution.cases import Case, Origin
 from ratchet.workflows.evolution.gains import Gain, is_hopeless, measure_gains
@@ -90,9 +90,9 @@ def test_both_sides_take_turns_at_being_first() -> None:
     old = Tool("old", ToolType.PYTHON)
     asked: list[str] = []
 
-    async def call(tool: Tool, values: Mapping[str, Any]) -> Called:
+    async def call(tool: Tool, values: Mapping[str, Any]) -> ToolResult:
         asked.append(tool.id)
-        return Called(values)
+        return ToolResult(values)
 
     cases = [Case(Origin.HELD_OUT, {"n": n}) for n in range(2)]
     sides = {Side.INCUMBENT: old, Side.VARIANT: replace(old, id="new")}

@@ -14,7 +14,7 @@ from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, Workflo
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.runtime import Runtime, Worker
-from ratchet.tools.bodies import LlmBody
+from ratchet.tools.definition import LlmBody
 from ratchet.workflows.exports import NotExportable, Target, export_workflow, read_target
 from ratchet.workflows.exports.models import NoModel, place_of
 from ratchet.workflows.running import BadWorkflow

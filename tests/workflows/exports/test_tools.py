@@ -24,7 +24,7 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime
-from ratchet.tools.carried import folder_of
+from ratchet.tools.definition import folder_of
 from ratchet.workflows.exports import Target, export_workflow
 from ratchet.workflows.exports.runner.package import read_package
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.tools import get_tool, list_versions
 from ratchet.modelserver import answer
 from ratchet.tools.call import Occasion
-from ratchet.tools.calling import call_tool
+from ratchet.tools.caller import call_tool
 from ratchet.tools.portable import tool_from_definition
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.overseer.tool_checking import read_answer

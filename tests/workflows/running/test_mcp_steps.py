@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.runtime import Worker, open_ledger, open_runtime
+from ratchet.tools.invocation import take_server
 from ratchet.tools.registry import open_toolbox
-from ratchet.tools.using import take_server
 from tests.engines.llm import lab
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load

@@ -14,7 +14,7 @@ from ratchet.ledger import events as log
 from ratchet.ledger.sessions import list_sessions
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
-from ratchet.tools.interceptors import GROUP
+from ratchet.tools.caller import GROUP
 from tests.modelserver.fixtures import model_server
 from tests.runtime.deaths import die_at
 from tests.runtime.fleet import Fleet

@@ -18,7 +18,7 @@ from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job_rows import unfinished_jobs
-from ratchet.tools.carried import folder_of
+from ratchet.tools.definition import folder_of
 from ratchet.workflows.running import prepare, start_workflow
 from tests.runtime.kinds import marks
 from tests.waiting import eventually

@@ -24,8 +24,8 @@ from ratchet.cli.words import compact, lines
 from ratchet.kernel import Missing
 from ratchet.tools.call import Occasion, ToolFailed
 from ratchet.tools.examples import test_tool as try_examples
+from ratchet.tools.invocation import CALL_SECONDS, use_tool
 from ratchet.tools.sandboxed import NOT_FOUND
-from ratchet.tools.using import CALL_SECONDS, use_tool
 from ratchet.workflows import views
 from ratchet.workflows.running.as_tool import with_workflows
 

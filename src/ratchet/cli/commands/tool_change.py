@@ -17,8 +17,8 @@ from ratchet.cli.records import print_document
 from ratchet.cli.toolbox import existing_toolbox, located, working_toolbox
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
-from ratchet.tools.carried import read_name
-from ratchet.tools.using import take_server
+from ratchet.tools.definition import read_name
+from ratchet.tools.invocation import take_server
 from ratchet.workflows import views
 from ratchet.workflows.evolution import roll_back_tool
 from ratchet.workflows.running.tools_of_run import tool_of_run

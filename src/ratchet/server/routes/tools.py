@@ -17,11 +17,10 @@ from ratchet.server.fields import EngineName, Text, TextFilter
 from ratchet.server.paging import Cut, Limit, Page, Paging, link_next
 from ratchet.server.service import Access, Api
 from ratchet.tools.call import Occasion, ToolFailed
-from ratchet.tools.carried import read_name
-from ratchet.tools.definition import ToolType
+from ratchet.tools.definition import ToolType, read_name
 from ratchet.tools.examples import test_tool as try_examples
+from ratchet.tools.invocation import CALL_SECONDS, use_tool
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
-from ratchet.tools.using import CALL_SECONDS, use_tool
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
 from ratchet.workflows.running.as_tool import with_workflows

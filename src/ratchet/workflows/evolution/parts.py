@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratchet.kernel import Misuse
-from ratchet.tools.bodies import LlmBody, PythonBody
-from ratchet.tools.definition import Tool
+from ratchet.tools.definition import LlmBody, PythonBody, Tool
 from ratchet.workflows.evolution.sameness import same_program
 
 SOURCE, SYSTEM, TEMPLATE = "tool.py", "system_prompt.txt", "prompt_template.txt"

@@ -14,8 +14,8 @@ from ratchet.ledger.runs import Run
 from ratchet.ledger.sessions import get_session
 from ratchet.loop import Plan
 from ratchet.runtime import JobContext
-from ratchet.tools.call import Called, Occasion, ToolFailed
-from ratchet.tools.calling import call_tool
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.author import Author
 from ratchet.workflows.evolution.judge import VariantJudge
@@ -118,7 +118,7 @@ def _private(job: JobContext) -> tuple[Path, ...]:
     return (job.ledger.artifacts.root, *beside)
 
 
-async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]) -> Called:
+async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]) -> ToolResult:
     occasion = Occasion(
         job.runtime,
         Spender(run_id=run.id, project_id=run.project_id),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ratchet.tools.call import Called, ToolFailed, ToolUse
+from ratchet.tools.call import ToolFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.cases import Case
 
-CallTool = Callable[[Tool, Mapping[str, Any]], Awaitable[Called]]
+CallTool = Callable[[Tool, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool with values, in its sandbox. Raises `ToolFailed`."""
 
 

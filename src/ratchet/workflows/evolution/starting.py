@@ -10,7 +10,7 @@ from ratchet.ledger.tools import VersionRow, get_tool, roll_back
 from ratchet.ledger.usage import set_budget
 from ratchet.runtime import Runtime, start_run
 from ratchet.runtime.job import BACKGROUND
-from ratchet.tools.carried import full_name
+from ratchet.tools.definition import full_name
 from ratchet.workflows.evolution.looking import run_name
 from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.kinds import EVOLVE, OPTIMISE

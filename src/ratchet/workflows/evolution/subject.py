@@ -10,8 +10,7 @@ from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import Transaction
 from ratchet.ledger.tool_calls import CallRow, CallStats
 from ratchet.ledger.tools import ToolRow, VersionRow, call_stats, calls_of, get_version, line_of, tools_by_id
-from ratchet.tools.carried import full_name
-from ratchet.tools.definition import Tool
+from ratchet.tools.definition import Tool, full_name
 from ratchet.workflows.evolution.cases import Case, example_cases, held_out_cases, input_hash
 from ratchet.workflows.evolution.loading import tool_of
 from ratchet.workflows.evolution.own_tests import read_tests

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ratchet.tools.bodies import ExecutableBody, FunctionBody
 from ratchet.tools.call import ToolFailed
-from ratchet.tools.definition import Tool
-from ratchet.tools.functions import announced
+from ratchet.tools.definition import ExecutableBody, FunctionBody, Tool
+from ratchet.tools.functions import announced_function
 from ratchet.tools.purity import pure
 
 
@@ -45,7 +44,7 @@ def carried_files(tool: Tool, body: ExecutableBody) -> dict[str, bytes]:
 def source_of_function(body: FunctionBody) -> tuple[str, str]:
     """The module of a function as text, and the function's name in it. Raises `Unfit`."""
     try:
-        function = announced(body.entry)
+        function = announced_function(body.entry)
         source = _without_marks(Path(inspect.getfile(function)).read_text(encoding="utf-8"))
     except (ToolFailed, OSError, TypeError, SyntaxError, UnicodeDecodeError) as error:
         raise Unfit(f"is a function whose source cannot be read: {error}") from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from ratchet.flowkit.spec import ToolDefinition
 from ratchet.tools.definition import Tool
-from ratchet.tools.nodes import has_function
+from ratchet.tools.programs import has_function
 from ratchet.workflows.exports.carrying import source_of_function
 
 # What a definition has fields for, and what only matters where tools are chosen and versioned.

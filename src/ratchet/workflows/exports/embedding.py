@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
-from ratchet.tools.bodies import LlmBody
-from ratchet.tools.definition import Tool
+from ratchet.tools.definition import LlmBody, Tool
 from ratchet.workflows.exports.carrying import Unfit, carried_files
 from ratchet.workflows.exports.definitions import definition_of
 from ratchet.workflows.exports.fitness import check_tool

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.tools.bodies import OpenApiBody
-from ratchet.tools.definition import Tool, ToolType
+from ratchet.tools.definition import OpenApiBody, Tool, ToolType
 from ratchet.tools.openapi import server_of
 from ratchet.workflows.exports.carrying import Unfit
 from ratchet.workflows.exports.runner.program_tools import PYTHONS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ratchet.config import Settings
 from ratchet.engines.llm.choice import Candidate, candidates
 from ratchet.kernel import Missing, Misuse
-from ratchet.tools.bodies import LlmBody
+from ratchet.tools.definition import LlmBody
 from ratchet.tools.models import choose_model
 from ratchet.workflows.exports.target import Target
 

@@ -13,9 +13,9 @@ from ratchet.flowkit.spec import ToolDefinition, WorkflowStep
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.call import Occasion
 from ratchet.tools.definition import Tool, read_tool
+from ratchet.tools.definition_file import ToolError
 from ratchet.tools.examples import ExampleResult, test_tool
-from ratchet.tools.fields import ToolError
-from ratchet.tools.nodes import has_function
+from ratchet.tools.programs import has_function
 from ratchet.workflows.overseer.inputs import misnamed_inputs
 from ratchet.workflows.overseer.prompts import TOOL_SCHEMA
 from ratchet.workflows.overseer.work import Work

@@ -13,8 +13,7 @@ from ratchet.ledger.tools import (
     note_source,
     promote_version,
 )
-from ratchet.tools.carried import folder_of
-from ratchet.tools.definition import Tool, read_tool
+from ratchet.tools.definition import Tool, folder_of, read_tool
 from ratchet.workflows.running.plan import FixedTool
 
 

@@ -9,7 +9,7 @@ from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction, to_json
 from ratchet.ledger.step_results import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
-from ratchet.tools.call import Called, ToolUse
+from ratchet.tools.call import ToolResult, ToolUse
 from ratchet.workflows.running.values import keep_value, read_value
 
 
@@ -21,17 +21,17 @@ class StepAnswers:
     step: str
     number: int
 
-    def find(self, prompt: str) -> Called | None:
+    def find(self, prompt: str) -> ToolResult | None:
         with self.job.ledger.read() as tx:
             found = find_step_result(tx, self._key(prompt), not_before=0)
         if found is None:
             return None
         try:
-            return Called(read_value(self.job.ledger.artifacts, found.value), ToolUse(**found.metrics))
+            return ToolResult(read_value(self.job.ledger.artifacts, found.value), ToolUse(**found.metrics))
         except NotFound:
             return None
 
-    def keep(self, tx: Transaction, prompt: str, called: Called) -> None:
+    def keep(self, tx: Transaction, prompt: str, called: ToolResult) -> None:
         kept = keep_value(
             tx, self.job.ledger.artifacts, called.value, run_id=self.job.run_id, name=f"answer-{self.step}"
         )

@@ -16,10 +16,9 @@ from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.constraints import TooOften
-from ratchet.tools.kept_servers import KeptServers
-from ratchet.tools.using import on_record
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.invocation import ToolRateLimited, on_record
+from ratchet.tools.mcp_servers import KeptServers
 from ratchet.workflows.running.held_tools import call_held, held_metrics, metrics_of, use_metrics
 from ratchet.workflows.running.plan import FixedTool, RunPlan
 from ratchet.workflows.running.preparing import BadWorkflow, prepare
@@ -28,13 +27,13 @@ from ratchet.workflows.running.preparing import BadWorkflow, prepare
 def with_workflows(occasion: Occasion) -> Occasion:
     """The occasion, at which tools that are workflows can be called as well."""
 
-    async def run(spec: Mapping[str, Any], values: Mapping[str, Any]) -> Called:
+    async def run(spec: Mapping[str, Any], values: Mapping[str, Any]) -> ToolResult:
         return await _run(spec, values, occasion)
 
     return replace(occasion, run_workflow=run)
 
 
-async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occasion) -> Called:
+async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occasion) -> ToolResult:
     try:
         whole = read_spec(spec)
         plan = await asyncio.to_thread(prepare, occasion.runtime, whole, values, cached=False, spread=False)
@@ -47,7 +46,7 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
     use = ToolUse(cost_microusd=caller.cost_microusd, tokens=caller.tokens)
     if done.status != "completed":
         raise ToolFailed(f"step {done.error}", use=use)
-    return Called(dict(done.outputs), use, simulated=caller.simulated)
+    return ToolResult(dict(done.outputs), use, simulated=caller.simulated)
 
 
 class _ToolCaller:
@@ -100,9 +99,9 @@ class _ToolCaller:
         self,
         fixed: FixedTool | None,
         call: StepCall,
-        carry_out: Callable[[], Awaitable[Called]],
+        carry_out: Callable[[], Awaitable[ToolResult]],
         metrics: Callable[[ToolUse], dict[str, Any]],
-    ) -> Called:
+    ) -> ToolResult:
         """Carry out a call, on record if it is one of a tool. Raises `StepFailed`."""
         try:
             if fixed is None:
@@ -117,5 +116,5 @@ class _ToolCaller:
             raise StepFailed(
                 str(failed), final=failed.final, metrics=metrics(failed.use), hint=failed.hint
             ) from failed
-        except TooOften as error:
+        except ToolRateLimited as error:
             raise StepFailed(str(error), hint=error.hint) from error

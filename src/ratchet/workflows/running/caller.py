@@ -16,10 +16,9 @@ from ratchet.ledger import Spender, Transaction, to_json
 from ratchet.ledger.approvals import ApprovalStatus, request_approval
 from ratchet.ledger.step_results import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.constraints import TooOften, check_constraints
-from ratchet.tools.kept_servers import KeptServers
-from ratchet.tools.recording import call_row
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
+from ratchet.tools.mcp_servers import KeptServers
 from ratchet.workflows.running.answers import StepAnswers
 from ratchet.workflows.running.as_tool import with_workflows
 from ratchet.workflows.running.held_tools import call_held, held_metrics, metrics_of, use_metrics
@@ -104,7 +103,7 @@ class LedgerCaller:
     def fallback(self, call: StepCall) -> str | None:
         return self._plan.fallback(call)
 
-    async def _carry_out(self, call: StepCall, work: Work) -> Called:
+    async def _carry_out(self, call: StepCall, work: Work) -> ToolResult:
         if work.fixed is not None:
             await self._reserve(work.fixed)
         occasion = self._occasion(call)
@@ -126,7 +125,7 @@ class LedgerCaller:
             return
         try:
             await asyncio.to_thread(count)
-        except TooOften as error:
+        except ToolRateLimited as error:
             raise StepFailed(str(error), hint=error.hint) from error
 
     def _occasion(self, call: StepCall) -> Occasion:
@@ -189,7 +188,7 @@ class LedgerCaller:
         fixed: FixedTool | None,
         use: ToolUse,
         *,
-        called: Called | None = None,
+        called: ToolResult | None = None,
         error: str | None = None,
     ) -> None:
         if fixed is not None and fixed.tool.track_usage:

@@ -12,16 +12,16 @@ from typing import Any
 
 from ratchet.flowkit.errors import StepHeld
 from ratchet.flowkit.execution import SIMULATED, WITHIN, Inside, StepCall, StepError
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
-from ratchet.tools.calling import call_tool
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 
 
-async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasion) -> Called:
+async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasion) -> ToolResult:
     """What the tool answers whose workflow is run by `inside`. Raises `ToolFailed`, and `Held` where a person is
     waited for."""
 
-    async def run(_: Mapping[str, Any], values: Mapping[str, Any]) -> Called:
+    async def run(_: Mapping[str, Any], values: Mapping[str, Any]) -> ToolResult:
         end = await inside(values)
         if end is None:
             raise StepHeld(f"{call.name} holds a step that waits")
@@ -29,12 +29,12 @@ async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasi
         simulated = bool(taken.pop(SIMULATED, False))
         if isinstance(end, StepError):
             raise ToolFailed(end.reason, hint=end.hint, use=ToolUse(**taken))
-        return Called(end.value, ToolUse(**taken), simulated=simulated)
+        return ToolResult(end.value, ToolUse(**taken), simulated=simulated)
 
     return await call_tool(tool, call.values, replace(occasion, run_workflow=run))
 
 
-def metrics_of(called: Called) -> dict[str, Any]:
+def metrics_of(called: ToolResult) -> dict[str, Any]:
     """What the call of a step took."""
     return use_metrics(called.use) | ({SIMULATED: True} if called.simulated else {})
 

@@ -14,7 +14,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import ArtifactStore, Spender, Transaction
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import JobContext
-from ratchet.tools.call import Called, Occasion, ToolFailed, ToolUse
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.workflows.running.plan import load_plan
 from ratchet.workflows.running.values import keep_value, read_value
 
@@ -69,7 +69,7 @@ async def do_step(job: JobContext) -> object:
         return _tell(tx, job, {**asdict(called), "value": kept})
 
 
-def understood(artifacts: ArtifactStore, result: Mapping[str, Any]) -> Called:
+def understood(artifacts: ArtifactStore, result: Mapping[str, Any]) -> ToolResult:
     """What `do_step` has told. Raises `ToolFailed` if the call had failed."""
     use = ToolUse(**result.get("use", {}))
     if "failed" in result:
@@ -80,7 +80,7 @@ def understood(artifacts: ArtifactStore, result: Mapping[str, Any]) -> Called:
             said=result.get("said", ""),
             final=result["final"],
         )
-    return Called(read_value(artifacts, result["value"]), use, result["said"], result["simulated"])
+    return ToolResult(read_value(artifacts, result["value"]), use, result["said"], result["simulated"])
 
 
 def _failed(failed: ToolFailed) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ratchet.ledger.events import last_id
 from ratchet.runtime import Job, JobContext, JobStatus
 from ratchet.runtime.job import IDLE
 from ratchet.runtime.job_rows import find_once, get_job, lock_job
-from ratchet.tools.call import Called
+from ratchet.tools.call import ToolResult
 from ratchet.workflows.kinds import STEP
 from ratchet.workflows.running.offered import DONE, described, understood
 
@@ -73,7 +73,7 @@ class Offering:
     def is_offered(self, name: str) -> bool:
         return name in self._offered
 
-    async def carry_out(self, call: StepCall, do_here: Callable[[], Awaitable[Called]]) -> Called:
+    async def carry_out(self, call: StepCall, do_here: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """What came of the call, whoever did it. Raises `ToolFailed` as a call here does."""
         offer = await asyncio.to_thread(self._offer, call)
         try:

@@ -14,8 +14,8 @@ from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Run, Transaction, to_json
 from ratchet.ledger.tools import ToolRow, tools_by_id, versions_by_id
-from ratchet.tools.call import Called, Occasion
-from ratchet.tools.calling import call_tool
+from ratchet.tools.call import Occasion, ToolResult
+from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, ToolType, read_tool
 from ratchet.tools.models import call_model
 
@@ -62,7 +62,7 @@ class Work:
         own = self.tool.type in (ToolType.LLM, ToolType.PYTHON, ToolType.EXECUTABLE)
         return self.tool.cache and own and not self.tool.network
 
-    async def carry_out(self, call: StepCall, occasion: Occasion) -> Called:
+    async def carry_out(self, call: StepCall, occasion: Occasion) -> ToolResult:
         tool = self.tool
         if tool is None:
             return await call_model(call.prompt or call.step.description, occasion)

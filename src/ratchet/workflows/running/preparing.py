@@ -15,8 +15,7 @@ from ratchet.flowkit.validation import check_inputs, check_spec
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RatchetError
 from ratchet.runtime import Runtime
-from ratchet.tools.bodies import PythonBody
-from ratchet.tools.definition import Tool, ToolType
+from ratchet.tools.definition import PythonBody, Tool, ToolType
 from ratchet.tools.portable import tool_from_definition
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows.running.adopting import adopt

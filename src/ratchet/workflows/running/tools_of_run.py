@@ -6,8 +6,7 @@ from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tools import tools_by_id
-from ratchet.tools.carried import folder_of
-from ratchet.tools.definition import Tool
+from ratchet.tools.definition import Tool, folder_of
 from ratchet.workflows.running.plan import load_plan
 
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
 from ratchet.ledger.tools import VersionRow, call_stats, list_versions, versions_by_id
-from ratchet.tools.carried import full_name
+from ratchet.tools.definition import full_name
 
 if TYPE_CHECKING:
     from ratchet.ledger import Run, Transaction
     from ratchet.ledger.tool_calls import CallStats
-    from ratchet.tools.call import Called, ToolFailed, ToolUse
+    from ratchet.tools.call import ToolFailed, ToolResult, ToolUse
     from ratchet.tools.examples import ExampleResult, ToolTested
     from ratchet.tools.registry import ToolVersion
-    from ratchet.tools.search import Choice
+    from ratchet.tools.search import ToolChoice
 
 
 def tool_record(version: ToolVersion) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def version_record(row: VersionRow) -> dict[str, Any]:
     }
 
 
-def choice_record(choice: Choice) -> dict[str, Any]:
+def choice_record(choice: ToolChoice) -> dict[str, Any]:
     """A tool that a search has found. `fitness` is the sum of the points of its `reasons`."""
     return {
         **tool_record(choice.version),
@@ -105,21 +105,21 @@ def choice_record(choice: Choice) -> dict[str, Any]:
     }
 
 
-def call_record(version: ToolVersion, came: Called | ToolFailed) -> dict[str, Any]:
+def call_record(version: ToolVersion, came: ToolResult | ToolFailed) -> dict[str, Any]:
     """What came of one call, good or not."""
-    from ratchet.tools.call import Called, ToolFailed
+    from ratchet.tools.call import ToolFailed, ToolResult
 
     failed = came if isinstance(came, ToolFailed) else None
     return {
         "tool": version.name,
         "version": version.version,
         "ok": failed is None,
-        "value": came.value if isinstance(came, Called) else None,
+        "value": came.value if isinstance(came, ToolResult) else None,
         "error": None if failed is None else str(failed),
         "hint": None if failed is None else failed.hint,
         "metrics": use_record(came.use),
         "said": came.said,
-        "simulated": isinstance(came, Called) and came.simulated,
+        "simulated": isinstance(came, ToolResult) and came.simulated,
     }
 
 

@@ -19,9 +19,9 @@ _WELL_SECONDS = 5.0
 
 
 class KeptServer:
-    """One connection, held open by a task of its own: it must be closed by whoever opened it.
+    """One connection, held open by a task of its own: it must be closed by the task that opened it.
 
-    `complaints` is what it writes to stderr, and can be read until it is told to go.
+    `complaints` is what it writes to stderr, and can be read until it is closed.
     """
 
     def __init__(self, protocol: ModuleType, place: Any, complaints: TextIO) -> None:
@@ -65,7 +65,7 @@ class KeptServer:
                 async with self._protocol.connected(place) as client:
                     self._client.set_result(client)
                     await self._enough.wait()
-        except Exception as error:  # noqa: BLE001 - told to whoever waits; later the next call notices the end
+        except Exception as error:  # noqa: BLE001 - raised to the waiting caller; later the next call notices the end
             if not self._client.done():
                 self._client.set_exception(error)
         finally:

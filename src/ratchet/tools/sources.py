@@ -1,24 +1,28 @@
-"""Where definitions of tools lie, and by which mark a changed one is told without reading it."""
+"""Where definitions of tools lie, how a changed one is recognised without reading it, and adding one."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ratchet.tools import announced
-from ratchet.tools.fields import ToolError
-from ratchet.tools.files import read_tool_file
+import yaml
+
+from ratchet.kernel import Conflict
+from ratchet.tools.definition import Tool, read_tool
+from ratchet.tools.definition_file import ToolError, UnreadableDefinition, loaded_yaml, read_bytes, read_text
+from ratchet.tools.functions import announced_functions, mark_of, tool_of
+from ratchet.tools.reader import inside
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
     from ratchet.tools.definition import Tool
 
-SHIPPED = Path(__file__).with_name("shipped")
 FOLDER_NAME = "tools"
 SUFFIXES = (".yaml", ".yml")
 _SHIPPED_PLACE = "shipped:"
@@ -26,6 +30,24 @@ _MOST_FILES = 50_000
 _DEEPEST = 10
 # Packages that are installed for tools lie below the home's own folder, and may have such files, too.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", "environments"})
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+def read_tool_file(path: Path, *, within: Path | None = None) -> Tool:
+    """The tool that a file describes; its id is the file's name, if it names none. Raises `ToolError`.
+
+    The file must lie `within` a folder, also after following links; without one, where it seems to lie.
+    """
+    try:
+        data = loaded_yaml(read_text(path, within or path.parent))
+        if not isinstance(data, dict):
+            raise UnreadableDefinition("it is not a table of keys")
+    except UnreadableDefinition as error:
+        raise ToolError([str(error)], file=str(path)) from error
+    return read_tool(data, folder=path.parent.resolve(), id=path.stem, file=str(path))
+
+
+SHIPPED = Path(__file__).with_name("shipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +76,7 @@ class Offer(NamedTuple):
     def load(self) -> Tool:
         """Raises `ToolError`."""
         if self.entry is not None:
-            return announced.tool_of(self.entry)
+            return tool_of(self.entry)
         if self.problem is not None:
             raise ToolError([self.problem], file=self.place)
         return read_tool_file(self._path, within=self.root)
@@ -92,8 +114,8 @@ def roots_of(settings: Settings, home: Path, folders: Sequence[Path]) -> list[Ro
 def offers(roots: Sequence[Root], *, host: str) -> Iterator[Offer]:
     """Every definition that can be had here. `host` is part of marks where several machines share a ledger."""
     yield from _shipped()
-    for entry in announced.announced_functions():
-        mark = announced.mark_of(entry)
+    for entry in announced_functions():
+        mark = mark_of(entry)
         yield Offer(entry.name, "", f"function:{entry.value}", mark, entry=entry, built_in=True)
     seen: set[str] = set()
     for root in roots:
@@ -157,3 +179,72 @@ def _mark_at(path: Path) -> str:
 
 def _mark(found: os.stat_result) -> str:
     return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
+
+
+def install(tool: Tool | Path, folder: Path, *, taken: Mapping[str, str], replace: bool) -> str:
+    """Write the definition into `folder` and return its id. Raises `Conflict` for an id that is `taken`.
+
+    Every file is whole from the moment it has its name, and the definition comes last.
+    """
+    made = tool if isinstance(tool, Tool) else read_tool_file(tool)
+    target = _target(made, folder, taken.get(made.id), replace)
+    body = made.executable
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for name in body.files if body is not None else ():
+        _write(target.parent / name, _script(made, name), executable=True)
+    text = yaml.safe_dump(_as_written(made), sort_keys=False, allow_unicode=True, width=120)
+    _write(target, text.encode())
+    return made.id
+
+
+def _target(tool: Tool, folder: Path, taken: str | None, replace: bool) -> Path:
+    """Where the definition goes. A tool with scripts has a folder of its own."""
+    fresh = folder / tool.id / f"{tool.id}.yaml" if _scripts(tool) else folder / f"{tool.id}.yaml"
+    if taken is None or taken.startswith(("shipped:", "function:")):
+        return fresh
+    there = Path(taken)
+    if there.is_absolute() and there.is_relative_to(folder.resolve()) and replace:
+        return there
+    new = tool.folder / f"{tool.id}.yaml" if tool.folder is not None else fresh
+    raise Conflict(
+        f"the id {tool.id} is taken: {taken} and {new} would both define it",
+        hint="give it another id, or say that it is to replace the one in the home",
+    )
+
+
+def _scripts(tool: Tool) -> bool:
+    return tool.executable is not None and bool(tool.executable.files)
+
+
+def _script(tool: Tool, name: str) -> bytes:
+    try:
+        if tool.folder is None:
+            raise UnreadableDefinition(
+                f"{name} is a file beside the definition, which comes without a folder"
+            )
+        return read_bytes(inside(name, tool.folder), tool.folder, most=_MOST_BYTES)
+    except UnreadableDefinition as error:
+        raise ToolError([f"executable.args: {error}"]) from error
+
+
+def _as_written(tool: Tool) -> dict[str, object]:
+    """What a file says: the scripts are beside it, so that it need not say what is in them."""
+    data = dict(tool.data)
+    if tool.executable is not None:
+        data["executable"] = {key: value for key, value in data["executable"].items() if key != "files"}
+    return data
+
+
+def _write(path: Path, content: bytes, *, executable: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o755 if executable else 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

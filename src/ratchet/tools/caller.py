@@ -1,0 +1,318 @@
+"""Calls a tool: checks its inputs against their schema, asks interceptors, runs its body, checks its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from ratchet.engines.answer import misfits
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.inputs import fits, with_defaults
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.definition import Tool, ToolType, WorkflowBody
+from ratchet.tools.functions import call_function
+from ratchet.tools.models import call_llm_tool, call_model
+from ratchet.tools.programs import call_program, call_python
+from ratchet.tools.sandboxed import most_output
+
+Look = Callable[[Any], bool]
+"""True only for what certainly fits."""
+
+_MOST_KNOWN = 1024
+# By the identity of a schema, which is kept so that no other one can get the same.
+_known: dict[int, tuple[Mapping[str, Any], Look]] = {}
+_ABOUT = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment"})
+GROUP = "ratchet.interceptors"
+# Made once: `json.dumps` makes one for each call, which takes longer than a small value.
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+
+
+def misfit(value: Any, schema: Mapping[str, Any] | None) -> str | None:
+    """What of `value` is not as `schema` wants it, with the path of each part; nothing if it fits."""
+    if not schema or _look_for(schema)(value):
+        return None
+    return misfits(value, _one_dialect(schema), judge=_careful_judge())
+
+
+def _look_for(schema: Mapping[str, Any]) -> Look:
+    known = _known.get(id(schema))
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[id(schema)] = (schema, _look(schema))
+    return known[1]
+
+
+def _one_dialect(schema: Any) -> Any:
+    """`schema` without the dialects that it names: for each the library would take a validator of its own."""
+    if isinstance(schema, Mapping):
+        return {
+            name: _one_dialect(each)
+            for name, each in schema.items()
+            if name != "$schema" or not isinstance(each, str)
+        }
+    return [_one_dialect(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _look(schema: Any) -> Look:
+    """A quick look for one schema; one that has more to say than this knows is never certain."""
+    if schema is True:
+        return _certain
+    if not isinstance(schema, Mapping):
+        return _uncertain
+    words = schema.keys() - _ABOUT
+    kind = schema.get("type")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return _uncertain if words else _certain
+    if words == {"type"}:
+        return _KINDS[kind]
+    if kind == "object" and words <= {"type", "properties", "required", "additionalProperties"}:
+        return _object_look(schema)
+    if kind == "array" and words == {"type", "items"}:
+        each = _look(schema["items"])
+        return lambda value: isinstance(value, list) and all(map(each, value))
+    return _uncertain
+
+
+def _object_look(schema: Mapping[str, Any]) -> Look:
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    others = schema.get("additionalProperties", True)
+    if (
+        not isinstance(properties, Mapping)
+        or not isinstance(required, list | tuple)
+        or not isinstance(others, bool)
+    ):
+        return _uncertain
+    looks = {name: _look(each) for name, each in properties.items()}
+    beyond = _certain if others else _uncertain
+
+    def look(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and all(name in value for name in required)
+            and all(looks.get(name, beyond)(each) for name, each in value.items())
+        )
+
+    return look
+
+
+def _certain(_: Any) -> bool:
+    return True
+
+
+def _uncertain(_: Any) -> bool:
+    return False
+
+
+_KINDS: Mapping[str, Look] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in (int, float),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+}
+
+
+@cache
+def _careful_judge() -> Any:
+    """A validator that gives no pattern the time to keep this process busy: the author of a tool wrote its patterns."""
+    # Slow to import, and most calls fit at the first look.
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationError]:
+        if not isinstance(value, str):
+            return
+        try:
+            found = fits(value, wanted)
+        except SpecError as error:
+            yield ValidationError(str(error))
+            return
+        if not found:
+            yield ValidationError(f"{value!r} does not match {wanted!r}")
+
+    def refused(_: Any, __: Any, ___: Any, ____: Any) -> Iterator[ValidationError]:
+        yield ValidationError("the schema of a tool cannot have patternProperties")
+
+    words = {"pattern": pattern, "patternProperties": refused}
+    return extend(Draft202012Validator, words)  # type: ignore[no-untyped-call]
+
+
+class InterceptorOrder(IntEnum):
+    FIRST = 0
+    NORMAL = 50
+    LAST = 100
+
+
+class Interceptor(Protocol):
+    """Either may raise `ToolFailed`: before the call it is not made, after it the answer is not used."""
+
+    @property
+    def place(self) -> int: ...
+
+    def before(self, tool: Tool, values: Mapping[str, Any]) -> None: ...
+
+    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolFailed) -> None: ...
+
+
+@functools.cache
+def announced_interceptors() -> tuple[Interceptor, ...]:
+    """Those of the installed packages. Looked for once. Raises `ToolFailed`: a guard that is broken lets nothing by."""
+    found: list[Interceptor] = []
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        try:
+            found.append(point.load()())
+        except Exception as error:
+            raise ToolFailed(
+                f"the interceptor {point.value} cannot be loaded: {type(error).__name__}: {error}",
+                hint="fix or uninstall the package that brings it",
+                final=True,
+            ) from error
+    return tuple(sorted(found, key=lambda each: each.place))
+
+
+async def intercepted(
+    chain: Sequence[Interceptor],
+    tool: Tool,
+    values: Mapping[str, Any],
+    call: Callable[[], Awaitable[ToolResult]],
+) -> ToolResult:
+    """Make the call if no interceptor objects. Each asked before is called after, even of a failure."""
+    asked: list[Interceptor] = []
+    outcome: ToolResult | ToolFailed
+    try:
+        for each in chain:
+            asked.append(each)
+            _consult(each, functools.partial(each.before, tool, values))
+        outcome = await call()
+    except ToolFailed as failed:
+        outcome = failed
+    for each in reversed(asked):
+        try:
+            _consult(each, functools.partial(each.after, tool, values, outcome))
+        except ToolFailed as failed:
+            outcome = failed
+    if isinstance(outcome, ToolFailed):
+        raise outcome
+    return outcome
+
+
+def _consult(interceptor: Interceptor, say: Callable[[], None]) -> None:
+    try:
+        say()
+    except ToolFailed:
+        raise
+    except Exception as error:
+        name = type(interceptor).__name__
+        raise ToolFailed(
+            f"the interceptor {name} broke: {type(error).__name__}: {error}", final=True
+        ) from error
+
+
+__all__ = ["call_model", "call_tool"]
+
+
+async def call_tool(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -> ToolResult:
+    """What `tool` answers to the inputs `values`. Raises `ToolFailed`.
+
+    Nothing is written into the record of its calls: that is up to the caller.
+    """
+    if (why_not := tool.refusal) is not None:
+        raise ToolFailed(why_not, hint="use a tool that has a body", final=True)
+    if not isinstance(values, dict):
+        # A schema and JSON know no other objects.
+        values = dict(values)
+    if tool.type is not ToolType.MCP:
+        # A server fills in its own defaults, whatever its schema declares.
+        values = with_defaults(values, tool.input_schema)
+    if (wrong := misfit(values, tool.input_schema)) is not None:
+        raise ToolFailed(
+            f"the inputs of tool {tool.id} do not fit: {wrong}",
+            hint=f"see `ratchet tool show {tool.id}`",
+            final=True,
+        )
+    chain = announced_interceptors()
+    if not chain:
+        return await _carry_out(tool, values, occasion)
+    return await intercepted(chain, tool, values, lambda: _carry_out(tool, values, occasion))
+
+
+async def _carry_out(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -> ToolResult:
+    seconds = occasion.seconds if tool.timeout is None else min(tool.timeout, occasion.seconds)
+    called = await _CARRY_OUT[tool.type](tool, tool.body, values, occasion, seconds)
+    _check_answer(tool, called, most_output(tool, occasion))
+    return called
+
+
+def _check_answer(tool: Tool, called: ToolResult, most: int) -> None:
+    try:
+        size = len(_JSON.encode(called.value).encode(errors="replace"))
+        wrong = f"it has {size} bytes, at most {most} are allowed" if size > most else None
+        wrong = wrong or misfit(called.value, tool.output_schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong = f"it is not JSON: {error}"
+    if wrong is not None:
+        raise ToolFailed(
+            f"the answer of tool {tool.id} cannot be used: {wrong}",
+            hint="fix the tool, or its output schema and constraints",
+            use=called.use,
+            said=called.said,
+        )
+
+
+async def _call_mcp(
+    tool: Tool, body: Any, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> ToolResult:
+    # Few workflows use them, and both take long to import.
+    from ratchet.tools.mcp_tools import call_mcp
+
+    return await call_mcp(tool, body, values, occasion, seconds)
+
+
+async def _call_web(
+    tool: Tool, body: Any, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> ToolResult:
+    from ratchet.tools.web import call_web
+
+    return await call_web(tool, body, values, occasion, seconds)
+
+
+async def _call_workflow(
+    tool: Tool, body: WorkflowBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
+) -> ToolResult:
+    if occasion.run_workflow is None:
+        raise ToolFailed(
+            f"tool {tool.id} is a workflow, which cannot be run from here",
+            hint="run it by `ratchet workflow run`, or as a step of another workflow",
+            final=True,
+        )
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(seconds):
+            called = await occasion.run_workflow(body.spec, values)
+    except TimeoutError:
+        raise ToolFailed(
+            f"tool {tool.id} did not end within {seconds:g} s", hint="raise its timeout"
+        ) from None
+    return replace(called, use=replace(called.use, wall_ms=(time.monotonic() - began) * 1000))
+
+
+_CARRY_OUT: Mapping[ToolType, Callable[..., Awaitable[ToolResult]]] = {
+    ToolType.LLM: call_llm_tool,
+    ToolType.PYTHON: call_python,
+    ToolType.EXECUTABLE: call_program,
+    ToolType.OPENAPI: _call_web,
+    ToolType.MCP: _call_mcp,
+    ToolType.WORKFLOW: _call_workflow,
+    ToolType.FUNCTION: call_function,
+}

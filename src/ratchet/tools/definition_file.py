@@ -1,0 +1,262 @@
+"""The file of a definition: bounded YAML or JSON from any author, and its keys by name and type."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ratchet.kernel import Misuse
+
+MOST_BYTES = 1024 * 1024
+_MOST_VALUES = 50_000
+_DEEPEST = 50
+_LONGEST_NUMBER = 300
+
+
+class ToolError(Misuse):
+    """A definition that cannot be used. `problems` has one sentence for each thing that is wrong, with its key."""
+
+    def __init__(self, problems: list[str], *, file: str | None = None) -> None:
+        where = f"{file}: " if file else ""
+        super().__init__(where + "; ".join(problems), hint="correct the definition of the tool")
+        self.problems = problems
+        self.file = file
+
+
+class UnreadableDefinition(Exception):
+    """One value that is not what it should be; becomes a problem of its key."""
+
+
+class DefinitionFields:
+    """The keys of one mapping. `rest` has those that were not read."""
+
+    def __init__(self, data: Mapping[str, Any], *, folder: Path | None = None) -> None:
+        self.rest = dict(data)
+        self.folder = folder
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.files: list[str] = []
+        """Files of the folder that were read."""
+        self._under = ""
+
+    def take(self, key: str) -> Any:
+        return self.rest.pop(key, None)
+
+    def wrong(self, key: str, what: str) -> None:
+        """Say what makes the definition unusable."""
+        self.problems.append(f"{self._under}{key}: {what}")
+
+    def warn(self, key: str, what: str) -> None:
+        """Say what is odd, but does no harm."""
+        self.warnings.append(f"{self._under}{key}: {what}")
+
+    def text(self, key: str, default: str = "") -> str:
+        """Numbers and truth values count as their text: YAML makes them of words that look like one."""
+        return self.optional_text(key) or default
+
+    def optional_text(self, key: str) -> str | None:
+        found = self.take(key)
+        if found is None or isinstance(found, str):
+            return found
+        if isinstance(found, bool):
+            return "true" if found else "false"
+        if isinstance(found, int | float):
+            return str(found)
+        self.wrong(key, f"{_shown(found)} is not a text")
+        return None
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; one text counts as a list of one."""
+        found = self.take(key)
+        if found is None:
+            return ()
+        listed = found if isinstance(found, list) else [found]
+        if any(isinstance(each, list | dict) or each is None for each in listed):
+            self.wrong(key, f"{_shown(found)} is not a list of texts")
+            return ()
+        return tuple(each if isinstance(each, str) else _plain_text(each) for each in listed)
+
+    def flag(self, key: str, default: bool) -> bool:
+        found = self.take(key)
+        if found is None or isinstance(found, bool):
+            return default if found is None else found
+        self.wrong(key, f"{_shown(found)} is neither true nor false")
+        return default
+
+    def number(self, key: str, *, above: float | None = None, most: float | None = None) -> float | None:
+        found = self.take(key)
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            self.wrong(key, f"{_shown(found)} is not a number")
+        elif above is not None and found <= above:
+            self.wrong(key, f"{_shown(found)} must be above {above:g}")
+        elif most is not None and found > most:
+            self.wrong(key, f"{_shown(found)} must be at most {most:g}")
+        else:
+            return found
+        return None
+
+    def whole(self, key: str, *, above: int | None = None, most: int | None = None) -> int | None:
+        found = self.number(key, above=above, most=most)
+        if found is not None and found != int(found):
+            self.wrong(key, f"{_shown(found)} is not a whole number")
+            return None
+        return None if found is None else int(found)
+
+    def table(self, key: str) -> dict[str, Any]:
+        found = self.take(key)
+        if found is None or isinstance(found, dict):
+            return found or {}
+        self.wrong(key, f"{_shown(found)} is not a table")
+        return {}
+
+    def inside(self, key: str) -> DefinitionFields:
+        """The fields of the table under `key`; what is wrong with them is wrong with the whole."""
+        inner = DefinitionFields(self.table(key), folder=self.folder)
+        inner.problems, inner.warnings, inner.files = self.problems, self.warnings, self.files
+        inner._under = f"{self._under}{key}."
+        return inner
+
+
+def _plain_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Plain values only. A date stays the text that it is in the file."""
+
+    def construct_short_int(self, node: Any) -> Any:
+        return self.construct_yaml_int(_short(node))
+
+    def construct_short_float(self, node: Any) -> Any:
+        return self.construct_yaml_float(_short(node))
+
+
+def _short(node: Any) -> Any:
+    """A number of a length that numbers have: one in base 60, which YAML has too, may take minutes to work out."""
+    if len(node.value) > _LONGEST_NUMBER:
+        raise UnreadableDefinition(f"{node.value[:20]}… is too long for a number")
+    return node
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_short_float)
+
+
+def read_bytes(path: Path, within: Path, *, most: int = MOST_BYTES) -> bytes:
+    """What is in a file that lies within a folder, also after following links. Raises `UnreadableDefinition`."""
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(within.resolve()):
+            raise UnreadableDefinition(f"{path} leads out of {within}")
+        # Not blocking: opening a pipe without a writer would wait for ever.
+        with os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableDefinition(f"{path} is not a file")
+            raw = file.read(most + 1)
+    except (OSError, RuntimeError) as error:
+        raise UnreadableDefinition(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    if len(raw) > most:
+        raise UnreadableDefinition(f"{path} is larger than {most:,} bytes")
+    return raw
+
+
+def read_text(path: Path, within: Path) -> str:
+    """The text of such a file; a mark of its encoding at the start is left out."""
+    try:
+        return read_bytes(path, within).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableDefinition(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def loaded_yaml(text: str) -> Any:
+    """The value that a YAML document has, as JSON has values. Raises `UnreadableDefinition`."""
+    try:
+        _weigh(text)
+        found = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise UnreadableDefinition(f"it is not YAML: {' '.join(str(error).split())[:300]}") from error
+    except (RecursionError, ValueError, TypeError) as error:
+        raise UnreadableDefinition(f"it is not YAML that can be read: {str(error)[:200]}") from error
+    return _plain(found)
+
+
+def loaded_json(text: str) -> Any:
+    """The value of a JSON text, or `None` if it is none."""
+    try:
+        return _plain(json.loads(text))
+    except (ValueError, RecursionError, UnreadableDefinition):
+        return None
+
+
+def _weigh(text: str) -> None:
+    """Refuse what would take too much to load: values inside values without end, and few words that mean millions.
+
+    The parser reports one event after the other and can be left at any; what loads them goes down with every level,
+    and too deep it takes the process with it. An alias weighs as much as what it stands for.
+    """
+    weights: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, weight = open_nodes.pop()
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, 1))
+            if len(open_nodes) > _DEEPEST:
+                raise UnreadableDefinition(f"it is more than {_DEEPEST} deep")
+            continue
+        elif isinstance(event, yaml.AliasEvent):
+            # One that stands for what it is part of has no weight yet, and no end.
+            anchor, weight = None, weights.get(event.anchor, _MOST_VALUES + 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor, weight = event.anchor, 1
+        else:
+            continue
+        if anchor is not None:
+            weights[anchor] = weight
+        outer, before = open_nodes[-1]
+        open_nodes[-1] = (outer, before + weight)
+        if before + weight > _MOST_VALUES:
+            raise UnreadableDefinition(f"it has more than {_MOST_VALUES:,} values")
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """`value` as JSON has it."""
+    if depth > _DEEPEST:
+        raise UnreadableDefinition(f"it is more than {_DEEPEST} deep")
+    if isinstance(value, dict):
+        return {_key(key): _plain(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, depth + 1) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UnreadableDefinition(f"{value} is not a number that JSON has")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise UnreadableDefinition(f"a value of type {type(value).__name__} is not one that JSON has")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool | int | float):
+        return json.dumps(key)
+    raise UnreadableDefinition(f"{str(key)[:60]!r} cannot be a key")
