@@ -38,7 +38,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("events --type", 2, "'--type' requires an argument", "`ratchet events --help`"),
     ("runs show 99", 1, "run 99 does not exist", "`ratchet runs list`"),
     ("runs pause 1", 1, "run 1 is completed", "`ratchet runs show 1`"),
-    ("runs resume 1", 1, "run 1 is completed", "start the same work anew"),
+    ("runs resume 1", 1, "run 1 is completed", "start the same work again"),
     ("queue show 99", 1, "job 99 does not exist", "`ratchet queue jobs`"),
     ("queue pause nosuch", 2, "'nosuch'; there are: default", "[queues.nosuch]"),
     ("schedule pause nosuch", 1, "schedule nosuch does not exist", "`ratchet schedule list`"),

@@ -107,6 +107,10 @@ class Conversation:
                     pipe.close()
         self._errors = None
 
+    def __del__(self) -> None:
+        # Of a repository that nobody closed, as when a task is cancelled between two of its steps.
+        self.stop()
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._pid != os.getpid():
             self.stop()  # forked: the process belongs to the parent

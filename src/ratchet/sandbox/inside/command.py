@@ -17,8 +17,8 @@ def become(spec: Spec, trouble: int) -> NoReturn:
     try:
         os.setsid()
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        # Python ignores these, and a program inherits that.
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores some, and so does whoever was started with nohup: a program would inherit that.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         trouble = os.dup2(trouble, 3, inheritable=False)
