@@ -95,9 +95,10 @@ def test_cancel_ends_a_job_that_waits_and_refuses_one_that_ended(ratchet: Ratche
 
 
 def test_a_queue_is_paused_and_resumed(ratchet: Ratchet, runtime: Runtime) -> None:
-    assert ratchet("queue", "pause", "default", "--json").json == {"name": "default", "paused": True}
+    paused = ratchet("queue", "pause", "default", "--json").json
+    assert (paused["name"], paused["paused"]) == ("default", True)
     assert ratchet("queue", "list", "--json").json[0]["paused"] is True
-    assert ratchet("queue", "resume", "default").out == "Queue default goes on.\n"
+    assert ratchet("queue", "resume", "default").out == "Queue default is resumed.\n"
     assert ratchet("queue", "list", "--json").json[0]["paused"] is False
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.config import Loaded
-from ratchet.judges import AwaitingApproval, Candidate, PersonJudge, decide, first_failure, hear
+from ratchet.judges import AwaitingApproval, Candidate, PersonJudge, first_failure, hear
 from ratchet.kernel import Conflict, Outcome, RunStatus, Superseded
 from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.approvals import ApprovalStatus, get_approval, list_approvals, still_pending
@@ -29,6 +29,7 @@ from ratchet.runtime import (
     resume_run,
     start_run,
 )
+from ratchet.runtime.approvals import decide
 from tests.judges.conftest import ask
 from tests.judges.test_combined import Fixed
 from tests.runtime.conftest import (  # noqa: F401

@@ -11,15 +11,21 @@ from typing import NamedTuple
 
 
 class Leaf(NamedTuple):
-    """A command, as `module:name` in `ratchet.cli.commands`."""
+    """A command, as `module:name` in `ratchet.cli.commands`, or an operation as `package.module:name`."""
 
     help: str
     target: str
 
     @property
+    def module(self) -> str:
+        """The module that the command is in."""
+        module = self.target.partition(":")[0]
+        return f"ratchet.{module}" if "." in module else f"ratchet.cli.commands.{module}"
+
+    @property
     def source(self) -> Path:
-        """The file that the command is in."""
-        return Path(__file__).with_name("commands") / f"{self.target.partition(':')[0]}.py"
+        """The file of that module."""
+        return Path(__file__).parents[2].joinpath(*self.module.split(".")).with_suffix(".py")
 
 
 class Branch(NamedTuple):
@@ -303,11 +309,13 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "runs": Branch(
         "Runs and their steps.",
         {
-            "list": Leaf("List runs, newest first.", "runs:list_"),
-            "show": Leaf("Show one run with its steps.", "runs:show"),
-            "pause": Leaf("Pause a run; what it has recorded stays.", "runs:pause"),
-            "resume": Leaf("Go on with a paused or blocked run.", "runs:resume"),
-            "cancel": Leaf("Cancel a run for good.", "runs:cancel"),
+            "list": Leaf("List runs, newest first.", "runtime.operations.runs:list_"),
+            "show": Leaf("Show one run: its status, the reason for it, and its result.", "runs:show"),
+            "pause": Leaf("Pause a run; what it has recorded stays.", "runtime.operations.runs:pause"),
+            "resume": Leaf("Resume a paused or blocked run.", "runtime.operations.runs:resume"),
+            "cancel": Leaf(
+                "Cancel a run for good, with all its unfinished steps.", "runtime.operations.runs:cancel"
+            ),
         },
         "A run is one execution of anything, and a step is a part of it. Flows have commands of their own "
         "that say more, such as `ratchet protocol show` and `ratchet research status`.",
@@ -315,10 +323,17 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "approval": Branch(
         "Questions that wait for a person.",
         {
-            "list": Leaf("List what waits for a person, newest first.", "approval:list_"),
-            "show": Leaf("Show one approval with what is to be decided on.", "approval:show"),
-            "approve": Leaf("Say yes; a run that waited for it goes on.", "approval:approve"),
-            "refuse": Leaf("Say no; a run that waited for it goes on without the change.", "approval:refuse"),
+            "list": Leaf("List what waits for a person, newest first.", "runtime.operations.approvals:list_"),
+            "show": Leaf(
+                "Show one approval with what is to be decided on.", "runtime.operations.approvals:show"
+            ),
+            "approve": Leaf(
+                "Say yes; a run that waited for it is resumed.", "runtime.operations.approvals:approve"
+            ),
+            "refuse": Leaf(
+                "Say no; a run that waited for it is resumed without the change.",
+                "runtime.operations.approvals:refuse",
+            ),
         },
         "A run that needs a person is blocked until it is decided. `ratchet approval list` has what is open.",
     ),
@@ -326,11 +341,11 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Queues and the jobs in them.",
         {
             "list": Leaf("List queues and how many jobs they hold.", "queue:list_"),
-            "jobs": Leaf("List jobs, newest first.", "queue:jobs"),
-            "show": Leaf("Show one job.", "queue:show"),
-            "cancel": Leaf("Cancel a job; a running one is told to stop.", "queue:cancel"),
-            "pause": Leaf("Let a queue stand still; running jobs go on.", "queue:pause"),
-            "resume": Leaf("Let a paused queue go on.", "queue:resume"),
+            "jobs": Leaf("List jobs, newest first.", "runtime.operations.jobs:jobs"),
+            "show": Leaf("Show one job with the tries that failed.", "runtime.operations.jobs:show"),
+            "cancel": Leaf("Cancel a job; a running one is told to stop.", "runtime.operations.jobs:cancel"),
+            "pause": Leaf("Pause a queue; running jobs go on.", "runtime.operations.jobs:pause"),
+            "resume": Leaf("Resume a paused queue.", "runtime.operations.jobs:resume"),
         },
         "Whatever is left to a worker is a job in a queue. `ratchet worker` and `ratchet serve` take "
         "jobs; `ratchet processes` lists who does.",
@@ -338,13 +353,13 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "schedule": Branch(
         "Jobs that come again by the clock.",
         {
-            "list": Leaf("List schedules with their next time.", "schedule:list_"),
-            "show": Leaf("Show one schedule and its next times.", "schedule:show"),
+            "list": Leaf("List schedules with their next time.", "runtime.operations.schedules:list_"),
+            "show": Leaf("Show one schedule and its next times.", "runtime.operations.schedules:show"),
             "add": Leaf("Make or replace a schedule.", "schedule:add"),
             "next": Leaf("Show the next times of a schedule, or of a time as it is said.", "schedule:next_"),
-            "pause": Leaf("Let a schedule rest.", "schedule:pause"),
-            "resume": Leaf("Let a paused schedule go on.", "schedule:resume"),
-            "remove": Leaf("Remove a schedule.", "schedule:remove"),
+            "pause": Leaf("Pause a schedule.", "runtime.operations.schedules:pause"),
+            "resume": Leaf("Resume a paused schedule.", "runtime.operations.schedules:resume"),
+            "remove": Leaf("Remove a schedule.", "runtime.operations.schedules:remove"),
         },
         "A schedule makes a job whenever its time comes, as long as a worker runs. `ratchet workflow "
         "schedule` is the simple way for workflows.",

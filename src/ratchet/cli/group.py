@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from ratchet.cli.catalogue import Branch, Leaf
 from ratchet.cli.command import placed, write_examples, write_options
 from ratchet.cli.options import shared_options
-
-_COMMANDS = "ratchet.cli.commands"
 
 
 class LazyGroup(click.Group):
@@ -35,8 +33,7 @@ class LazyGroup(click.Group):
             return None
         if isinstance(part, Branch):
             return LazyGroup(part.parts, name=cmd_name, help=f"{part.help}\n\n{part.about}")
-        module, _, name = part.target.partition(":")
-        return cast("click.Command", getattr(import_module(f"{_COMMANDS}.{module}"), name))
+        return _loaded(part)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with placed(ctx):
@@ -66,6 +63,16 @@ class LazyGroup(click.Group):
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(f"`{ctx.command_path} COMMAND --help` tells more about a command.")
+
+
+def _loaded(part: Leaf) -> click.Command:
+    found = getattr(import_module(part.module), part.target.partition(":")[2])
+    if isinstance(found, click.Command):
+        return found
+    # Only an operation needs it.
+    from ratchet.cli.operation import command_of
+
+    return command_of(found)
 
 
 def _unknown(name: str, known: list[str]) -> str:

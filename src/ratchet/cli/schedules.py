@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,15 +10,15 @@ import click
 
 from ratchet.cli.numbers import PRIORITY
 from ratchet.cli.output import confirm
-from ratchet.cli.records import record
 from ratchet.kernel import iso
+from ratchet.operations import record
 from ratchet.runtime import Missed, Schedule
+from ratchet.runtime.operations.schedules import ScheduleAnswer, local
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SHOWN = 3
 
 
 def timing_options(function: F) -> F:
@@ -43,34 +42,19 @@ def timing_options(function: F) -> F:
     return function
 
 
-def schedule_record(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as JSON, with what it means and when it comes next."""
-    upcoming = [moment(each) for each in schedule.upcoming(time.time(), _SHOWN)]
-    return {
-        **record(schedule, without=("seen_at",)),
-        "background": schedule.background,
-        "meaning": schedule.meaning,
-        "next_at": upcoming[0] if upcoming else None,
-        "next": upcoming,
-    }
-
-
 def confirm_set(session: Session, schedule: Schedule) -> None:
     """Say what was understood, and when it comes."""
+    answer = ScheduleAnswer.of(schedule)
     lines = [
         f"Schedule {schedule.name} is set: {schedule.meaning} ({schedule.timezone}), cron {schedule.cron}.",
-        *listed(schedule.upcoming(time.time(), _SHOWN)),
+        *listed(answer.next),
     ]
-    confirm(session, schedule_record(schedule), "\n".join(lines))
+    confirm(session, record(answer), "\n".join(lines))
 
 
 def listed(moments: list[datetime]) -> list[str]:
     """Times on a line each, as the clocks of their zone show them."""
     return [f"  {'next' if not number else 'then'} {local(each)}" for number, each in enumerate(moments)]
-
-
-def local(moment: datetime) -> str:
-    return moment.strftime("%a %Y-%m-%d %H:%M:%S %Z")
 
 
 def moment(at: datetime) -> str:

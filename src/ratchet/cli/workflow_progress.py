@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ratchet.cli.output import note
-from ratchet.cli.records import print_line, record
+from ratchet.cli.records import print_line
 from ratchet.cli.words import lines, one_line
 from ratchet.ledger import Event
+from ratchet.operations import record
 
 Hear = Callable[[Event], None]
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.judges.approval import decide
     from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
     from ratchet.judges.command import CommandJudge
     from ratchet.judges.comparison import Incumbent, Rule
@@ -43,7 +42,6 @@ __all__ = [
     "Trial",
     "VerdictJudge",
     "all_of",
-    "decide",
     "first_failure",
     "hear",
 ]

@@ -76,6 +76,11 @@ class Job:
         return self.priority >= BACKGROUND
 
     @property
+    def waits_until_at(self) -> int | None:
+        """When it is due; nothing once it has ended."""
+        return None if self.status.final else self.due_at
+
+    @property
     def carries_run(self) -> bool:
         if self.run_id is None or self.key is None:
             return False

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from ratchet.config import Settings
 
 
+class NoSuchQueue(Misuse):
+    """No queue of that name is configured."""
+
+    http_status = 404
+
+
 @dataclass(frozen=True, slots=True)
 class QueueState:
     name: str
@@ -36,7 +42,7 @@ def configured_rules(settings: Settings) -> dict[str, QueueRule]:
 
 def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:
     """Let a queue stand still, or go on. Jobs that run are not touched."""
-    known(rules, name)
+    _existing(rules, name)
     upsert = tx.insert(queues).values(name=name, paused=paused)
     tx.connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_={"paused": paused}))
     tx.announce(Topic.JOBS)
@@ -66,6 +72,13 @@ def list_queues(tx: Transaction, rules: dict[str, QueueRule]) -> list[QueueState
             )
         )
     return states
+
+
+def _existing(rules: dict[str, QueueRule], name: str) -> None:
+    try:
+        known(rules, name)
+    except Misuse as error:
+        raise NoSuchQueue(str(error), hint=error.hint) from None
 
 
 def known(rules: dict[str, QueueRule], name: str) -> QueueRule:

@@ -17,13 +17,13 @@ Id = Annotated[int, Path(ge=1, le=MAX_ID)]
 IdFilter = Annotated[int | None, Query(ge=1, le=MAX_ID)]
 
 
-def _without_nul(text: str | None) -> str | None:
+def without_nul(text: str | None) -> str | None:
     if text is not None and "\x00" in text:
         raise ValueError("it contains a NUL character, which no database text can")
     return text
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("it contains control characters")
     return text
@@ -36,9 +36,9 @@ def _no_recording(engine: str) -> str:
 
 
 # What a person would write on one line.
-Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
 EngineName = Annotated[Text, AfterValidator(_no_recording)]
-TextFilter = Annotated[str | None, AfterValidator(_without_nul), Query(max_length=200)]
+TextFilter = Annotated[str | None, AfterValidator(without_nul), Query(max_length=200)]
 
 
 def _moment(value: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from ratchet.operations import Listing, Window
 from ratchet.server.fields import MAX_ID
 
 MAX_LIMIT = 500
@@ -28,41 +29,22 @@ class Page(BaseModel, Generic[Item]):
     next: int | None = Field(description="pass it as `before` for the next page; null at the end")
 
 
-@dataclass(frozen=True, slots=True)
-class Cut(Generic[Row]):
-    """A page of rows, before they are put into words."""
-
-    items: Sequence[Row]
-    next: int | None = None
+Cut = Listing
 
 
-@dataclass(frozen=True, slots=True)
-class Pager:
-    """Which page was asked for. Read `one_more` rows: the last one tells whether there is a next page."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pager(Window):
+    """Which page a request asked for."""
 
-    before: int | None
-    limit: int
-    _request: Request
-    _response: Response
+    request: Request
+    response: Response
 
-    @property
-    def one_more(self) -> int:
-        return self.limit + 1
-
-    def cut(self, rows: Sequence[Row], *, number: str = "id", cursor: str = "before") -> Cut[Row]:
+    def cut(self, rows: Sequence[Row], *, number: str = "id", cursor: str = "before") -> Listing[Row]:
         """The page in `rows`, with a `Link` to the next one. `number` is the attribute or key that pages go by."""
-        if len(rows) <= self.limit:
-            return Cut(rows)
-        items = rows[: self.limit]
-        last = items[-1]
-        following: int = last[number] if isinstance(last, Mapping) else getattr(last, number)
-        link_next(self._request, self._response, cursor, following, self.limit)
-        return Cut(items, following)
-
-    def without(self, rows: Sequence[Row], hidden: Callable[[Row], bool], **how: str) -> Cut[Row]:
-        """The page without what the caller may not see: it may be short, or empty, and still have a next one."""
-        page = self.cut(rows, **how)
-        return Cut([row for row in page.items if not hidden(row)], page.next)
+        page = Window.cut(self, rows, number=number)
+        if page.next is not None:
+            link_next(self.request, self.response, cursor, page.next, self.limit)
+        return page
 
 
 def link_next(request: Request, response: Response, cursor: str, following: int | str, limit: int) -> None:
@@ -73,7 +55,7 @@ def link_next(request: Request, response: Response, cursor: str, following: int 
 
 
 async def _pager(request: Request, response: Response, before: Before = None, limit: Limit = 50) -> Pager:
-    return Pager(before, limit, request, response)
+    return Pager(before, limit, request=request, response=response)
 
 
 Paging = Annotated[Pager, Depends(_pager)]

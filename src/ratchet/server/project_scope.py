@@ -17,6 +17,7 @@ from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.owners import Kind, Owner, owner_of
 from ratchet.server.caller import HEADER, Forbidden
+from ratchet.server.every_operation import EVERY
 from ratchet.server.fields import MAX_ID
 from ratchet.server.service import Access, Api
 
@@ -30,8 +31,9 @@ _KINDS: dict[str, Kind] = {
     "approval_id": "approval",
 }
 
-# What one who holds only a project's token may ask. Everything else is the operator's: what changes a project or its
-# secrets, what names files of this machine, and what goes over all projects and cannot be cut to one.
+# What one who holds only a project's token may ask, besides the operations that say so. Everything else is the
+# operator's: what changes a project or its secrets, what names files of this machine, and what goes over all projects
+# and cannot be cut to one.
 _OF_PROJECTS = """
 GET  /projects
 GET  /projects/{project_id}
@@ -74,21 +76,17 @@ GET  /attempts/{attempt_id}/diff
 GET  /attempts/{attempt_id}/log
 GET  /attempts/{attempt_id}/log/stream
 GET  /artifacts/{sha256}
-GET  /runs
-GET  /runs/{run_id}
-GET  /runs/{run_id}/steps
-GET  /runs/{run_id}/events
-GET  /runs/{run_id}/artifacts
 GET  /events
 GET  /events/stream
-GET  /queues/jobs
-GET  /queues/jobs/{job_id}
-GET  /approvals
-GET  /approvals/{approval_id}
 GET  /specs/schema
 POST /specs/validate
 """
-ALLOWED = frozenset(tuple(line.split()) for line in _OF_PROJECTS.split("\n") if line)
+ALLOWED = frozenset(
+    [
+        *(tuple(line.split()) for line in _OF_PROJECTS.split("\n") if line),
+        *((each.method, each.path) for each in EVERY if each.project_too),
+    ]
+)
 # Only for the description: what counts is read with the bearer token.
 ProjectToken = Annotated[
     str | None, Header(alias=HEADER, description="the token of the project that this is about, if it has one")

@@ -11,14 +11,13 @@ from ratchet.server import shapes
 from ratchet.server.fields import Foreign, Json, Moment, Shape
 from ratchet.server.paging import Page
 from ratchet.server.research_shapes import Instant
-from ratchet.server.routes.jobs import Job
 
 
 class Accepted(BaseModel):
     """Something is in line, and `job` is what does it."""
 
     message: str = Field(examples=["01-build is in line"])
-    job: Job | None
+    job: shapes.Job | None
 
 
 class Project(Shape):
@@ -161,7 +160,7 @@ class Imported(BaseModel):
 
     message: str
     protocol_run: Protocol | None
-    job: Job | None
+    job: shapes.Job | None
 
 
 class Spec(Shape):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from ratchet.config import Loaded
+from ratchet.config import Loaded, Settings
 from ratchet.ledger import Ledger, Transaction
 from ratchet.runtime import Runtime
 from ratchet.server.caller import Caller
@@ -64,6 +65,21 @@ class Access:
     @property
     def ledger(self) -> Ledger:
         return self.service.runtime.ledger
+
+    @property
+    def settings(self) -> Settings:
+        return self.service.runtime.settings
+
+    @property
+    def person(self) -> str:
+        return self.actor
+
+    @property
+    def project_id(self) -> int | None:
+        return self.caller.project_id
+
+    def hidden(self, tx: Transaction, project_ids: Iterable[int | None]) -> frozenset[int | None]:
+        return self.caller.hidden(tx, project_ids)
 
     def read(self) -> AbstractContextManager[Transaction]:
         return self.ledger.read()

@@ -11,12 +11,13 @@ from ratchet.cli.interrupts import interrupted
 from ratchet.cli.numbers import COUNT, ID, Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list
-from ratchet.cli.records import print_line, record
+from ratchet.cli.records import print_line
 from ratchet.cli.times import clock
 from ratchet.cli.words import one_line, pairs
 from ratchet.ledger import Event, Filter, Ledger, follow
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since
+from ratchet.operations import record
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -14,10 +14,11 @@ from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document, record
+from ratchet.cli.records import print_document
 from ratchet.cli.times import clock
 from ratchet.kernel import LedgerCorrupt
 from ratchet.ledger import backup as backups
+from ratchet.operations import record
 from ratchet.runtime import open_ledger
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from ratchet.cli.log import configure_logs
 from ratchet.cli.numbers import COUNT
 from ratchet.cli.output import confirm, note, show_list
 from ratchet.cli.progress import working
-from ratchet.cli.records import record
 from ratchet.cli.times import age
 from ratchet.cli.words import compact
 from ratchet.kernel import Misuse, NotFound
 from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory, search_advice
 from ratchet.memory import reembed as make_anew
+from ratchet.operations import record
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

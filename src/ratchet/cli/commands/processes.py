@@ -9,8 +9,8 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import show_list
-from ratchet.cli.records import record
 from ratchet.cli.times import age
+from ratchet.operations import record
 from ratchet.runtime import list_processes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, show_list
 from ratchet.cli.protocol_choice import protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
-from ratchet.cli.records import print_document, print_line, record
+from ratchet.cli.records import print_document, print_line
 from ratchet.cli.times import age
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
@@ -26,6 +26,7 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocol_steps import count_protocol_steps, list_protocol_steps
 from ratchet.ledger.protocols import Protocol, list_protocols
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.operations import record
 from ratchet.protocols import views
 from ratchet.protocols.finding import project_named, protocol_named
 

@@ -17,7 +17,7 @@ from ratchet.cli.foreground import follow_run
 from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note, show_list
-from ratchet.cli.records import print_document, record
+from ratchet.cli.records import print_document
 from ratchet.cli.research_progress import progress
 from ratchet.cli.times import age, span
 from ratchet.cli.words import compact, lines
@@ -25,6 +25,7 @@ from ratchet.kernel import Misuse
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import list_runs
 from ratchet.ledger.trials import get_trial
+from ratchet.operations import record
 from ratchet.research.campaign import research_directory
 from ratchet.research.columns import leaderboard_of
 from ratchet.research.evidence import evidence_of, full_report, read_diff

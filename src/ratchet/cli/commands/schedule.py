@@ -1,11 +1,10 @@
-"""`ratchet schedule …`"""
+"""`ratchet schedule add` and `next`"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,75 +12,14 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
-from ratchet.cli.output import confirm, show_list, show_one
-from ratchet.cli.schedules import confirm_set, listed, local, moment, schedule_record, timing_options
-from ratchet.cli.times import age
-from ratchet.cli.words import compact
+from ratchet.cli.output import confirm
+from ratchet.cli.schedules import confirm_set, listed, moment, timing_options
 from ratchet.kernel import Misuse, NotFound
-from ratchet.runtime import Schedule, Timetable, get_schedule, list_schedules, read_when, remove_schedule
-from ratchet.runtime.schedules import chosen_priority, set_schedule_paused
+from ratchet.runtime import Schedule, Timetable, get_schedule, read_when
+from ratchet.runtime.schedules import chosen_priority
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.ledger import Transaction
-
-
-@command("list", examples=["ratchet schedule list"], see=["schedule add", "workflow schedule"])
-@click.pass_obj
-def list_(session: Session) -> None:
-    """List schedules with their next time.
-
-    Jobs are made by workers: without `ratchet worker` or `ratchet serve` nothing happens.
-    """
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = list_schedules(tx)
-    show_list(
-        session,
-        found,
-        {
-            "schedule": lambda schedule: schedule.name,
-            "when": lambda schedule: schedule.words or schedule.meaning,
-            "timezone": lambda schedule: schedule.timezone,
-            "kind": lambda schedule: schedule.kind,
-            "queue": lambda schedule: schedule.queue,
-            "priority": _priority,
-            "state": lambda schedule: "paused" if schedule.paused else "active",
-            "next": lambda schedule: age(_next(schedule)),
-            "last": lambda schedule: age(schedule.last_fired_at),
-        },
-        record=schedule_record,
-        empty="No schedules yet. `ratchet schedule add NAME WHEN KIND` makes one.",
-    )
-
-
-@command(examples=["ratchet schedule show nightly"])
-@click.argument("name", metavar="SCHEDULE", help="The name of a schedule.")
-@click.pass_obj
-def show(session: Session, name: str) -> None:
-    """Show one schedule and its next times.
-
-    What was said, how it was understood, and the next three times.
-    """
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        schedule = get_schedule(tx, name)
-    upcoming = [local(each) for each in schedule.upcoming(time.time(), 3)]
-    fields = {
-        "schedule": schedule.name,
-        "said": schedule.words,
-        "meaning": schedule.meaning,
-        "cron": schedule.cron,
-        "timezone": schedule.timezone,
-        "kind": schedule.kind,
-        "queue": schedule.queue,
-        "key": schedule.key,
-        "priority": _priority(schedule),
-        "missed": schedule.missed,
-        "state": "paused" if schedule.paused else "active",
-        "next": "\n".join(upcoming) or None,
-        "last": age(schedule.last_fired_at),
-        "payload": compact(schedule.payload),
-    }
-    show_one(session, schedule_record(schedule), fields)
 
 
 @command(
@@ -165,57 +103,6 @@ def next_(session: Session, what: str, count: int, timezone: str | None) -> None
     confirm(session, document, "\n".join(told))
 
 
-@command(examples=["ratchet schedule pause nightly"], see=["schedule resume", "schedule remove"])
-@click.argument("name", metavar="SCHEDULE", help="The name of a schedule.")
-@click.pass_obj
-def pause(session: Session, name: str) -> None:
-    """Let a schedule rest.
-
-    No jobs are made until `ratchet schedule resume`, and none are made up for then.
-    """
-    with _changing(session) as tx:
-        set_schedule_paused(tx, name, True)
-        schedule = get_schedule(tx, name)
-    confirm(
-        session,
-        schedule_record(schedule),
-        f"Schedule {name} rests; `ratchet schedule resume {name}` goes on.",
-    )
-
-
-@command(examples=["ratchet schedule resume nightly"])
-@click.argument("name", metavar="SCHEDULE", help="The name of a schedule.")
-@click.pass_obj
-def resume(session: Session, name: str) -> None:
-    """Let a paused schedule go on.
-
-    What would have come while it rested is not made up for.
-    """
-    with _changing(session) as tx:
-        set_schedule_paused(tx, name, False)
-        schedule = get_schedule(tx, name)
-    confirm(session, schedule_record(schedule), f"Schedule {name} goes on.")
-
-
-@command(examples=["ratchet schedule remove nightly"], see=["schedule pause"])
-@click.argument("name", metavar="SCHEDULE", help="The name of a schedule.")
-@click.pass_obj
-def remove(session: Session, name: str) -> None:
-    """Remove a schedule.
-
-    Jobs that it has made stay as they are.
-    """
-    with _changing(session) as tx:
-        remove_schedule(tx, name)
-    confirm(session, {"name": name, "removed": True}, f"Schedule {name} is removed.")
-
-
-@contextlib.contextmanager
-def _changing(session: Session) -> Iterator[Transaction]:
-    with existing_ledger(session) as ledger, ledger.write(actor="cli") as tx:
-        yield tx
-
-
 def _known(session: Session, name: str) -> Schedule | None:
     """The schedule of that name, where there is a ledger at all."""
     if not has_ledger(session.load()):
@@ -223,15 +110,6 @@ def _known(session: Session, name: str) -> Schedule | None:
     with contextlib.suppress(NotFound), existing_ledger(session) as ledger, ledger.read() as tx:
         return get_schedule(tx, name)
     return None
-
-
-def _next(schedule: Schedule) -> int | None:
-    upcoming = schedule.upcoming(time.time(), 1)
-    return int(upcoming[0].timestamp() * 1000) if upcoming else None
-
-
-def _priority(schedule: Schedule) -> str:
-    return "background" if schedule.background else str(schedule.priority)
 
 
 def _parsed(payload: str | None) -> Any:

@@ -15,10 +15,11 @@ from ratchet.cli.output import note, show_list
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
 from ratchet.cli.protocol_choice import within_option
-from ratchet.cli.records import print_document, record
+from ratchet.cli.records import print_document
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
+from ratchet.operations import record
 from ratchet.protocols.finding import project_named, protocol_named
 from ratchet.protocols.spec import SCHEMA, files_below, root_of, spec_problems
 from ratchet.protocols.spec.audit import audit_protocol, start_audit

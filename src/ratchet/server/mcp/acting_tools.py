@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ratchet.server.every_operation import EVERY
 from ratchet.server.mcp.declared import Declared
 
 
@@ -144,49 +145,6 @@ _PROTOCOLS = (
         "POST /steps/{step_id}/actions/approve",
         "Complete a step in the place of its judges. This cannot be taken back.",
         destructive=True,
-    ),
-)
-_RUNS = (
-    _act(
-        "pause_run",
-        "Pause a run",
-        "POST /runs/{run_id}/actions/pause",
-        "Let a run of any kind stand still; what it has recorded stays.",
-        repeatable=True,
-    ),
-    _act(
-        "resume_run",
-        "Resume a run",
-        "POST /runs/{run_id}/actions/resume",
-        "Go on with a paused or blocked run of any kind.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "cancel_run",
-        "Cancel a run",
-        "POST /runs/{run_id}/actions/cancel",
-        "End a run of any kind for good, with all its unfinished steps.",
-        destructive=True,
-        repeatable=True,
-    ),
-    _act(
-        "approve",
-        "Approve",
-        "POST /approvals/{approval_id}/approve",
-        "Allow a change that waits for it. This cannot be taken back.",
-        without=_WHO,
-        destructive=True,
-        queues=True,
-    ),
-    _act(
-        "refuse",
-        "Refuse",
-        "POST /approvals/{approval_id}/refuse",
-        "Refuse a change that waits for approval; its run goes on without it. This cannot be taken back.",
-        without=_WHO,
-        destructive=True,
-        queues=True,
     ),
 )
 _RESEARCH = (
@@ -391,9 +349,9 @@ _AGENTS = (
 ACTING: tuple[Declared, ...] = (
     *_PROJECTS,
     *_PROTOCOLS,
-    *_RUNS,
     *_RESEARCH,
     *_WORKFLOWS,
     *_TOOLS,
     *_AGENTS,
+    *(tool for tool in map(Declared.of, EVERY) if tool is not None and not tool.reads),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from ratchet.operations import Operation
 
 Schema = Mapping[str, Any]
 
@@ -37,6 +39,16 @@ class Declared:
     destructive: bool = False
     outside: bool = False
     queues: bool = False
+
+    @classmethod
+    def of(cls, operation: Operation[..., Any]) -> Declared | None:
+        """The tool that an operation is declared as, if it is."""
+        if operation.tool is None:
+            return None
+        given = asdict(operation.tool)
+        if operation.reads:
+            given |= {"reads": True, "repeatable": True}
+        return cls(description=" ".join(operation.help.split()), endpoint=operation.api, **given)
 
     @property
     def method(self) -> str:

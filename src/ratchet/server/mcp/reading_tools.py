@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ratchet.server.every_operation import EVERY
 from ratchet.server.mcp.declared import LONGEST_ANSWER, LONGEST_TEXT, Declared
 
 
@@ -110,30 +111,6 @@ _PROTOCOLS = (
 )
 _RUNS = (
     _read(
-        "list_runs",
-        "List runs",
-        "GET /runs",
-        "Executions of every kind, newest first: protocol, research, workflow and agent.",
-    ),
-    _read(
-        "get_run",
-        "Show a run",
-        "GET /runs/{run_id}",
-        "One run: its status, the reason for it, and its result.",
-    ),
-    _read(
-        "list_run_steps",
-        "List the steps of a run",
-        "GET /runs/{run_id}/steps",
-        "The steps of a run of any kind, the last one first.",
-    ),
-    _read(
-        "list_run_artifacts",
-        "List the artifacts of a run",
-        "GET /runs/{run_id}/artifacts",
-        "The outputs, transcripts and reports that a run has left, newest first; read_artifact has their content.",
-    ),
-    _read(
         "read_artifact",
         "Read an artifact",
         "GET /artifacts/{sha256}",
@@ -146,13 +123,6 @@ _RUNS = (
         "What happened, newest first, or oldest first after the number `since`. A `type` such as run.* means every "
         "type that starts so.",
     ),
-    _read(
-        "list_approvals",
-        "List approvals",
-        "GET /approvals",
-        "Changes that waited or wait for a person to allow them, newest first.",
-    ),
-    _read("list_jobs", "List jobs", "GET /queues/jobs", "What workers did, do and will do, newest first."),
     _read(
         "list_processes",
         "List processes",
@@ -345,4 +315,5 @@ READING: tuple[Declared, ...] = (
     *_WORKFLOWS,
     *_TOOLS,
     *_AGENTS,
+    *(tool for tool in map(Declared.of, EVERY) if tool is not None and tool.reads),
 )

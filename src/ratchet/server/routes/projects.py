@@ -16,11 +16,11 @@ from ratchet.projects.setup_view import setup_view
 from ratchet.protocols.views import onboarding_record, project_record, project_records
 from ratchet.runtime import get_job
 from ratchet.runtime.job_rows import last_carrier
+from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import Id, Text
 from ratchet.server.paging import Paging
 from ratchet.server.problems import documented
-from ratchet.server.routes.jobs import Job
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["projects"], responses=documented(401, 403, 422))
@@ -190,5 +190,5 @@ def start_onboarding(
     with api.write() as tx:
         run_id = set_up_again(tx, api.runtime, project_id, ci_files=ci_files)
         carrier = last_carrier(tx, run_id)
-        job = None if carrier is None else Job.of(get_job(tx, carrier.id))
+        job = None if carrier is None else JobAnswer.of(get_job(tx, carrier.id))
     return shapes.Accepted(message="onboarding is in line", job=job)

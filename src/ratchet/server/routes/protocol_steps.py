@@ -13,11 +13,11 @@ from ratchet.protocols import actions
 from ratchet.protocols.adding import add_step
 from ratchet.protocols.views import step_record
 from ratchet.runtime import get_job
+from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import Id, Text
 from ratchet.server.paging import MAX_LIMIT, Limit, link_next
 from ratchet.server.problems import documented
-from ratchet.server.routes.jobs import Job
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["steps"], responses=documented(401, 403, 404, 422))
@@ -80,7 +80,7 @@ def add(api: Api, protocol_id: Id, new: NewStep, response: Response) -> dict[str
 def run(api: Api, step_id: Id) -> shapes.Accepted:
     """Run it now. 409 unless it is pending, blocked or failed; of many who ask at once, one succeeds."""
     with api.write() as tx:
-        job = Job.of(get_job(tx, actions.run_step(tx, api.runtime, step_id)))
+        job = JobAnswer.of(get_job(tx, actions.run_step(tx, api.runtime, step_id)))
         name = get_protocol_step(tx, step_id).name
     return shapes.Accepted(message=f"{name} is in line", job=job)
 
@@ -89,7 +89,7 @@ def run(api: Api, step_id: Id) -> shapes.Accepted:
 def run_qa(api: Api, step_id: Id) -> shapes.Accepted:
     """Have its newest commit judged once more. 409 when it is running, completed or cancelled."""
     with api.write() as tx:
-        job = Job.of(get_job(tx, actions.run_qa(tx, api.runtime, step_id)))
+        job = JobAnswer.of(get_job(tx, actions.run_qa(tx, api.runtime, step_id)))
         name = get_protocol_step(tx, step_id).name
     return shapes.Accepted(message=f"a review of {name} is in line", job=job)
 

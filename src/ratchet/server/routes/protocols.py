@@ -20,12 +20,12 @@ from ratchet.protocols.codemachine import import_workspace
 from ratchet.protocols.import_job import enqueue_import
 from ratchet.protocols.views import protocol_record, spec_record
 from ratchet.runtime import cancel_run, get_job, pause_run, resume_run
+from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
 from ratchet.server.fields import Id, IdFilter, Text
 from ratchet.server.paging import Cut, Page, Pager, Paging
 from ratchet.server.problems import documented
-from ratchet.server.routes.jobs import Job
 from ratchet.server.routes.stream import NO_STORE, EventStream, Start, frames
 from ratchet.server.service import Access, Api
 
@@ -108,7 +108,7 @@ def import_codemachine(api: Api, project_id: Id, wanted: Import) -> shapes.Impor
     given = wanted.model_dump(exclude={"enqueue"}) | {"inside": not api.caller.is_operator}
     if wanted.enqueue:
         with api.write() as tx:
-            job = Job.of(get_job(tx, enqueue_import(tx, api.runtime, project_id, **given)))
+            job = JobAnswer.of(get_job(tx, enqueue_import(tx, api.runtime, project_id, **given)))
         return shapes.Imported(message="the import is in line", protocol_run=None, job=job)
     run_id = import_workspace(api.runtime, project_id, **given, actor=api.actor, request_id=api.request_id)
     with api.read() as tx:
@@ -220,7 +220,7 @@ def start(api: Api, protocol_id: Id) -> shapes.Accepted:
     `run_next_step`. So it can be asked for again when no answer came: nothing is planned or begun twice.
     """
     with api.write() as tx:
-        job = Job.of(get_job(tx, actions.start_protocol(tx, api.runtime, protocol_id)))
+        job = JobAnswer.of(get_job(tx, actions.start_protocol(tx, api.runtime, protocol_id)))
         begun = get_protocol(tx, protocol_id)
     if begun.status is RunStatus.PLANNING:
         return shapes.Accepted(message="planning is in line", job=job)
@@ -259,7 +259,7 @@ def run_next_step(api: Api, protocol_id: Id) -> shapes.Accepted:
     """Run the first step that waits, is blocked or has failed. 404 when there is none."""
     with api.write() as tx:
         step, job_id = actions.run_next_step(tx, api.runtime, protocol_id)
-        return shapes.Accepted(message=f"{step.name} is in line", job=Job.of(get_job(tx, job_id)))
+        return shapes.Accepted(message=f"{step.name} is in line", job=JobAnswer.of(get_job(tx, job_id)))
 
 
 @router.post("/protocols/{protocol_id}/actions/retry_latest", responses=documented(404, 409))
@@ -267,14 +267,14 @@ def retry_latest(api: Api, protocol_id: Id) -> shapes.Accepted:
     """Try the last step that failed or is blocked once more. 404 when there is none."""
     with api.write() as tx:
         step, job_id = actions.retry_latest(tx, api.runtime, protocol_id)
-        return shapes.Accepted(message=f"{step.name} is in line again", job=Job.of(get_job(tx, job_id)))
+        return shapes.Accepted(message=f"{step.name} is in line again", job=JobAnswer.of(get_job(tx, job_id)))
 
 
 @router.post("/protocols/{protocol_id}/actions/open_pr", responses=documented(404, 409))
 def open_pr(api: Api, protocol_id: Id) -> shapes.Accepted:
     """Push the branch and open its pull request, or bring the one that there is up to date."""
     with api.write() as tx:
-        job = Job.of(get_job(tx, actions.open_pull_request(tx, api.runtime, protocol_id)))
+        job = JobAnswer.of(get_job(tx, actions.open_pull_request(tx, api.runtime, protocol_id)))
     return shapes.Accepted(message="the pull request is in line", job=job)
 
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from ratchet import runtime
-from ratchet.ledger import Transaction
-from ratchet.runtime import Missed, Timetable, get_schedule, list_schedules, read_when, remove_schedule
+from ratchet.runtime import Missed, Timetable, get_schedule, read_when
 from ratchet.runtime.job import DEFAULT_QUEUE
-from ratchet.runtime.schedules import chosen_priority, fire_now, set_schedule_paused
-from ratchet.server.fields import Json, Moment, Shape
-from ratchet.server.paging import Page
+from ratchet.runtime.operations.schedules import OPERATIONS, SHOWN, ScheduleAnswer, Times
+from ratchet.runtime.schedules import chosen_priority
+from ratchet.server.operation import add_operations, shape_of
 from ratchet.server.service import Access, Api
 from ratchet.workflows.scheduling import Overlap, schedule_optimisation, schedule_workflow
 
 router = APIRouter(tags=["schedules"])
-_SHOWN = 3
 
 When = Annotated[
     str,
@@ -31,7 +27,6 @@ When = Annotated[
     ),
 ]
 Zone = Annotated[str, Field(examples=["Europe/Berlin"])]
-Count = Annotated[int, Query(ge=1, le=1000)]
 
 
 class Batch(BaseModel):
@@ -93,55 +88,11 @@ class Reading(BaseModel):
 
     when: When
     timezone: Zone = "UTC"
-    count: int = Field(_SHOWN, ge=1, le=1000)
+    count: int = Field(SHOWN, ge=1, le=1000)
 
 
-class Times(Shape):
-    cron: str
-    meaning: str = Field(description="the cron expression in words")
-    timezone: str
-    next: list[Moment]
-
-
-class Started(Shape):
-    job_id: int
-
-
-class Schedule(Shape):
-    name: str
-    cron: str
-    words: str | None = Field(description="as a person said it, when not as cron")
-    meaning: str = Field(description="the cron expression in words")
-    timezone: str
-    kind: str
-    queue: str
-    key: str | None
-    payload: Json
-    priority: int
-    background: bool
-    missed: Missed
-    paused: bool
-    created_at: Moment
-    last_fired_at: Moment | None
-    next_at: Moment | None = Field(description="when it fires next; null while it is paused")
-    next: list[Moment] = Field(description="its next three times")
-
-    @classmethod
-    def of(cls, schedule: runtime.Schedule) -> Schedule:
-        upcoming = schedule.upcoming(time.time(), _SHOWN)
-        own = {name: getattr(schedule, name) for name in cls.model_fields if name not in ("next_at", "next")}
-        return cls.model_validate({**own, "next": upcoming, "next_at": upcoming[0] if upcoming else None})
-
-
-@router.get("/schedules")
-def schedules(api: Api) -> Page[Schedule]:
-    """By name, all at once."""
-    with api.read() as tx:
-        return Page(items=[Schedule.of(each) for each in list_schedules(tx)], next=None)
-
-
-@router.post("/schedules")
-def put(api: Api, new: NewSchedule) -> Schedule:
+@router.post("/schedules", response_model=shape_of(ScheduleAnswer))
+def put(api: Api, new: NewSchedule) -> ScheduleAnswer:
     """Make a schedule, or replace the one of that name."""
     if new.workflow is not None:
         schedule_workflow(
@@ -172,56 +123,15 @@ def put(api: Api, new: NewSchedule) -> Schedule:
     else:
         _put_jobs(api, new, new.kind or "")
     with api.read() as tx:
-        return _one(tx, new.name)
+        return ScheduleAnswer.of(get_schedule(tx, new.name))
 
 
-@router.post("/schedules/read")
+@router.post("/schedules/read", response_model=shape_of(Times))
 def read(reading: Reading) -> Times:
     """What a time means and when it comes, without making anything."""
     when = read_when(reading.when)
     table = Timetable(when.cron, reading.timezone)
-    return _times(table, when.words, table.upcoming(time.time(), reading.count))
-
-
-@router.get("/schedules/{name}")
-def one(api: Api, name: str) -> Schedule:
-    """One schedule with its next times."""
-    with api.read() as tx:
-        return _one(tx, name)
-
-
-@router.get("/schedules/{name}/next")
-def next_times(api: Api, name: str, count: Count = _SHOWN) -> Times:
-    """None while it is paused."""
-    with api.read() as tx:
-        schedule = get_schedule(tx, name)
-    return _times(schedule.timetable, schedule.meaning, schedule.upcoming(time.time(), count))
-
-
-@router.post("/schedules/{name}/pause")
-def pause(api: Api, name: str) -> Schedule:
-    """Let a schedule rest; what would come meanwhile is not made up for."""
-    return _set_paused(api, name, paused=True)
-
-
-@router.post("/schedules/{name}/resume")
-def resume(api: Api, name: str) -> Schedule:
-    """What would have come while it rested is not made up for."""
-    return _set_paused(api, name, paused=False)
-
-
-@router.post("/schedules/{name}/run", status_code=202)
-def run_now(api: Api, name: str) -> Started:
-    """One job of it at once, although its time has not come; its times stay as they are."""
-    with api.write() as tx:
-        return Started(job_id=fire_now(tx, api.runtime.jobs, name))
-
-
-@router.delete("/schedules/{name}", status_code=204)
-def remove(api: Api, name: str) -> None:
-    """Remove a schedule; jobs that it has made stay."""
-    with api.write() as tx:
-        remove_schedule(tx, name)
+    return Times(table.cron, when.words, table.timezone, table.upcoming(time.time(), reading.count))
 
 
 def _put_jobs(api: Access, new: NewSchedule, kind: str) -> None:
@@ -240,17 +150,4 @@ def _put_jobs(api: Access, new: NewSchedule, kind: str) -> None:
         )
 
 
-def _set_paused(api: Access, name: str, *, paused: bool) -> Schedule:
-    with api.write() as tx:
-        set_schedule_paused(tx, name, paused)
-        return _one(tx, name)
-
-
-def _one(tx: Transaction, name: str) -> Schedule:
-    return Schedule.of(get_schedule(tx, name))
-
-
-def _times(table: Timetable, meaning: str, upcoming: list[datetime]) -> Times:
-    return Times.model_validate(
-        {"cron": table.cron, "meaning": meaning, "timezone": table.timezone, "next": upcoming}
-    )
+add_operations(router, OPERATIONS)

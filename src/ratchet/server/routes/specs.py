@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from ratchet.protocols.spec import SCHEMA, spec_problems
 from ratchet.protocols.spec.audit import start_audit
 from ratchet.runtime import get_job
+from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import MAX_ID
 from ratchet.server.problems import documented
 from ratchet.server.project_scope import enter
-from ratchet.server.routes.jobs import Job
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["specs"], responses=documented(401, 403))
@@ -56,5 +56,5 @@ def audit(api: Api, wanted: Audit) -> shapes.Accepted:
             enter(api, tx, "project", wanted.project_id)
         if wanted.protocol_id is not None:
             enter(api, tx, "run", wanted.protocol_id)
-        job = Job.of(get_job(tx, start_audit(tx, api.runtime, **wanted.model_dump())))
+        job = JobAnswer.of(get_job(tx, start_audit(tx, api.runtime, **wanted.model_dump())))
     return shapes.Accepted(message="the audit is in line", job=job)

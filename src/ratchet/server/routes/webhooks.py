@@ -11,10 +11,10 @@ from ratchet.kernel import NotFound, RatchetError
 from ratchet.observe import metrics
 from ratchet.protocols.ci import Received, receive
 from ratchet.runtime import get_job
+from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server.fields import MAX_ID
 from ratchet.server.problems import documented
 from ratchet.server.protocol_shapes import Accepted
-from ratchet.server.routes.jobs import Job
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["webhooks"], responses=documented(400, 401, 404, 413))
@@ -80,7 +80,7 @@ def _answer(api: Access, received: Received) -> Accepted:
     if received.job_id is None:
         return Accepted(message=received.message, job=None)
     with api.read() as tx:
-        return Accepted(message=received.message, job=Job.of(get_job(tx, received.job_id)))
+        return Accepted(message=received.message, job=JobAnswer.of(get_job(tx, received.job_id)))
 
 
 def _count(provider: str, status: str) -> None:

@@ -13,7 +13,10 @@ from ratchet.agents import views
 from ratchet.agents.addresses import addresses
 from ratchet.agents.architect import Severity
 from ratchet.kernel import RunStatus
+from ratchet.ledger import Run
 from ratchet.ledger.agents import AgentStatus, VersionStatus
+from ratchet.operations import Operation
+from ratchet.runtime.operations import runs as of_runs
 from ratchet.server import agent_shapes as shapes
 from ratchet.server.console.acting import Acting
 from ratchet.server.console.cutting import clean, cut
@@ -24,14 +27,17 @@ from ratchet.server.console.run_controls import run_controls
 from ratchet.server.fields import EngineName, Id, Text, TextFilter
 from ratchet.server.paging import Limit, Pager, Paging
 from ratchet.server.routes import agents as routes
-from ratchet.server.routes import runs as run_routes
 from ratchet.server.routes.agents import AgentName
 
 router = APIRouter()
 PLACE = f"{ROOT}/agents"
 _LAST_RUNS = 20
 _LONGEST_CHECK = 5_000
-_ACTIONS = {"pause": run_routes.pause, "resume": run_routes.resume, "cancel": run_routes.cancel}
+_ACTIONS: Mapping[str, Operation[..., Run]] = {
+    "pause": of_runs.pause,
+    "resume": of_runs.resume,
+    "cancel": of_runs.cancel,
+}
 Version = Annotated[Text, Form()]
 Ticked = Annotated[bool, Form()]
 

@@ -13,16 +13,15 @@ from ratchet.ledger.agents import list_agents
 from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import list_projects
 from ratchet.ledger.runs import list_runs
+from ratchet.runtime.operations import approvals
 from ratchet.server import shapes
-from ratchet.server.console.acting import Acting
-from ratchet.server.console.door import HOME
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.rendering import Page
-from ratchet.server.fields import Id
 from ratchet.server.going_on import KINDS, ended, going_on, lately
 from ratchet.server.needed import needed
-from ratchet.server.routes import approvals
 
 router = APIRouter()
+add_buttons(router, (approvals.approve, approvals.refuse), "/approvals/{approval_id}", "/")
 _LATELY = 12
 _ENDED = 6
 _FIRST: tuple[dict[str, Any], ...] = (
@@ -71,18 +70,6 @@ def home(page: Page) -> Response:
             "events": last_id(tx.connection),
         }
     return page.show("home.html", document, title="Home", live={})
-
-
-@router.post("/approvals/{approval_id}/actions/approve")
-def approve(page: Page, _: Acting, approval_id: Id) -> Response:
-    approvals.approve(page.api, approval_id)
-    return page.done(f"Approval {approval_id} is given.", HOME)
-
-
-@router.post("/approvals/{approval_id}/actions/refuse")
-def refuse(page: Page, _: Acting, approval_id: Id) -> Response:
-    approvals.refuse(page.api, approval_id)
-    return page.done(f"Approval {approval_id} is refused.", HOME)
 
 
 def _is_used(tx: Transaction) -> bool:

@@ -7,20 +7,24 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ratchet.runtime import JobStatus, list_processes
+from ratchet.runtime import Job, JobStatus, list_processes
 from ratchet.runtime.left_behind import is_silent
-from ratchet.server.console.acting import Acting
-from ratchet.server.console.door import ROOT
+from ratchet.runtime.operations import jobs as of_jobs
+from ratchet.runtime.operations import schedules as of_schedules
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.rendering import Page, View
 from ratchet.server.fields import Id, IdFilter, TextFilter
+from ratchet.server.operation import schema_of, shape_of
 from ratchet.server.paging import Paging
-from ratchet.server.routes import jobs as of_jobs
 from ratchet.server.routes import queues as of_queues
-from ratchet.server.routes import schedules as of_schedules
 from ratchet.server.routes.processes import Process
 
 router = APIRouter()
-QUEUE = f"{ROOT}/queue"
+add_buttons(router, (of_jobs.cancel,), "/queue/jobs/{job_id}")
+add_buttons(router, of_jobs.QUEUE_OPERATIONS, "/queue/queues/{name}", "/queue")
+add_buttons(
+    router, (of_schedules.pause, of_schedules.resume, of_schedules.run), "/queue/schedules/{name}", "/queue"
+)
 
 
 @router.get("/queue")
@@ -31,13 +35,16 @@ def queue(
     queue: TextFilter = None,
     run_id: IdFilter = None,
 ) -> Response:
-    found = of_jobs.page_of_jobs(page.api, pager, status, queue, run_id)
+    found = of_jobs.jobs(page.api, pager, status, queue, run_id)
     queues = of_queues.queues(page.api)
     document = {
         "queues": [{"name": name, **each.model_dump()} for name, each in (queues.model_extra or {}).items()],
         "processes": _processes(page),
-        "schedules": of_schedules.schedules(page.api).items,
-        "jobs": [_shown(of_jobs.Job.of(each)) for each in found.items],
+        "schedules": [
+            shape_of(of_schedules.ScheduleAnswer).model_validate(each)
+            for each in of_schedules.list_(page.api).items
+        ],
+        "jobs": [_shown(each) for each in found.items],
         "next": found.next,
         "status": status,
         "queue": queue,
@@ -50,46 +57,10 @@ def queue(
 
 @router.get("/queue/jobs/{job_id}")
 def job(page: Page, job_id: Id) -> Response:
-    found = of_jobs.job(page.api, job_id)
-    document = {"job": found, "why_not_cancel": _why_not_cancel(found)}
+    found = of_jobs.show(page.api, job_id)
+    shown = schema_of(of_jobs.show).model_validate(of_jobs.show.translated_answer(found))
+    document = {"job": shown, "why_not_cancel": _why_not_cancel(found)}
     return page.show("job.html", document, title=f"Job {job_id}", live={"job_id": job_id})
-
-
-@router.post("/queue/jobs/{job_id}/actions/cancel")
-def cancel(page: Page, _: Acting, job_id: Id) -> Response:
-    ended = of_jobs.cancel(page.api, job_id)
-    told = "is cancelled" if ended.status is JobStatus.CANCELLED else "is told to stop"
-    return page.done(f"Job {job_id} {told}.", f"{QUEUE}/jobs/{job_id}")
-
-
-@router.post("/queue/queues/{name}/actions/pause")
-def pause_queue(page: Page, _: Acting, name: str) -> Response:
-    of_queues.pause(page.api, name)
-    return page.done(f"Queue {name} is paused; what runs goes on.", QUEUE)
-
-
-@router.post("/queue/queues/{name}/actions/resume")
-def resume_queue(page: Page, _: Acting, name: str) -> Response:
-    of_queues.resume(page.api, name)
-    return page.done(f"Queue {name} goes on.", QUEUE)
-
-
-@router.post("/queue/schedules/{name}/actions/pause")
-def pause_schedule(page: Page, _: Acting, name: str) -> Response:
-    of_schedules.pause(page.api, name)
-    return page.done(f"Schedule {name} rests.", QUEUE)
-
-
-@router.post("/queue/schedules/{name}/actions/resume")
-def resume_schedule(page: Page, _: Acting, name: str) -> Response:
-    of_schedules.resume(page.api, name)
-    return page.done(f"Schedule {name} goes on.", QUEUE)
-
-
-@router.post("/queue/schedules/{name}/actions/run")
-def run_schedule(page: Page, _: Acting, name: str) -> Response:
-    started = of_schedules.run_now(page.api, name)
-    return page.done(f"Job {started.job_id} of schedule {name} is in line.", QUEUE)
 
 
 def _processes(page: View) -> list[dict[str, Any]]:
@@ -105,11 +76,12 @@ def _processes(page: View) -> list[dict[str, Any]]:
         ]
 
 
-def _shown(job: of_jobs.Job) -> dict[str, Any]:
-    return {**job.model_dump(exclude={"payload", "result"}), "why_not_cancel": _why_not_cancel(job)}
+def _shown(job: Job) -> dict[str, Any]:
+    shown = shape_of(of_jobs.JobAnswer).model_validate(of_jobs.JobAnswer.of(job))
+    return {**shown.model_dump(exclude={"payload", "result"}), "why_not_cancel": _why_not_cancel(job)}
 
 
-def _why_not_cancel(job: of_jobs.Job) -> str | None:
-    if job.meta.stop is not None and not job.status.final:
-        return f"job {job.job_id} was told to stop already"
-    return f"job {job.job_id} is {job.status}" if job.status.final else None
+def _why_not_cancel(job: Job) -> str | None:
+    if job.stop is not None and not job.status.final:
+        return f"job {job.id} was told to stop already"
+    return f"job {job.id} is {job.status}" if job.status.final else None

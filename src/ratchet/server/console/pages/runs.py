@@ -17,8 +17,9 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.protocols import is_protocol
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run, latest_attempts, latest_steps
+from ratchet.runtime.operations import runs as of_runs
 from ratchet.server import shapes
-from ratchet.server.console.acting import Acting
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.door import ROOT
 from ratchet.server.console.rendering import Page, View
 from ratchet.server.console.run_controls import run_controls
@@ -26,10 +27,10 @@ from ratchet.server.console.spending import spent
 from ratchet.server.fields import Id, IdFilter, TextFilter
 from ratchet.server.going_on import KINDS, progress
 from ratchet.server.paging import Pager, Paging
-from ratchet.server.routes import runs as of_runs
 from ratchet.workflows.views import run_record
 
 router = APIRouter()
+add_buttons(router, (of_runs.pause, of_runs.resume, of_runs.cancel), "/runs/{run_id}")
 _TRIES, _EVENTS, _ARTIFACTS = 3, 30, 30
 _OF_WORKFLOWS = ("run", "plan", "evolve", "optimise")
 
@@ -42,7 +43,7 @@ def runs(
     status: RunStatus | None = None,
     project_id: IdFilter = None,
 ) -> Response:
-    found = of_runs.runs(page.api, pager, kind, status, project_id)
+    found = of_runs.list_(page.api, pager, kind, status, project_id)
     shown = [shapes.Run.model_validate(each).model_dump(exclude={"spec", "result"}) for each in found.items]
     document = {
         "runs": shown,
@@ -68,24 +69,6 @@ def run(page: Page, run_id: Id, pager: Paging) -> Response:
         return page.show("run.html", document, title=f"Run {run_id}", live={"run_id": run_id})
     query = page.request.scope["query_string"].decode("latin-1")
     return RedirectResponse(f"{ROOT}{own}{'?' if query else ''}{query}", HTTPStatus.SEE_OTHER)
-
-
-@router.post("/runs/{run_id}/actions/pause")
-def pause(page: Page, _: Acting, run_id: Id) -> Response:
-    of_runs.pause(page.api, run_id)
-    return page.done(f"Run {run_id} is paused.", f"{ROOT}/runs/{run_id}")
-
-
-@router.post("/runs/{run_id}/actions/resume")
-def resume(page: Page, _: Acting, run_id: Id) -> Response:
-    of_runs.resume(page.api, run_id)
-    return page.done(f"Run {run_id} goes on.", f"{ROOT}/runs/{run_id}")
-
-
-@router.post("/runs/{run_id}/actions/cancel")
-def cancel(page: Page, _: Acting, run_id: Id) -> Response:
-    of_runs.cancel(page.api, run_id)
-    return page.done(f"Run {run_id} is cancelled.", f"{ROOT}/runs/{run_id}")
 
 
 def _own_page(tx: Transaction, run: Run) -> str | None:

@@ -10,26 +10,34 @@ from starlette.responses import Response
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import ArtifactStore, Run, Transaction
-from ratchet.ledger.approvals import ApprovalStatus, list_approvals
+from ratchet.ledger.approvals import Approval, ApprovalStatus, list_approvals
 from ratchet.ledger.runs import get_run, latest_steps
 from ratchet.ledger.workflows import find_workflow
+from ratchet.runtime.operations import approvals
+from ratchet.runtime.operations import runs as of_runs
 from ratchet.server import workflow_shapes as shapes
-from ratchet.server.console.acting import Acting
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.cutting import clean, cut, cut_text
 from ratchet.server.console.door import ROOT
 from ratchet.server.console.drawing.workflow import draw_run
 from ratchet.server.console.rendering import Page
 from ratchet.server.console.run_controls import run_controls
 from ratchet.server.fields import Id
+from ratchet.server.operation import shape_of
 from ratchet.server.paging import Paging
-from ratchet.server.routes import approvals
-from ratchet.server.routes import runs as run_routes
 from ratchet.server.routes.workflows import all_runs
 from ratchet.server.shapes import Step
 from ratchet.workflows import views
 from ratchet.workflows.running.values import read_value
 
 router = APIRouter()
+add_buttons(router, (of_runs.pause, of_runs.resume, of_runs.cancel), "/workflows/runs/{run_id}")
+add_buttons(
+    router,
+    (approvals.approve, approvals.refuse),
+    "/workflows/runs/{run_id}/approvals/{approval_id}",
+    "/workflows/runs/{run_id}",
+)
 RUNS = f"{ROOT}/workflows/runs"
 _MOST_BYTES = 1_000_000
 _LAST_STEPS = 50
@@ -62,7 +70,7 @@ def run(page: Page, run_id: Id, step: StepName = None) -> Response:
             "saved": short["action"] == "run" and find_workflow(tx, short["workflow"]) is not None,
             "controls": run_controls(run_id, found.status),
             "approvals": [
-                approvals.Approval.model_validate(each)
+                shape_of(Approval).model_validate(each)
                 for each in list_approvals(tx, run_id=run_id, status=ApprovalStatus.PENDING)
             ],
             "inputs": cut((found.spec or {}).get("inputs")) if short["action"] == "run" else None,
@@ -75,36 +83,6 @@ def run(page: Page, run_id: Id, step: StepName = None) -> Response:
         }
     title = f"Run {run_id} of {short['workflow']}"
     return page.show("workflow_run.html", document, title=title, live={"run_id": run_id})
-
-
-@router.post("/workflows/runs/{run_id}/actions/pause")
-def pause(page: Page, run_id: Id, _: Acting) -> Response:
-    run_routes.pause(page.api, run_id)
-    return page.done(f"Run {run_id} is paused.", f"{RUNS}/{run_id}")
-
-
-@router.post("/workflows/runs/{run_id}/actions/resume")
-def resume(page: Page, run_id: Id, _: Acting) -> Response:
-    run_routes.resume(page.api, run_id)
-    return page.done(f"Run {run_id} goes on.", f"{RUNS}/{run_id}")
-
-
-@router.post("/workflows/runs/{run_id}/actions/cancel")
-def cancel(page: Page, run_id: Id, _: Acting) -> Response:
-    run_routes.cancel(page.api, run_id)
-    return page.done(f"Run {run_id} is cancelled.", f"{RUNS}/{run_id}")
-
-
-@router.post("/workflows/runs/{run_id}/approvals/{approval_id}/actions/approve")
-def approve(page: Page, run_id: Id, approval_id: Id, _: Acting) -> Response:
-    approvals.approve(page.api, approval_id)
-    return page.done("Approved.", f"{RUNS}/{run_id}")
-
-
-@router.post("/workflows/runs/{run_id}/approvals/{approval_id}/actions/refuse")
-def refuse(page: Page, run_id: Id, approval_id: Id, _: Acting) -> Response:
-    approvals.refuse(page.api, approval_id)
-    return page.done("Refused.", f"{RUNS}/{run_id}")
 
 
 def _outputs(artifacts: ArtifactStore, found: Run) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, find_content, get_workflow, list_contents
 from ratchet.runtime import list_schedules
+from ratchet.runtime.operations import schedules as of_schedules
 from ratchet.server import workflow_shapes as shapes
 from ratchet.server.console.acting import Acting
 from ratchet.server.console.cutting import clean, cut
@@ -23,7 +24,8 @@ from ratchet.server.console.drawing.workflow import draw_plan
 from ratchet.server.console.filling import fields_of_workflow, read_values
 from ratchet.server.console.pages.workflow_runs import RUNS
 from ratchet.server.console.rendering import Page, View
-from ratchet.server.fields import Text
+from ratchet.server.fields import Shape, Text
+from ratchet.server.operation import shape_of
 from ratchet.server.paging import Paging
 from ratchet.server.routes import schedules
 from ratchet.server.routes import workflows as routes
@@ -121,19 +123,19 @@ async def schedule(
 
 @router.post("/workflows/{name:path}/actions/pause-schedule")
 def pause_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    schedules.pause(page.api, schedule)
+    of_schedules.pause(page.api, schedule)
     return page.done(f"The schedule {schedule} is paused.", _place(name))
 
 
 @router.post("/workflows/{name:path}/actions/resume-schedule")
 def resume_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    schedules.resume(page.api, schedule)
-    return page.done(f"The schedule {schedule} goes on.", _place(name))
+    of_schedules.resume(page.api, schedule)
+    return page.done(f"The schedule {schedule} is resumed.", _place(name))
 
 
 @router.post("/workflows/{name:path}/actions/remove-schedule")
 def remove_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    schedules.remove(page.api, schedule)
+    of_schedules.remove(page.api, schedule)
     return page.done(f"The schedule {schedule} is removed.", _place(name))
 
 
@@ -154,10 +156,10 @@ def _content(tx: Transaction, name: str, hash: str) -> SavedWorkflow:
     return found
 
 
-def _schedules(tx: Transaction, name: str) -> list[schedules.Schedule]:
+def _schedules(tx: Transaction, name: str) -> list[Shape]:
     """Those that run this workflow, as it is saved when they come."""
     return [
-        schedules.Schedule.of(each)
+        shape_of(of_schedules.ScheduleAnswer).model_validate(of_schedules.ScheduleAnswer.of(each))
         for each in list_schedules(tx)
         if each.kind == SCHEDULED and isinstance(each.payload, dict) and each.payload.get("workflow") == name
     ]

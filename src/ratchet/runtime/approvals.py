@@ -6,7 +6,9 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.approvals import Approval, decide_approval
 from ratchet.ledger.runs import get_run
-from ratchet.runtime import Runtime, list_jobs, resume_run
+from ratchet.runtime.job_rows import list_jobs
+from ratchet.runtime.runs import resume_run
+from ratchet.runtime.runtime import Runtime
 
 
 def decide(

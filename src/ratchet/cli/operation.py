@@ -1,0 +1,225 @@
+"""Commands that are made from operations: how what they take is typed, and how what they answer looks."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ratchet.cli.command import Command
+from ratchet.cli.numbers import COUNT, ID, Amount, Number
+from ratchet.cli.opening import existing_ledger
+from ratchet.cli.output import confirm, show_list, show_one
+from ratchet.cli.times import age, span
+from ratchet.cli.words import compact
+from ratchet.operations import Column, Columns, Listing, Operation, Parameter, Window, is_time, record
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ratchet.cli.session import Session
+    from ratchet.config import Settings
+    from ratchet.ledger import Ledger, Transaction
+    from ratchet.runtime import Runtime
+
+_ANY = "any"
+
+
+class CliCall:
+    """A call by the person at the terminal, who may see and do everything."""
+
+    actor = "cli"
+    request_id = None
+    project_id = None
+
+    def __init__(self, session: Session, ledger: Ledger) -> None:
+        self._session = session
+        self.ledger = ledger
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        from ratchet.runtime import open_runtime
+
+        return open_runtime(self._session.load(), self.ledger)
+
+    @property
+    def settings(self) -> Settings:
+        return self._session.load().settings
+
+    @property
+    def person(self) -> str:
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError):  # a user that has a number only
+            return self.actor
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        return self.ledger.read()
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        # Before the ledger is locked: the first time it takes long.
+        _ = self.runtime
+        return self.ledger.write(actor=self.actor)
+
+    def hidden(self, tx: Transaction, project_ids: Iterable[int | None]) -> frozenset[int | None]:
+        return frozenset()
+
+
+@contextlib.contextmanager
+def calling(session: Session) -> Iterator[CliCall]:
+    """A call on the ledger that is there. Raises `Misuse` when there is none."""
+    with existing_ledger(session) as ledger:
+        yield CliCall(session, ledger)
+
+
+def command_of(operation: Operation[..., Any]) -> Command:
+    """The command that an operation is."""
+    return looking_like(operation)(lambda session, _call, answer: _show(session, operation, answer))
+
+
+def looking_like(
+    operation: Operation[..., Any],
+) -> Callable[[Callable[[Session, CliCall, Any], None]], Command]:
+    """The command of an operation, with a look of its own: the function gets the session, the call and the answer."""
+
+    def make(look: Callable[[Session, CliCall, Any], None]) -> Command:
+        @click.pass_obj
+        def run(session: Session, /, **given: Any) -> None:
+            with calling(session) as call:
+                answer = operation(call, **_values(operation, given))
+                look(session, call, answer)
+
+        return Command(
+            operation.name.rpartition(" ")[2],
+            callback=run,
+            params=[*_parameters(operation)],
+            help=operation.help,
+            examples=operation.examples,
+            see=operation.see,
+        )
+
+    return make
+
+
+def shown(columns: Columns, item: Any) -> dict[str, object]:
+    """The fields of one thing as people read them."""
+    return {name: _cell(column, item) for name, column in columns.items()}
+
+
+def _show(session: Session, operation: Operation[..., Any], answer: Any) -> None:
+    if isinstance(answer, Listing):
+        columns = {name: _reader(column) for name, column in operation.columns.items()}
+        show_list(session, answer.items, columns, record=record, empty=operation.empty)
+    elif operation.done is not None:
+        confirm(session, record(answer), _told(operation, answer))
+    else:
+        show_one(session, record(answer), shown(operation.columns, answer))
+
+
+def _told(operation: Operation[..., Any], answer: Any) -> str:
+    done = operation.told(answer)
+    return f"{done}; {operation.then.format(it=answer)}." if operation.then else f"{done}."
+
+
+def _reader(column: Column) -> Callable[[Any], object]:
+    return lambda item: _cell(column, item)
+
+
+def _cell(column: Column, item: Any) -> object:
+    if isinstance(column, tuple):
+        start, end = column
+        return span(getattr(item, start), getattr(item, end))
+    if callable(column):
+        return column(item)
+    value = getattr(item, column)
+    if is_time(column):
+        return age(value)
+    return compact(value) if isinstance(value, dict | list) else cast("object", value)
+
+
+def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
+    for each in operation.parameters.values():
+        yield _argument(each) if f"{{{each.name}}}" in operation.path else _option(each)
+    if operation.takes_window:
+        usual = Window()
+        yield click.Option(
+            ["--limit", "-n"], type=COUNT, default=usual.limit, show_default=True, help="At most so many."
+        )
+        noun = operation.name.partition(" ")[0].removesuffix("s")
+        yield click.Option(
+            ["--before"], type=ID, metavar="ID", help=f"Only older than this {noun}: the next page."
+        )
+
+
+def _argument(parameter: Parameter) -> click.Argument:
+    about = parameter.about
+    return click.Argument(
+        [parameter.name],
+        metavar=about.metavar or parameter.name.upper(),
+        type=_type(parameter),
+        help=about.help,
+    )
+
+
+def _option(parameter: Parameter) -> click.Option:
+    about = parameter.about
+    flag = about.flag or f"--{parameter.name.replace('_', '-')}"
+    if parameter.type is bool:
+        return click.Option([flag, parameter.name], is_flag=True, help=about.help)
+    default = about.usual or (None if parameter.required else parameter.default)
+    return click.Option(
+        [flag, parameter.name],
+        type=_type(parameter),
+        metavar=about.metavar,
+        default=None if default is None else str(default),
+        show_default=default is not None,
+        required=parameter.required,
+        help=about.help,
+    )
+
+
+def _type(parameter: Parameter) -> click.ParamType[Any]:
+    about = parameter.about
+    if parameter.choices:
+        return click.Choice([*parameter.choices, *([_ANY] if about.usual else [])])
+    if parameter.type is int:
+        return Number(int(about.least or 0), int(about.most or ID.max))
+    if parameter.type is float:
+        return Amount(about.most) if about.most is not None else Amount()
+    return _Text(about.shortest or 0, about.longest)
+
+
+class _Text(click.ParamType[str]):
+    """Text of `shortest` to `longest` characters."""
+
+    name = "text"
+
+    def __init__(self, shortest: int, longest: int | None) -> None:
+        self.shortest = shortest
+        self.longest = longest
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if len(text) < self.shortest:
+            self.fail(f"it has {len(text)} characters; at least {self.shortest} are needed.", param, ctx)
+        if self.longest is not None and len(text) > self.longest:
+            self.fail(f"it has {len(text)} characters; at most {self.longest} are taken.", param, ctx)
+        return text
+
+
+def _values(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed as what the operation takes."""
+    found = {name: _value(operation.parameters[name], given[name]) for name in operation.parameters}
+    if not operation.takes_window:
+        return found
+    return {**found, "window": Window(given["before"], given["limit"])}
+
+
+def _value(parameter: Parameter, typed: Any) -> Any:
+    if typed is None or (typed == _ANY and parameter.about.usual):
+        return None if parameter.required or parameter.may_be_none else parameter.default
+    return parameter.type(typed) if parameter.choices else typed

@@ -1,0 +1,1 @@
+"""The operations on runs, approvals, queues, jobs and schedules."""

@@ -1,0 +1,172 @@
+"""Requests that are made from operations: where each parameter stands, and the schema of what is answered."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+
+from ratchet.operations import Listing, Operation, Parameter, is_time
+from ratchet.server.fields import Json, Moment, Shape, printable, without_nul
+from ratchet.server.paging import Page, Paging
+from ratchet.server.service import Api
+
+_NO_CONTENT = 204
+_EMPTY = inspect.Parameter.empty
+
+
+class Body(BaseModel):
+    """What an operation takes besides what is in the path."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def router_of(tag: str, operations: Iterable[Operation[..., Any]], **more: Any) -> APIRouter:
+    """The requests of operations on one noun."""
+    router = APIRouter(tags=[tag], **more)
+    add_operations(router, operations)
+    return router
+
+
+def add_operations(router: APIRouter, operations: Iterable[Operation[..., Any]]) -> None:
+    for each in operations:
+        nothing = each.status == _NO_CONTENT
+        router.add_api_route(
+            each.path,
+            _endpoint(each),
+            methods=[each.method],
+            status_code=each.status,
+            response_model=None if nothing else schema_of(each),
+        )
+
+
+def schema_of(operation: Operation[..., Any]) -> Any:
+    """The schema of what an operation answers."""
+    answers = operation.answers
+    is_list = get_origin(answers) is Listing
+    plain = get_args(answers)[0] if is_list else answers
+    item = _outside("", operation.translated.type if operation.translated else plain)
+    if not is_list:
+        return item
+    return Page[item] if operation.enveloped else list[item]  # type: ignore[valid-type]
+
+
+@cache
+def shape_of(kind: type) -> type[Shape]:
+    """The schema of a dataclass. What is under `at` and `…_at` is a moment, and what may be anything is JSON.
+
+    `metadata` of a field is what its schema says besides: a `description`, `examples`.
+    """
+    hints = get_type_hints(kind)
+    described: dict[str, Any] = {
+        each.name: (_outside(each.name, hints[each.name]), Field(**each.metadata))
+        for each in dataclasses.fields(kind)
+    }
+    # A dataclass without a docstring has its signature there.
+    doc = None if (kind.__doc__ or "").startswith(f"{kind.__name__}(") else kind.__doc__
+    name = kind.__name__.removesuffix("Answer")
+    return create_model(name, __base__=Shape, __doc__=doc, __module__=kind.__module__, **described)
+
+
+def _outside(name: str, hint: Any) -> Any:
+    """A type as those outside see it."""
+    if hint is Any:
+        return Json
+    if hint is datetime or (hint is int and is_time(name)):
+        return Moment
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return shape_of(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return Union[tuple(_outside(name, each) for each in inner)]  # noqa: UP007  made from a tuple
+    return list[_outside(name, inner[0])] if origin in (list, tuple) else hint  # type: ignore[misc]
+
+
+def _endpoint(operation: Operation[..., Any]) -> Any:
+    """The function that FastAPI calls. It reads what that takes from the signature."""
+    body = _body(operation)
+
+    def endpoint(**given: Any) -> Any:
+        api, sent = given.pop("api"), given.pop("body", None)
+        values = (
+            given
+            if sent is None
+            else {**given, **{name: getattr(sent, name) for name in sent.model_fields_set}}
+        )
+        answer = operation(api, **values)
+        if operation.status == _NO_CONTENT:
+            return None
+        answer = operation.translated_answer(answer)
+        return answer.items if isinstance(answer, Listing) and not operation.enveloped else answer
+
+    endpoint.__name__ = operation.function.__name__
+    endpoint.__doc__ = operation.help
+    endpoint.__signature__ = inspect.Signature(list(_signature(operation, body)))  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Iterator[inspect.Parameter]:
+    def taken(name: str, hint: Any, default: Any = _EMPTY) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+
+    yield taken("api", Api)
+    if operation.takes_window:
+        yield taken("window", Paging)
+    for each in operation.parameters.values():
+        if in_path(operation, each):
+            yield taken(each.name, path_hint(each))
+        elif body is None:
+            yield taken(each.name, Annotated[_checked(each), Query(**_bounds(each))], each.default)
+    if body is not None:
+        optional = not any(each.is_required() for each in body.model_fields.values())
+        yield taken("body", body | None if optional else body, None if optional else _EMPTY)
+
+
+def path_hint(parameter: Parameter) -> Any:
+    """The type of a parameter that is in the path."""
+    return Annotated[_checked(parameter), Path(**_bounds(parameter))]
+
+
+def in_path(operation: Operation[..., Any], parameter: Parameter) -> bool:
+    return f"{{{parameter.name}}}" in operation.path or f"{{{parameter.name}:path}}" in operation.path
+
+
+@cache
+def _body(operation: Operation[..., Any]) -> type[Body] | None:
+    sent = [each for each in operation.parameters.values() if not in_path(operation, each)]
+    if not sent or operation.method not in ("POST", "PUT", "PATCH"):
+        return None
+    described: dict[str, Any] = {
+        each.name: (_checked(each), Field(... if each.required else each.default, **_bounds(each)))
+        for each in sent
+    }
+    noun, _, verb = operation.name.partition(" ")
+    return create_model(
+        f"{verb} {noun.removesuffix('s')}".title().replace(" ", ""), __base__=Body, **described
+    )
+
+
+def _bounds(parameter: Parameter) -> dict[str, Any]:
+    about = parameter.about
+    found = {
+        "ge": about.least,
+        "le": about.most,
+        "min_length": about.shortest,
+        "max_length": about.longest,
+        "description": about.outside or about.help,
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _checked(parameter: Parameter) -> Any:
+    kind = parameter.type
+    if kind is str:
+        kind = Annotated[str, AfterValidator(printable if parameter.about.printable else without_nul)]
+    return kind | None if parameter.may_be_none else kind

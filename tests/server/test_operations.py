@@ -1,0 +1,336 @@
+"""Every operation gives the same answer, and the same error, as a function, a command, a request and an MCP tool.
+
+A new operation is walked as soon as it is declared; it only has to say in `RIGHT` with what it can be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import itertools
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ratchet.cli import run
+from ratchet.cli.catalogue import CATALOGUE, Branch
+from ratchet.kernel import RatchetError, RunStatus
+from ratchet.ledger import change_run
+from ratchet.ledger.approvals import request_approval
+from ratchet.ledger.runs import create_steps, get_step, open_attempt
+from ratchet.operations import Listing, Operation, Window, is_time, record
+from ratchet.runtime import open_ledger, open_runtime, start_run
+from ratchet.runtime.operations import approvals, jobs, runs, schedules
+from ratchet.server.app import create_app
+from ratchet.server.caller import Caller
+from ratchet.server.every_operation import EVERY
+from ratchet.server.mcp.asking import Asker, Refused, operator_headers
+from ratchet.server.mcp.face import Face
+from ratchet.server.service import Access, Service
+from tests.runtime.worker_process import load
+
+Given = dict[str, Any]
+TOKEN = "a-token-for-tests"
+MISUSED, WRONG = 2, 422
+KIND = "demo.primes"
+
+# What the world holds: see `World`. The first is right, the others are refused as the thing stands.
+RUNNING, PAUSED, CANCELLED, NOWHERE = 1, 2, 3, 999
+PENDING_JOB, ENDED_JOB = 1, 3
+RIGHT: Mapping[Operation[..., Any], list[Given]] = {
+    runs.list_: [{}, {"kind": "workflow"}, {"status": "paused"}, {"project_id": 7}],
+    runs.show: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
+    runs.steps: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
+    runs.events: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
+    runs.artifacts: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
+    runs.pause: [
+        {"run_id": RUNNING},
+        {"run_id": RUNNING, "reason": "lunch"},
+        {"run_id": PAUSED},
+        {"run_id": CANCELLED},
+        {"run_id": NOWHERE},
+    ],
+    runs.resume: [{"run_id": PAUSED}, {"run_id": RUNNING}, {"run_id": CANCELLED}, {"run_id": NOWHERE}],
+    runs.cancel: [{"run_id": RUNNING, "reason": "not needed"}, {"run_id": CANCELLED}, {"run_id": NOWHERE}],
+    approvals.list_: [
+        {"status": "pending"},
+        {"status": "approved"},
+        {"run_id": RUNNING, "status": "pending"},
+    ],
+    approvals.show: [{"approval_id": 1}, {"approval_id": NOWHERE}],
+    approvals.approve: [{"approval_id": 1, "comment": "good"}, {"approval_id": 2}, {"approval_id": NOWHERE}],
+    approvals.refuse: [{"approval_id": 1}, {"approval_id": 2}, {"approval_id": NOWHERE}],
+    jobs.pause: [{"name": "default"}, {"name": "nowhere"}],
+    jobs.resume: [{"name": "default"}, {"name": "nowhere"}],
+    jobs.jobs: [{}, {"status": "queued"}, {"queue": "other"}, {"run_id": RUNNING}],
+    jobs.show: [{"job_id": PENDING_JOB}, {"job_id": NOWHERE}],
+    jobs.cancel: [{"job_id": PENDING_JOB, "reason": "stuck"}, {"job_id": ENDED_JOB}, {"job_id": NOWHERE}],
+    schedules.list_: [{}],
+    schedules.show: [{"name": "nightly"}, {"name": "nowhere"}],
+    schedules.next_times: [{"name": "nightly", "count": 2}, {"name": "nowhere"}],
+    schedules.pause: [{"name": "nightly"}, {"name": "nowhere"}],
+    schedules.resume: [{"name": "nightly"}, {"name": "nowhere"}],
+    schedules.run: [{"name": "nightly"}, {"name": "nowhere"}],
+    schedules.remove: [{"name": "nightly"}, {"name": "nowhere"}],
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a face said: an answer, or an error with its message and its code of that face."""
+
+    value: Any = None
+    error: str | None = None
+    code: int = 0
+
+
+class World:
+    """Runs, approvals, jobs and a schedule, with the same numbers each time that it is made."""
+
+    def __init__(self, home: Path, template: Path) -> None:
+        home.mkdir()
+        shutil.copy(template, home / "ledger.db")
+        self.home = home
+        self.loaded = load(home, f"sqlite:///{home}/ledger.db")
+        self.ledger = open_ledger(self.loaded)
+        self.runtime = open_runtime(self.loaded, self.ledger)
+        self._fill()
+
+    def _fill(self) -> None:
+        with self.ledger.write() as tx:
+            for number in (RUNNING, PAUSED, CANCELLED):
+                run_id = start_run(
+                    tx, self.runtime, KIND, kind="workflow", name=f"run-{number}", spec={"n": number}
+                )
+                assert run_id == number
+                change_run(tx, run_id, RunStatus.RUNNING)
+            [step_id, _] = create_steps(tx, RUNNING, [("first", {}), ("second", {})])
+            open_attempt(tx, get_step(tx, step_id))
+            self.ledger.artifacts.put(tx, b"done", name="out.txt", media_type="text/plain", run_id=RUNNING)
+            change_run(tx, PAUSED, RunStatus.PAUSED, reason="paused before")
+            change_run(tx, CANCELLED, RunStatus.CANCELLED, reason="cancelled before")
+            self.runtime.jobs.request_stop(tx, ENDED_JOB, "cancelled before")
+            for subject in ("first", "second"):
+                request_approval(
+                    tx, once=subject, subject=subject, question="Is it good?", data={}, run_id=RUNNING
+                )
+            self.runtime.put_schedule(tx, "nightly", "every night at 2", KIND, {"file": "/dev/null"})
+        approvals.refuse(self._access, 2)
+
+    @property
+    def _access(self) -> Access:
+        return Access(Service(self.runtime, self.loaded), "a-request", Caller())
+
+    @cached_property
+    def app(self) -> Any:
+        return create_app(self.runtime, self.loaded, TOKEN)
+
+    def directly(self, operation: Operation[..., Any], given: Given) -> Any:
+        """What the function answers, or the `RatchetError` that it raises."""
+        typed = {name: _typed(operation, name, value) for name, value in given.items()}
+        window = {"window": Window()} if operation.takes_window else {}
+        try:
+            return operation(self._access, **window, **typed)
+        except RatchetError as error:
+            return error
+
+    def by_cli(self, operation: Operation[..., Any], given: Given) -> Answer:
+        out, err = io.StringIO(), io.StringIO()
+        places = [
+            str(given[name]) for name in operation.parameters if name in given and _is_place(operation, name)
+        ]
+        options = [
+            text
+            for name, value in given.items()
+            if not _is_place(operation, name)
+            for text in (operation.parameters[name].about.flag or f"--{name.replace('_', '-')}", str(value))
+        ]
+        line = ["--home", str(self.home), *operation.name.split(), "--json", *options, "--", *places]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(line)
+        if code:
+            return Answer(error=json.loads(err.getvalue().splitlines()[-1])["error"], code=code)
+        return Answer(json.loads(out.getvalue()))
+
+    def by_api(self, operation: Operation[..., Any], given: Given) -> Answer:
+        client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
+        path = operation.path.format(
+            **{name: value for name, value in given.items() if _is_place(operation, name)}
+        )
+        rest = {name: value for name, value in given.items() if not _is_place(operation, name)}
+        sent = {"json": rest} if operation.method == "POST" and rest else {"params": rest}
+        answer = client.request(operation.method, path, **sent)  # type: ignore[arg-type]
+        if answer.status_code >= 400:
+            return Answer(error=answer.json()["detail"], code=answer.status_code)
+        return Answer(answer.json() if answer.content else None)
+
+    def by_mcp(self, face: Face, operation: Operation[..., Any], given: Given) -> Answer:
+        assert operation.tool is not None
+        asker = Asker(self.app, operator_headers(TOKEN))
+        try:
+            value = asyncio.run(face.call(asker, operation.tool.name, given))
+        except Refused as error:
+            return Answer(error=str(error), code=1)
+        except RatchetError as error:
+            return Answer(error=str(error), code=error.exit_code)
+        return Answer({name: each for name, each in value.items() if name not in ("note", "cut")})
+
+
+@pytest.fixture
+def worlds(tmp_path: Path, sqlite_template: Path) -> Iterator[Iterator[World]]:
+    """As many worlds as are wanted, one like the other."""
+    made: list[World] = []
+
+    def make() -> Iterator[World]:
+        while True:
+            made.append(World(tmp_path / f"home-{len(made)}", sqlite_template))
+            yield made[-1]
+
+    yield make()
+    for each in made:
+        each.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[World]:
+    """One for what changes nothing."""
+    made = World(tmp_path_factory.mktemp("world") / "home", sqlite_template)
+    yield made
+    made.ledger.close()
+
+
+@pytest.fixture(scope="module")
+def face(world: World) -> Face:
+    """The tools with their schemas; what they do is done in the world that is asked."""
+    return Face(world.app, world.ledger, allow_actions=True)
+
+
+CASES = [
+    pytest.param(operation, given, id=f"{operation.name} {json.dumps(given)}")
+    for operation in EVERY
+    for given in RIGHT.get(operation, ())
+]
+
+
+def test_every_operation_is_walked() -> None:
+    assert {each.name for each in EVERY} == {each.name for each in RIGHT}
+    assert len({each.name for each in EVERY}) == len({each.api for each in EVERY}) == len(EVERY)
+
+
+@pytest.mark.parametrize(("operation", "given"), CASES)
+def test_every_face_gives_the_answer_or_the_error_of_the_function(
+    world: World, worlds: Iterator[World], face: Face, operation: Operation[..., Any], given: Given
+) -> None:
+    if operation.reads:
+        worlds = itertools.repeat(world)
+    expected = next(worlds).directly(operation, given)
+    if has_command(operation):
+        check_cli(operation, next(worlds).by_cli(operation, given), expected)
+    check_api(operation, next(worlds).by_api(operation, given), expected)
+    if operation.tool is not None:
+        check_mcp(operation, next(worlds).by_mcp(face, operation, given), expected)
+
+
+WRONG_CASES = [
+    pytest.param(operation, {**RIGHT[operation][0], name: value}, id=f"{operation.name} {name}={str(value)[:20]}")
+    for operation in EVERY
+    for name, parameter in operation.parameters.items()
+    for value in (
+        ["0", "-1", "abc", str(2**63)] if parameter.type is int
+        else ["nothing-of-the-kind"] if parameter.choices
+        else ["x" * (parameter.about.longest + 1)] if parameter.about.longest
+        else []
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "given"), WRONG_CASES)
+def test_what_cannot_be_meant_is_refused_by_every_face(
+    world: World, face: Face, operation: Operation[..., Any], given: Given
+) -> None:
+    if has_command(operation):
+        assert world.by_cli(operation, given).code == MISUSED
+    assert world.by_api(operation, given).code == WRONG
+    offered = operation.tool is not None and not operation.tool.without & given.keys()
+    if offered:
+        assert world.by_mcp(face, operation, given).error
+
+
+def check_cli(operation: Operation[..., Any], said: Answer, expected: Any) -> None:
+    if isinstance(expected, RatchetError):
+        assert (said.error, said.code) == (str(expected), expected.exit_code)
+        return
+    assert said.error is None
+    plain = _plain(expected.items if isinstance(expected, Listing) else expected)
+    found = _without_times(said.value)
+    if isinstance(found, dict):
+        # A look may show more of a thing than what the operation answers, such as the steps of a run.
+        found = {name: found.get(name) for name in plain}
+    assert found == plain
+
+
+def check_api(operation: Operation[..., Any], said: Answer, expected: Any) -> None:
+    if isinstance(expected, RatchetError):
+        assert (said.error, said.code) == (str(expected), expected.http_status)
+        return
+    assert said.error is None
+    if operation.status == 204:
+        assert said.value is None
+        return
+    answer = operation.translated_answer(expected)
+    if isinstance(answer, Listing):
+        items = said.value["items"] if operation.enveloped else said.value
+        assert _without_times(items) == _plain(answer.items)
+    else:
+        assert _without_times(said.value) == _plain(answer)
+
+
+def check_mcp(operation: Operation[..., Any], said: Answer, expected: Any) -> None:
+    if isinstance(expected, RatchetError):
+        assert said.error == str(expected)
+        return
+    assert said.error is None
+    answer = operation.translated_answer(expected)
+    found = said.value["items"] if isinstance(answer, Listing) else said.value
+    assert _without_times(found) == _plain(answer.items if isinstance(answer, Listing) else answer)
+
+
+def has_command(operation: Operation[..., Any]) -> bool:
+    group, _, verb = operation.name.partition(" ")
+    branch = CATALOGUE[group]
+    return isinstance(branch, Branch) and verb in branch.parts
+
+
+def _is_place(operation: Operation[..., Any], name: str) -> bool:
+    return f"{{{name}}}" in operation.path
+
+
+def _typed(operation: Operation[..., Any], name: str, value: Any) -> Any:
+    parameter = operation.parameters[name]
+    return parameter.type(value) if parameter.choices else value
+
+
+def _plain(answer: Any) -> Any:
+    """As JSON has it, without what differs from one world, or one face, to another."""
+    items = [record(each) for each in answer] if isinstance(answer, list | tuple) else record(answer)
+    return _without_times(json.loads(json.dumps(items, default=str)))
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_times(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    # Who asked is told by the face, and when differs.
+    own = {"actor", "request_id", "decided_by", "next", "process_id"}
+    return {
+        name: _without_times(each) for name, each in value.items() if name not in own and not is_time(name)
+    }
