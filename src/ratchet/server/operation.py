@@ -130,8 +130,8 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
 
 
 def path_hint(parameter: Parameter) -> Any:
-    """The type of a parameter that is in the path."""
-    return Annotated[_checked(parameter), Path(**_bounds(parameter))]
+    """The type of a parameter that is in the path. A strange name is not wrong there: it names nothing."""
+    return Annotated[parameter.type, Path(**_bounds(parameter))]
 
 
 def in_path(operation: Operation[..., Any], parameter: Parameter) -> bool:
