@@ -27,7 +27,7 @@ def test_attempts_side_by_side_are_never_promised_more_than_the_run_has(ledger: 
     run_id = make_run(ledger)
     promised = [begin(ledger, run_id, name)[1].tokens for name in "abc"]
     assert promised == [400, 400, 200]
-    with pytest.raises(BudgetExceeded, match="tokens budget of run 1 is used up: 1000 of 1000"):
+    with pytest.raises(BudgetExceeded, match="tokens budget of run 1 is promised to others: 1000 of 1000"):
         begin(ledger, run_id, "d")
 
 
@@ -70,3 +70,51 @@ def test_a_lax_budget_refuses_nobody_and_ends_no_session(ledger: Ledger, policy:
     run_id = make_run(ledger)
     lax = Budgets(policy, BUDGETS.limits)
     assert [begin(ledger, run_id, name, lax)[1] for name in "abcd"] == [Limits()] * 4
+
+
+ONLY_RUN = Budgets(limits={"run": Limits(tokens=1000, cost_usd=1.0)})
+
+
+def begin_one_of(ledger: Ledger, run_id: int, name: str, count: int) -> tuple[int, Limits]:
+    with ledger.write() as tx:
+        [step_id] = create_steps(tx, run_id, [(name, {})])
+        attempt_id = open_attempt(tx, get_step(tx, step_id))
+        return attempt_id, hold(tx, Spender(attempt_id, run_id), ONLY_RUN, side_by_side=count)
+
+
+def end(ledger: Ledger, run_id: int, attempt_id: int, tokens: int) -> None:
+    with ledger.write() as tx:
+        charge(tx, Spender(attempt_id, run_id), Usage(input_tokens=tokens), ONLY_RUN, engine="x")
+        close_attempt(tx, attempt_id, Outcome.FAILED, "no better")
+
+
+def test_attempts_known_to_run_side_by_side_are_each_promised_their_share(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    promised = [begin_one_of(ledger, run_id, name, 4)[1] for name in "abcd"]
+    assert promised == [Limits(tokens=250, cost_usd=0.25)] * 4
+
+
+def test_a_share_that_was_not_used_goes_to_the_next(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    first, _ = begin_one_of(ledger, run_id, "a", 2)
+    begin_one_of(ledger, run_id, "b", 2)
+    end(ledger, run_id, first, tokens=100)
+    assert begin_one_of(ledger, run_id, "c", 2)[1].tokens == 400
+
+
+def test_a_budget_that_is_promised_to_others_is_not_the_same_as_one_that_is_used_up(ledger: Ledger) -> None:
+    run_id = make_run(ledger)
+    first, _ = begin_one_of(ledger, run_id, "a", 2)
+    second, _ = begin_one_of(ledger, run_id, "b", 2)
+    end(ledger, run_id, first, tokens=600)
+    with pytest.raises(BudgetExceeded, match="is promised to others") as refused:
+        begin_one_of(ledger, run_id, "c", 2)
+    assert refused.value.held
+    end(ledger, run_id, second, tokens=400)
+    with pytest.raises(BudgetExceeded, match="is used up: 1000 of 1000") as used_up:
+        begin_one_of(ledger, run_id, "d", 2)
+    assert not used_up.value.held
+
+
+def test_a_budget_of_money_is_told_as_money() -> None:
+    assert str(BudgetExceeded("run", 1, "cost_usd", 1.2, 1.0)) == "the budget of $1.00 is used up ($1.20)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 
 from ratchet.config import Loaded
-from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
-from ratchet.kernel import Outcome, RunStatus, TrialStatus
+from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, Session, SessionFailed
+from ratchet.kernel import Outcome, RunStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
+from ratchet.ledger.events import Filter, latest
 from ratchet.ledger.lessons import list_lessons
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
+from ratchet.ledger.usage import total
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.jobs import KIND
 from ratchet.research.starting import Wanted, start_research
@@ -25,6 +28,7 @@ from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
+from tests.runtime.worker_process import load
 from tests.waiting import eventually
 
 BETTER = "move nearer to the top of the hill in x"
@@ -175,3 +179,44 @@ def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
         trial = get_trial(tx, run_id, 1)
     assert trial.status is TrialStatus.DISQUALIFIED
     assert "evaluator/evaluate.py" in (trial.reason or "")
+
+
+class Talker:
+    """An engine that goes on answering, at 30 cents each, until its session has used more than it was given."""
+
+    name = "talker"
+    capabilities = Capabilities(edits_files=True, reports_usage=True)
+
+    def __init__(self) -> None:
+        self._both = asyncio.Barrier(2)
+
+    async def propose(self, request: Request) -> Session:
+        await self._both.wait()
+        used = Usage()
+        while request.limits.exceeded_by(used) is None and used.cost_usd < 5:
+            used += Usage(input_tokens=1, cost_microusd=300_000)
+        session = Session(self.name, text="and so on", usage=used)
+        raise SessionFailed(Failure.BUDGET, "it used more than it was given", session=session)
+
+    async def check(self) -> Readiness:
+        return Readiness(True, "always")
+
+
+def test_sessions_side_by_side_share_a_budget_and_the_run_stops_when_it_is_gone(
+    url: str, loaded: Loaded, ledger: Ledger, hill: Path
+) -> None:
+    with (hill / "task.toml").open("a") as file:
+        file.write('[[specialist]]\nname = "one"\n[[specialist]]\nname = "two"\n')
+    loaded = load(loaded.home, url, **{"research.stagger_seconds": 0})
+    wanted = Wanted(task=str(hill), trials=10, parallel=2, cost_usd=1.0)
+    run_id = carry(loaded, ledger, Talker(), wanted)
+    with ledger.read() as tx:
+        run, used = get_run(tx, run_id), total(tx, "run", run_id)
+        pauses = latest(tx.connection, where=Filter(type="research.pause"))
+    # Each was given half a dollar, and passed it with its second answer.
+    assert used.cost_usd == 1.2
+    assert (run.status, run.result["stopped"]) == (
+        RunStatus.COMPLETED,
+        "the budget of $1.00 is used up ($1.20)",
+    )
+    assert not pauses

@@ -113,7 +113,7 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     ("usage", "limit", "told"),
     [
         (Usage(input_tokens=400, output_tokens=100), {"tokens": 1200}, "tokens budget"),
-        (Usage(cost_microusd=500_000), {"cost_usd": 1.2}, "cost_usd budget"),
+        (Usage(cost_microusd=500_000), {"cost_usd": 1.2}, "the budget of $1.20 is used up ($1.50)"),
     ],
     ids=["tokens", "money"],
 )

@@ -97,13 +97,18 @@ class Waiting(RatchetError):
 
 
 class BudgetExceeded(RatchetError):
-    """A strict budget is used up."""
+    """A strict budget is used up; or, if it is `held`, what is left of it is promised to attempts that run."""
 
     http_status = 402
 
-    def __init__(self, scope: str, key: object, measure: str, used: float, limit: float) -> None:
+    def __init__(
+        self, scope: str, key: object, measure: str, used: float, limit: float, *, held: bool = False
+    ) -> None:
+        how = "promised to others" if held else "used up"
         super().__init__(
-            f"the {measure} budget of {scope} {key} is used up: {used:g} of {limit:g}",
+            f"the budget of ${limit:,.2f} is {how} (${used:,.2f})"
+            if (scope, measure) == ("run", "cost_usd")
+            else f"the {measure} budget of {scope} {key} is {how}: {used:g} of {limit:g}",
             hint=f"raise budgets.{scope}.{measure}, or set budgets.policy to warn",
         )
         self.scope = scope
@@ -111,6 +116,7 @@ class BudgetExceeded(RatchetError):
         self.measure = measure
         self.used = used
         self.limit = limit
+        self.held = held
 
 
 class LedgerError(RatchetError):

@@ -7,6 +7,7 @@ used; only the rest of its hold is kept from the others. Closing the attempt giv
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -17,26 +18,48 @@ from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.usage import check
 
 
-def hold(tx: Transaction, spender: Spender, defaults: Budgets) -> Limits:
+def hold(tx: Transaction, spender: Spender, defaults: Budgets, *, side_by_side: int | None = None) -> Limits:
     """What the attempt may use, set aside until it ends. Raises `BudgetExceeded` when nothing is left for it.
 
-    Only an attempt with a limit of its own can be promised something; one without shares what is left.
+    One of up to `side_by_side` attempts of its run is promised its share of what is left. Where that number is not
+    given, only an attempt with a limit of its own can be promised something; one without shares what is left.
     """
     # An attempt that begins has used nothing and has no budget but the configured one.
     strict = defaults.policy is BudgetPolicy.STRICT
     own = defaults.limits.get("attempt", Limits()) if strict else Limits()
     sharing = Spender(None, spender.run_id, spender.project_id)
-    if own.tokens is None and own.cost_usd is None:
-        return own.tightest(check(tx, sharing, defaults))
+    allowed = check(tx, sharing, defaults)
+    if _unbounded(own) and (side_by_side is None or _unbounded(allowed)):
+        return own.tightest(allowed)
     shared = sharing.scopes()
     # Two attempts that begin at once must see each other's holds.
     tx.lock_keys(*(f"budget {scope} {number}" for scope, number in shared))
     left = own.tightest(check(tx, sharing, defaults))
+    shares = 1 if side_by_side is None else max(1, side_by_side - _running(tx, spender))
     for each in accounts(tx, shared, defaults):
-        left = left.tightest(_unheld(tx, each))
+        left = left.tightest(_share(_unheld(tx, each), own, shares))
     values = {"tokens": left.tokens or 0, "cost_microusd": round((left.cost_usd or 0) * 1_000_000)}
     tx.connection.execute(sa.insert(holds).values(**spender.ids(), **values))
     return left
+
+
+def _unbounded(limits: Limits) -> bool:
+    return limits.tokens is None and limits.cost_usd is None
+
+
+def _share(free: Limits, own: Limits, shares: int) -> Limits:
+    """A part of what is free, of that which the attempt has no limit of its own for."""
+    tokens, cost = free.tokens, free.cost_usd
+    if tokens is not None and own.tokens is None:
+        tokens = -(-tokens // shares)
+    if cost is not None and own.cost_usd is None:
+        cost /= shares
+    return replace(free, tokens=tokens, cost_usd=cost)
+
+
+def _running(tx: Transaction, spender: Spender) -> int:
+    query = sa.select(sa.func.count()).select_from(holds).where(holds.c.run_id == spender.run_id)
+    return tx.connection.execute(query).scalar_one()
 
 
 def _unheld(tx: Transaction, of: Account) -> Limits:
@@ -45,7 +68,7 @@ def _unheld(tx: Transaction, of: Account) -> Limits:
     taken = of.spent + _held(tx, of.scope, of.scope_id)
     out = Limits(of.limits.tokens, of.limits.cost_usd).reached_by(taken)
     if out is not None:
-        raise BudgetExceeded(of.scope, of.scope_id, *out)
+        raise BudgetExceeded(of.scope, of.scope_id, *out, held=True)
     return of.limits.less(taken)
 
 

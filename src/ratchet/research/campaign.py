@@ -114,6 +114,14 @@ class Campaign:
     def engine(self, specialist: Specialist) -> Engine:
         return self.engines[specialist.name]
 
+    def side_by_side(self, specialist: Specialist) -> int | None:
+        """Among how many sessions what is left of the budget is divided. A search uses none of it."""
+        if self.engine(specialist).capabilities.learns_scores:
+            return None
+        most = self.stops.trials
+        left = len(self.specialists) if most is None else max(1, most - self.submitted)
+        return min(self.parallel, len(self.specialists), left)
+
     def model(self, specialist: Specialist) -> str | None:
         return self.plan.model or specialist.model
 

@@ -16,7 +16,10 @@ _LOOK_SECONDS = 15.0
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """A place for the sessions of one specialist, one after the other. `step` is its row in the ledger."""
+    """A place for the sessions of one specialist, one after the other. `step` is its row in the ledger.
+
+    `refused` says why no session may begin in it before another one has ended.
+    """
 
     specialist: Specialist
     name: str
@@ -25,6 +28,8 @@ class Lane:
     failures: int = 0
     ready_at: float = 0.0
     used_at: float = 0.0
+    ended_before: int = 0
+    refused: str | None = None
 
 
 class Desk:
@@ -38,6 +43,7 @@ class Desk:
         self.campaign = campaign
         self.stopped: str | None = None
         self._changed = asyncio.Condition()
+        self._ended = 0
         self._lanes = [
             Lane(each, each.name if number == 0 else f"{each.name}#{number + 1}")
             for each in campaign.specialists
@@ -59,11 +65,14 @@ class Desk:
             while self.stopped is None:
                 lane = self._choice()
                 if lane is not None:
-                    lane.busy, lane.used_at = True, time.monotonic()
+                    lane.busy, lane.used_at, lane.ended_before = True, time.monotonic(), self._ended
                     self.campaign.promised.add(lane.name)
                     return lane
                 if self._made_all() and not any(each.busy for each in self._lanes):
                     self.stopped = f"all {self.campaign.stops.trials} trials were made"
+                    break
+                if all(each.refused for each in self._lanes):
+                    self.stopped = self._lanes[0].refused
                     break
                 try:
                     # Not `wait_for`: that forgets a cancellation which comes together with a change.
@@ -75,17 +84,30 @@ class Desk:
             return None
 
     async def get_up(
-        self, lane: Lane, *, problem: str | None, quick: bool = False, asked: float | None = None
+        self,
+        lane: Lane,
+        *,
+        problem: str | None,
+        quick: bool = False,
+        asked: float | None = None,
+        refused: str | None = None,
     ) -> float:
         """Leave a lane, and say how long it rests: for a while after a problem, and for as long as an endpoint `asked`.
 
-        `quick` forgives the first problem.
+        `quick` forgives the first problem. A lane that was `refused` waits until another session has ended and has
+        given back what it did not use.
         """
         settings = self.campaign.job.runtime.settings.research
         pause = 0.0
         async with self._changed:
             lane.busy = False
             self.campaign.promised.discard(lane.name)
+            if refused is None:
+                self._ended += 1
+                for each in self._lanes:
+                    each.refused = None
+            elif lane.ended_before == self._ended:
+                lane.refused = refused
             lane.failures = 0 if problem is None else lane.failures + 1
             if lane.failures > int(quick):
                 pause = min(
@@ -106,7 +128,7 @@ class Desk:
         if self._made_all():
             return None
         now = time.monotonic()
-        free = [lane for lane in self._lanes if not lane.busy and lane.ready_at <= now]
+        free = [lane for lane in self._lanes if not lane.busy and not lane.refused and lane.ready_at <= now]
         return min(free, key=lambda lane: (-lane.specialist.priority, lane.used_at), default=None)
 
     def _made_all(self) -> bool:

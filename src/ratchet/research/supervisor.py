@@ -10,20 +10,22 @@ import asyncio
 import contextlib
 from typing import Any, NoReturn
 
+from ratchet.engines import Failure
 from ratchet.engines.preflight import NotReady
 from ratchet.engines.registry import open_engine
 from ratchet.kernel import BudgetExceeded, Outcome, RunStatus, StepStatus, Waiting, with_hint
-from ratchet.ledger import change_run, change_step
+from ratchet.ledger import Spender, change_run, change_step
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
 from ratchet.ledger.trial_pages import in_flight
+from ratchet.ledger.usage import check
 from ratchet.research.baseline import begin
 from ratchet.research.campaign import Campaign, Opener, open_campaign
 from ratchet.research.desk import Desk, Lane
 from ratchet.research.session import Held, hold_session
 from ratchet.research.trial import finish_trial
 from ratchet.research.turn import take_turn
-from ratchet.runtime import JobContext, complete_run, enter_run
+from ratchet.runtime import JobContext, complete_run, configured_budgets, enter_run
 
 
 class Blocked(Waiting):
@@ -72,8 +74,10 @@ async def _seat(desk: Desk, number: int) -> None:
     if number:
         await desk.wait(campaign.job.runtime.settings.research.stagger_seconds * number)
     while (lane := await desk.sit_down()) is not None:
-        learns = campaign.engine(lane.specialist).capabilities.learns_scores
+        # A search that has settled begins again, and needs no rest before it.
+        quick = campaign.engine(lane.specialist).capabilities.learns_scores
         problem: str | None = None
+        refused: str | None = None
         asked: float | None = None
         try:
             turn = await take_turn(campaign, lane)
@@ -83,13 +87,16 @@ async def _seat(desk: Desk, number: int) -> None:
                 held = await hold_session(campaign, turn)
                 problem = held.problem
                 asked = held.failed.retry_after if held.failed is not None else None
+                quick = quick or _used_up(held)
                 _check_engine(campaign, held)
         except BudgetExceeded as spent:
-            await desk.stop(str(spent))
+            if spent.held:
+                refused = str(spent)
+            else:
+                await desk.stop(str(spent))
         finally:
-            # A search that has settled begins anew, and needs no rest before it.
-            pause = await desk.get_up(lane, problem=problem, quick=learns, asked=asked)
-        if pause and problem is not None:
+            pause = await desk.get_up(lane, problem=problem, quick=quick, asked=asked, refused=refused)
+        if pause and problem is not None and desk.stopped is None:
             _tell_pause(campaign, lane, problem, pause)
         _check_machine(campaign)
 
@@ -102,9 +109,22 @@ def _tell_pause(campaign: Campaign, lane: Lane, problem: str, seconds: float) ->
 
 
 def _check_engine(campaign: Campaign, held: Held) -> None:
-    """Block the run when every further session would fail as this one did. Raises `Blocked`."""
+    """Block the run when every further session would fail as this one did. Raises `Blocked`.
+
+    Raises `BudgetExceeded` when a session has used up its share, and with it all that the run had.
+    """
+    if _used_up(held):
+        run = campaign.run
+        with campaign.job.ledger.read() as tx:
+            check(
+                tx, Spender(None, run.id, run.project_id), configured_budgets(campaign.job.runtime.settings)
+            )
     if held.failed is not None and held.failed.failure.is_permanent:
         _block(campaign.job, with_hint(held.failed))
+
+
+def _used_up(held: Held) -> bool:
+    return held.failed is not None and held.failed.failure is Failure.BUDGET
 
 
 def _check_machine(campaign: Campaign) -> None:

@@ -64,7 +64,7 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
     step = lane.step or _step(tx, campaign, lane)
     attempt_id = open_attempt(tx, step, process_id=campaign.job.process_id)
     spender = Spender(attempt_id, run.id, run.project_id)
-    limits = hold(tx, spender, configured_budgets(settings))
+    limits = hold(tx, spender, configured_budgets(settings), side_by_side=campaign.side_by_side(specialist))
     news: list[Trial] = []
     lineage = ""
     if campaign.engine(specialist).capabilities.learns_scores:

@@ -176,4 +176,7 @@ def _tell(run: Run, document: dict[str, Any]) -> None:
         print(f"Run {run.id} is {run.status}.")
     if run.reason:
         print(lines(run.reason))
+    stopped = (run.result or {}).get("stopped")
+    if stopped and stopped != f"all {document['trials']} trials were made":
+        print(f"stopped: {stopped}")
     note(f"Look at it: ratchet research status {run.id} · ratchet research report {run.id}")
