@@ -137,6 +137,7 @@ def test_ollama_is_found_by_its_own_variable(
     assert (found["default_model"], found["author"]["engine"]) == ("ollama/scripted", "codex")
     assert found["reviewer"]["independence"] == "same model"
     assert found["costs_at_most"].startswith("nothing")
+    assert (found["price"]["input"], found["price"]["output"]) == (0, 0)
     assert written(home)["llm"]["default"] == "ollama/scripted"
 
 

@@ -101,6 +101,17 @@ def test_a_budget_of_money_for_a_model_without_a_price_is_refused_before_it_cost
     assert codex.script.requests == []
 
 
+def test_a_model_of_ollama_costs_nothing_and_is_held_to_a_budget_of_money(
+    place: Place, model_server: ModelServer, workspace: Path
+) -> None:
+    model_server.script("of-ollama", [say("x")])
+    around = {"OLLAMA_HOST": model_server.openai_url("of-ollama").removesuffix("/v1")}
+    engine = place.open("codex:ollama/mock-model", "", around)
+    session = propose(engine, Request("x", workspace, limits=Limits(cost_usd=1)))
+    assert session.usage.tokens > 0
+    assert session.usage.whole_cost_usd == 0
+
+
 def test_sessions_are_kept_for_as_long_as_is_set(codex: CodexSubject, workspace: Path) -> None:
     engine = codex.open(say("x"), toml="resume_days = 3")
     failed = fails(engine, Request("x", workspace, resume="0193d4c5-0000-7000-8000-000000000000"))

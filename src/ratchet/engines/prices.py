@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
+from ratchet.engines.providers import maker_of
 from ratchet.kernel import Usage
 
 if TYPE_CHECKING:
@@ -24,18 +25,23 @@ def price_of(
     *,
     place: str | None = None,
     url: str | None = None,
+    keyless: bool = False,
     request_tokens: int = 0,
 ) -> Prices | None:
     """The price of `model` at the endpoint `place`, whose address is `url`. `None` is unknown, not nothing.
 
     The settings win, `place/model` before `model`. The public list is asked for the provider at `url`, or, where that
-    is nobody it knows, for the maker of the model. Some models cost more in a request of many `request_tokens`.
+    is nobody it knows, for the maker of the model. A model that is asked without a key (`keyless`) costs nothing, as on
+    a machine of your own, unless its maker sells it: then what answers is a proxy. Some models cost more in a request
+    of many `request_tokens`.
     """
     if not model:
         return None
     own = (table.get(f"{place}/{model}") if place else None) or table.get(model)
     if own is not None:
         return own
+    if keyless and not _is_sold(model):
+        return _free()
     listed = _listed(model, url)
     return None if listed is None else _prices(listed, request_tokens)
 
@@ -79,6 +85,17 @@ def output_tokens_for(microusd: float, price: Prices) -> int | None:
 def _exact(dollars: float) -> Decimal:
     # By its shortest spelling: 0.15 is meant, not the binary fraction nearest to it.
     return Decimal(str(dollars))
+
+
+def _is_sold(model: str) -> bool:
+    maker = maker_of(model.rpartition("/")[2])
+    return maker is not None and maker.key_variable is not None
+
+
+def _free() -> Prices:
+    from ratchet.config.llm_settings import Prices
+
+    return Prices(input=0, output=0)
 
 
 @functools.cache

@@ -53,7 +53,12 @@ def plan_for(
     A run is bounded in money, or in tokens where the price is unknown, unless its budget is set already.
     """
     chosen = agent_model(means.model, means.agent, getattr(around.settings.engines, means.agent), around)
-    price = price_of(chosen.model, around.settings.llm.prices, url=chosen.base_url)
+    price = price_of(
+        chosen.model,
+        around.settings.llm.prices,
+        url=chosen.base_url,
+        keyless=not chosen.key_variable,
+    )
     settings: dict[Key, Any] = {("engines", "default"): means.agent}
     if means.model is not None:
         settings["engines", means.agent, "model"] = means.model

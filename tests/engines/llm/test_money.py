@@ -46,6 +46,16 @@ def test_the_public_list_prices_what_the_settings_do_not() -> None:
     assert price_of("no-such-model", {}, url="https://api.openai.com/v1") is None
 
 
+def test_a_model_that_is_asked_without_a_key_costs_nothing_unless_its_maker_sells_it() -> None:
+    free = Prices(input=0, output=0)
+    assert price_of("no-such-model", {}, url="http://127.0.0.1:1234/v1", keyless=True) == free
+    assert price_of("deepseek-r1", {}, url="http://127.0.0.1:11434/v1", keyless=True) == free
+    assert price_of("gpt-oss:20b", {}, place="ollama", keyless=True) == free
+    assert price_of("gpt-5", {}, url="http://127.0.0.1:4000/v1", keyless=True) == price_of("gpt-5", {})
+    own = {"no-such-model": Prices(input=1, output=2)}
+    assert price_of("no-such-model", own, keyless=True) == own["no-such-model"]
+
+
 def test_a_large_request_costs_what_large_requests_cost() -> None:
     small, large = (price_of("gpt-5.5", {}, request_tokens=tokens) for tokens in (272_000, 272_001))
     assert small is not None

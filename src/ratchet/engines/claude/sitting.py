@@ -78,10 +78,12 @@ class Sitting:
 
     def _priced(self, usage: Usage) -> Usage:
         """With the cost, also of a session that ended before its program could tell it."""
-        if usage.cost_microusd or not usage.tokens:
+        settings = self._terms.settings
+        keyless = not settings.key_variable
+        if (usage.cost_microusd and not keyless) or not usage.tokens:
             return usage
         model = self._hearing.model or self._request.model or self._terms.model
-        return priced(usage, price_of(model, self._terms.prices, url=self._terms.settings.base_url))
+        return priced(usage, price_of(model, self._terms.prices, url=settings.base_url, keyless=keyless))
 
     async def hold(self, directory: Path) -> Session:
         """Run it to its end with `directory` for its own files. Raises `Fault` unless it can be judged."""

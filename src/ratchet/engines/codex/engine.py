@@ -88,7 +88,7 @@ class CodexEngine:
         )
         unpriced = (
             None
-            if price_of(access.model, self._prices, url=settings.base_url)
+            if price_of(access.model, self._prices, url=settings.base_url, keyless=not settings.key_variable)
             else access.model or "its model"
         )
         return replace(

@@ -76,7 +76,8 @@ class Sitting:
             )
 
     def _price(self) -> Prices | None:
-        return price_of(self.model, self._prices, url=self._settings.base_url)
+        settings = self._settings
+        return price_of(self.model, self._prices, url=settings.base_url, keyless=not settings.key_variable)
 
     def look(self) -> Fault | None:
         """What is to end the session while it runs."""

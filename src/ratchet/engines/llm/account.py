@@ -109,5 +109,10 @@ def candidate_price(
 ) -> Prices | None:
     """The price of a candidate, in a request of this size. `None` is unknown, which is not the same as nothing."""
     return price_of(
-        candidate.model, table, place=candidate.place, url=candidate.url, request_tokens=request_tokens
+        candidate.model,
+        table,
+        place=candidate.place,
+        url=candidate.url,
+        keyless=candidate.key_variable is None,
+        request_tokens=request_tokens,
     )
