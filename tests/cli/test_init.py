@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.cli import run
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
 
@@ -50,3 +51,50 @@ def test_init_below_a_home_uses_that_one(plain_program: Program) -> None:
     done = Program(below)("init", "--json")
     assert done.json["home"] == str(plain_program.home)
     assert done.json["made"] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "research run nope",
+        "research run ./nofolder",
+        "research run circle_packing --engine codex --trials 1",
+        "agent create greeter hello",
+        "workflow new hello",
+        "console --port 9",
+    ],
+)
+def test_a_command_that_fails_leaves_no_home_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) != 0
+    assert not (tmp_path / ".ratchet").exists()
+
+
+def test_a_home_with_something_in_it_stays_and_is_hidden_from_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "research run circle_packing --engine search --trials 1 --detach"
+    assert run(line.split()) == 0
+    assert (tmp_path / ".ratchet" / ".gitignore").read_text() == "*\n"
+    assert run(["runs", "show", "7"]) != 0
+    assert (tmp_path / ".ratchet" / "ledger.db").exists()
+
+
+def test_a_home_above_a_repository_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init"]) == 0
+    assert "lies above" not in capsys.readouterr().err
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "shop")
+    assert run(["init"]) == 0
+    told = capsys.readouterr().err
+    assert f"{tmp_path}/.ratchet lies above this repository" in told
+    assert f"ratchet init --home {tmp_path}/shop/.ratchet" in told

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.cli.log import configure_logs
+from ratchet.cli.output import note
+from ratchet.config.home import HOME_NAME
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.ledger.database import translated
@@ -39,6 +42,17 @@ def existing_runtime(session: Session, kinds: Kinds | None = None) -> Iterator[R
 def require_ledger(loaded: Loaded) -> None:
     if not has_ledger(loaded):
         raise Misuse(f"no ledger here: {loaded.settings.database_url} has none", hint="run `ratchet init`")
+
+
+def say_where_home_is(home: Path) -> None:
+    """Tell a person in a repository that the home they work on lies above it, where they may not expect it."""
+    here = Path.cwd()
+    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), None)
+    if home.name == HOME_NAME and root is not None and home.parent in root.parents:
+        note(
+            f"The home {home} lies above this repository and is used for it; "
+            f"`ratchet init --home {root / HOME_NAME}` makes one for this repository alone."
+        )
 
 
 def has_ledger(loaded: Loaded) -> bool:

@@ -68,9 +68,19 @@ def run(arguments: Sequence[str]) -> int:
         session.json = session.json or "--json" in arguments
         code = tell(error, session)
         _abandon_unwritable_output()
+        _settle(session, failed=True)
         if code == MISSING and arguments[:1] != ["setup"]:
             return _set_up(error, arguments, session)
+    else:
+        _settle(session, failed=code != 0)
     return code
+
+
+def _settle(session: Session, *, failed: bool) -> None:
+    if session.new_home is not None:
+        from ratchet.cli.new_home import settle_new_home
+
+        settle_new_home(session.new_home, failed=failed)
 
 
 def _set_up(error: BaseException, arguments: Sequence[str], session: Session) -> int:

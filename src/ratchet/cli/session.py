@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ratchet.config import Loaded
 
 
@@ -17,10 +19,16 @@ class Session:
     json: bool = False
     verbose: bool = False
     flags: dict[str, object] = field(default_factory=dict)
+    new_home: Path | None = None
+    """The home, if there was none when it was first asked for."""
+    _looked: bool = False
 
     def load(self, flags: Mapping[str, object] | None = None) -> Loaded:
         """The settings, with everything given on the command line as their strongest source."""
         from ratchet.config import load_settings
 
         detail = {"log.level": "debug"} if self.verbose else {}
-        return load_settings({**detail, **self.flags, **(flags or {})})
+        loaded = load_settings({**detail, **self.flags, **(flags or {})})
+        if not self._looked:
+            self._looked, self.new_home = True, None if loaded.home.exists() else loaded.home
+        return loaded

@@ -32,14 +32,19 @@ def write_initial(home: Path) -> Path:
     path = home / FILE_NAME
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for file, text in ((home / ".gitignore", "*\n"), (path, initial_text(home))):
-            if not file.exists():
-                _create(file, text)
+        hide_from_git(home)
+        if not path.exists():
+            _create(path, initial_text(home))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}", hint="mend its permissions"
         ) from error
     return path
+
+
+def hide_from_git(home: Path) -> None:
+    if not (home / ".gitignore").exists():
+        _create(home / ".gitignore", "*\n")
 
 
 def initial_text(home: Path) -> str:

@@ -8,7 +8,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.log import configure_logs
-from ratchet.cli.opening import has_ledger
+from ratchet.cli.opening import has_ledger, say_where_home_is
 from ratchet.cli.output import confirm
 from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
@@ -42,6 +42,7 @@ def init(session: Session) -> None:
     new_ledger = not has_ledger(loaded)
     with open_ledger(loaded):
         pass
+    say_where_home_is(loaded.home)
     made = {"home": new_home, "config": new_file, "ledger": new_ledger}
     document = {
         "home": str(loaded.home),

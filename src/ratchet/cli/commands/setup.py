@@ -13,6 +13,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.log import configure_logs
+from ratchet.cli.opening import say_where_home_is
 from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
 from ratchet.config.additions import add_settings
@@ -62,6 +63,7 @@ def setup(session: Session, yes: bool) -> None:
     plan, around = _first_ready(session, found)
     reviewer = reviewer_in(around)
     file = add_settings(loaded.home, plan.settings)
+    say_where_home_is(loaded.home)
     review = reviewer.engine.name + (f" with {reviewer.model}" if reviewer.model else "")
     price = (
         f"${plan.price.input:g} in, ${plan.price.output:g} out for a million tokens"
