@@ -112,6 +112,54 @@ def test_what_is_set_already_stays(
         assert line in (home / "ratchet.toml").read_text().splitlines()
 
 
+@pytest.mark.parametrize("by", ["file", "variable"])
+def test_the_model_that_is_set_already_is_the_one_that_is_shown(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer, by: str
+) -> None:
+    model_server.script("setup-mystery", [])
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url("setup-mystery"))
+    if by == "file":
+        home.mkdir()
+        (home / "ratchet.toml").write_text('engines.codex.model = "scripted"\nllm.default = "mystery-1"\n')
+    else:
+        alone.setenv("RATCHET_ENGINES__CODEX__MODEL", "scripted")
+        alone.setenv("RATCHET_LLM__DEFAULT", "mystery-1")
+    done = ratchet("setup", "--yes", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["author"]["model"] == "scripted"
+    assert found["reviewer"]["model"] == "openai/gpt-5.5"
+    assert found["price"] is None
+    assert found["costs_at_most"] == "the price of 2,000,000 tokens (budgets.run.tokens)"
+    told = ratchet("setup", "--yes").out
+    assert "codex with the key in OPENAI_API_KEY (scripted)" in told
+    assert 'not known: add [llm.prices."scripted"]' in told
+    assert "mystery-1, which cannot be asked: " in told
+
+
+def test_a_budget_of_money_that_cannot_be_kept_is_told(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.script("setup-money", [])
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url("setup-money"))
+    alone.setenv("RATCHET_ENGINES__CODEX__MODEL", "scripted")
+    alone.setenv("RATCHET_BUDGETS__RUN__COST_USD", "3")
+    told = ratchet("setup", "--yes").out
+    assert "nothing runs: the price of scripted is not known, so a budget of 3 dollars cannot be kept" in told
+
+
+def test_an_engine_that_is_set_and_cannot_work_is_named(
+    ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch
+) -> None:
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_ENGINES__DEFAULT", "claude")
+    done = ratchet("setup", "--yes")
+    assert done.code == 1
+    assert "engines.default is 'claude'" in done.err
+
+
 def test_a_login_is_used_in_place_and_its_agent_answers_plain_questions(
     ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

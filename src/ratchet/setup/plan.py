@@ -10,9 +10,11 @@ from ratchet.config import Settings
 from ratchet.config.llm_settings import Prices
 from ratchet.config.sources import Key
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.prices import price_of
+from ratchet.engines.llm.account import candidate_price
+from ratchet.engines.llm.choice import candidates
+from ratchet.engines.prices import no_price, price_of
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Limits
+from ratchet.kernel import Limits, Misuse, RatchetError, with_hint
 from ratchet.protocols.qa.reviewer import Reviewer, require_reviewer
 from ratchet.setup.means import Means
 
@@ -23,21 +25,24 @@ FIRST_RUN_TOKENS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """`settings` are what would be written, and no key that is set already."""
+    """`settings` are what would be written, and no key that is set already; model and price are those in force then."""
 
     means: Means
+    engine: str
     model: str | None
     price: Prices | None
     settings: Mapping[Key, Any]
 
 
-def costs_at_most(means: Means, settings: Settings) -> str:
+def costs_at_most(plan: SetupPlan, settings: Settings) -> str:
     """What one run costs at most with these settings, in words."""
-    if means.kind == "local":
-        return "nothing: the model runs on this machine"
-    if means.kind == "login":
+    if plan.means.kind == "login":
         return "nothing beyond the subscription"
+    if plan.price is not None and not plan.price.input and not plan.price.output:
+        return "nothing: the model runs on this machine"
     limits = settings.budgets.run
+    if limits.cost_usd is not None and plan.price is None:
+        return f"nothing runs: {no_price(plan.model or 'its model', limits.cost_usd)}"
     if limits.cost_usd is not None:
         return f"${limits.cost_usd:.2f} (budgets.run.cost_usd)"
     if limits.tokens is not None:
@@ -52,7 +57,8 @@ def plan_for(
 
     A run is bounded in money, or in tokens where the price is unknown, unless its budget is set already.
     """
-    chosen = agent_model(means.model, means.agent, getattr(around.settings.engines, means.agent), around)
+    engine, named = _in_force(means, around.settings, is_set)
+    chosen = agent_model(named, means.agent, getattr(around.settings.engines, means.agent), around)
     price = price_of(
         chosen.model,
         around.settings.llm.prices,
@@ -73,7 +79,30 @@ def plan_for(
         name, most = ("tokens", FIRST_RUN_TOKENS) if price is None else ("cost_usd", FIRST_RUN_USD)
         settings["budgets", "run", name] = most
     unset = {key: value for key, value in settings.items() if not is_set(".".join(key))}
-    return SetupPlan(means, chosen.model, price, unset)
+    return SetupPlan(means, engine, chosen.model, price, unset)
+
+
+def _in_force(means: Means, settings: Settings, is_set: Callable[[str], bool]) -> tuple[str, str | None]:
+    """The engine that will work, and the model that is named to it: what is set already stays. Raises `Misuse`."""
+    engine = settings.engines.default if is_set("engines.default") else means.agent
+    plain, _, option = engine.partition(":")
+    if plain != means.agent:
+        raise Misuse(f"engines.default is {engine!r}, which works with something else")
+    return engine, option or (None if is_set(f"engines.{plain}.model") else means.model)
+
+
+def plain_model(settings: Settings, agent: str, environment: Mapping[str, str]) -> str:
+    """Who answers plain questions with these settings, and what is wrong with that, in words."""
+    name = settings.llm.default
+    if name is None:
+        return agent
+    try:
+        unpriced = (
+            candidate_price(candidates(name, settings.llm, environment)[0], settings.llm.prices) is None
+        )
+    except RatchetError as error:
+        return f"{name}, which cannot be asked: {with_hint(error)}"
+    return f"{name} (its price is not known)" if unpriced else name
 
 
 def reviewer_in(around: Surroundings) -> Reviewer:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +18,11 @@ from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
 from ratchet.config.additions import add_settings
 from ratchet.engines.looking import look_at
+from ratchet.engines.prices import how_to_price
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Missing, RatchetError
 from ratchet.setup import find_means, install, missing_programs, plan_for
-from ratchet.setup.plan import costs_at_most, reviewer_in
+from ratchet.setup.plan import costs_at_most, plain_model, reviewer_in
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -68,13 +69,13 @@ def setup(session: Session, yes: bool) -> None:
     price = (
         f"${plan.price.input:g} in, ${plan.price.output:g} out for a million tokens"
         if plan.price
-        else "unknown"
+        else f"not known: {how_to_price(plan.model or 'MODEL')}"
     )
-    costs = costs_at_most(plan.means, around.settings)
+    costs = costs_at_most(plan, around.settings)
     document: dict[str, Any] = {
         "found": [asdict(each) for each in found],
         "installed": installed,
-        "author": {"engine": plan.means.agent, "model": plan.model, "with": plan.means.source},
+        "author": {"engine": plan.engine, "model": plan.model, "with": plan.means.source},
         "reviewer": {
             "engine": reviewer.engine.name,
             "model": reviewer.model,
@@ -89,10 +90,10 @@ def setup(session: Session, yes: bool) -> None:
         session,
         document,
         {
-            "author": str(plan.means),
+            "author": str(replace(plan.means, agent=plan.engine, model=plan.model)),
             "reviewer": f"{review} ({reviewer.independence})",
-            "plain model": around.settings.llm.default or plan.means.agent,
-            "price": price if plan.means.kind == "key" else costs,
+            "plain model": plain_model(around.settings, plan.engine, os.environ),
+            "price": costs if plan.means.kind == "login" else price,
             "a run costs at most": costs,
             "written to": str(file),
         },
@@ -147,7 +148,7 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
             continue
         around = Surroundings(loaded.settings, loaded.home, os.environ)
         with working(f"trying {means}"):
-            [looked] = asyncio.run(look_at([means.agent], around))
+            [looked] = asyncio.run(look_at([plan.engine], around))
         if looked.readiness.ready:
             return plan, around
         refused.append(f"{means}: {looked.readiness.detail}")
