@@ -12,7 +12,7 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.fixed import FixedEngine
-from ratchet.kernel import RunStatus, TrialStatus, Usage
+from ratchet.kernel import RunStatus, StepStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing, get_standings
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
@@ -146,6 +146,7 @@ def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until
     eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED)
     with ledger.read() as tx:
         assert "could not be measured" in (get_run(tx, run_id).reason or "")
+        assert {step.status for step in list_steps(tx, run_id)} == {StepStatus.BLOCKED}
         assert tallies(tx, run_id)["one"][TrialStatus.INFRA_ERROR] == 2
     evaluator.write_text(honest)
     with ledger.write() as tx:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from ratchet.config import Loaded
 from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus
-from ratchet.ledger import Ledger
+from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.runs import create_steps, get_run, get_step, list_attempts, list_steps, open_attempt
 from ratchet.runtime import (
     JobContext,
@@ -32,8 +32,22 @@ from ratchet.runtime import (
     start_run,
 )
 from ratchet.runtime.job_rows import lock_job
+from ratchet.runtime.runs import carry_again
 from tests.runtime.kinds import mark, marks
 from tests.waiting import eventually
+
+
+async def block(job: JobContext) -> Any:
+    """Block the run and linger, as one that tidies up does; resumed, complete it."""
+    with job.write() as tx:
+        run = enter_run(tx, job.run_id)
+        if _exists(run.spec["go"]):
+            complete_run(tx, job.run_id, "done")
+            return
+        change_run(tx, job.run_id, RunStatus.BLOCKED, reason="the key is wrong")
+    if run.spec.get("fails"):
+        raise ValueError("tidying up failed")
+    await asyncio.Event().wait()
 
 
 async def walk(job: JobContext) -> Any:
@@ -63,6 +77,7 @@ async def walk(job: JobContext) -> Any:
 def runtime(loaded: Loaded, ledger: Ledger) -> Runtime:
     kinds = Kinds()
     kinds.add("walk", walk)
+    kinds.add("block", block)
     return open_runtime(loaded, ledger, kinds)
 
 
@@ -259,6 +274,44 @@ def test_a_worker_that_leaves_gives_no_job_back_whose_stop_was_asked_for(
         runtime.jobs.release(tx, job)
     assert _job_statuses(ledger, run_id) == [JobStatus.CANCELLED]
     assert status(ledger, run_id) is RunStatus.PAUSED
+
+
+@pytest.mark.parametrize(
+    "end", ["the worker stops", "the worker dies", "the handler fails", "a late delivery"]
+)
+def test_a_run_that_its_job_has_blocked_keeps_its_reason_and_can_be_resumed(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path, end: str
+) -> None:
+    go = tmp_path / "go"
+    spec = {"go": str(go), "fails": end == "the handler fails"}
+    with ledger.write(actor="test") as tx:
+        run_id = start_run(tx, runtime, "block", kind="research", name="walk", spec=spec)
+    worker = Worker(runtime)
+    worker.start()
+    eventually(lambda: status(ledger, run_id) is RunStatus.BLOCKED)
+    if end == "the handler fails":
+        eventually(lambda: _job_statuses(ledger, run_id) == [JobStatus.FAILED])
+    elif end == "the worker dies":
+        with ledger.write() as tx:
+            assert runtime.jobs.take_over(tx, worker.process_id) == 1
+    worker.stop(drain_seconds=0)
+    if end == "a late delivery":
+        with ledger.write() as tx:
+            carry_again(tx, runtime, run_id)
+    later = Worker(runtime)
+    later.start()
+    try:
+        eventually(lambda: all(each.final for each in _job_statuses(ledger, run_id)))
+        with ledger.read() as tx:
+            run = get_run(tx, run_id)
+        assert (run.status, run.reason) == (RunStatus.BLOCKED, "the key is wrong")
+        go.touch()
+        with ledger.write() as tx:
+            resume_run(tx, runtime, run_id)
+        eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+        eventually(lambda: _job_statuses(ledger, run_id)[0] is JobStatus.FINISHED)
+    finally:
+        later.stop(drain_seconds=0)
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)

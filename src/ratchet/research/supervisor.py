@@ -139,6 +139,9 @@ def _check_machine(campaign: Campaign) -> None:
 
 def _block(job: JobContext, reason: str) -> NoReturn:
     with job.write() as tx:
+        for step in list_steps(tx, job.run_id):
+            if step.status is StepStatus.RUNNING:
+                change_step(tx, step.id, StepStatus.BLOCKED, reason=reason)
         change_run(tx, job.run_id, RunStatus.BLOCKED, reason=reason)
     raise Blocked(reason)
 

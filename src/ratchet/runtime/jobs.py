@@ -127,8 +127,8 @@ class Jobs:
         self._end(tx, job, JobStatus.FINISHED, result=result, error=None)
 
     def fail(self, tx: Transaction, job: Job, error: str, *, final: bool = False) -> JobStatus:
-        """Record a failed try: the job is scheduled again, or failed for good."""
-        if final or job.attempt >= job.max_attempts:
+        """Record a failed try: the job is scheduled again, or failed for good. A run that stands is left as it is."""
+        if final or job.attempt >= job.max_attempts or _stopped_run(tx, job) is not None:
             self._end(tx, job, JobStatus.FAILED, error=error)
             tx.event("job.failed", job_id=job.id, run_id=job.run_id, message=error, data=_tries(job))
             _strand_run(tx, job, RunStatus.FAILED, error)
@@ -140,10 +140,17 @@ class Jobs:
         return JobStatus.SCHEDULED
 
     def release(self, tx: Transaction, job: Job, reason: str = "its worker could not go on") -> None:
-        """Give a started job back unfinished; this try does not count. One whose stop was asked for has ended."""
+        """Give a started job back unfinished; this try does not count.
+
+        One whose stop was asked for has ended, and so has one in which its run was blocked or ended: resuming the run
+        queues another.
+        """
         held = lock_job(tx, job.id)
         if held is not None and held.stop is not None:
             self.stopped(tx, job)
+            return
+        if (status := _stopped_run(tx, job)) is not None:
+            self.finish(tx, job, {"waiting": f"run {job.run_id} is {status}"})
             return
         self._place(tx, job, attempt=job.attempt - 1)
         tx.event("job.released", job_id=job.id, run_id=job.run_id, message=reason)
@@ -181,6 +188,8 @@ class Jobs:
         for job in orphans:
             if job.stop is not None:
                 self.stopped(tx, job)
+            elif (status := _stopped_run(tx, job)) is not None:
+                self.finish(tx, job, {"waiting": f"run {job.run_id} is {status}"})
             elif job.recoveries >= self._policy.max_recoveries:
                 self.fail(tx, job, f"its worker died {job.recoveries + 1} times while doing it", final=True)
             else:
@@ -261,12 +270,22 @@ def _has_successor(tx: Transaction, job: Job) -> bool:
     return newest is not None and newest.id != job.id and not newest.status.final
 
 
+def _stopped_run(tx: Transaction, job: Job) -> RunStatus | None:
+    """The status of the run that a started job carries, if the run was paused, blocked or ended during this try.
+
+    The job has nothing more to do then. One that was queued for a run that stood already, to publish it say, has.
+    """
+    if job.run_id is None or not job.carries_run or job.started_at is None:
+        return None
+    run = get_run(tx, job.run_id)
+    return run.status if run.status.stands and run.updated_at > job.started_at else None
+
+
 def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
-    """A run whose carrier has ended before it stands still: say so, unless it was paused or has ended itself."""
+    """A run whose carrier has ended before it stands still: say so. One that stands keeps its own reason."""
     if job.run_id is None or not job.carries_run:
         return
-    status = get_run(tx, job.run_id).status
-    if not status.final and status is not RunStatus.PAUSED:
+    if not get_run(tx, job.run_id).status.stands:
         change_run(tx, job.run_id, to, reason=reason)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus
+from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus, Waiting
 from ratchet.ledger import Run, Transaction, change_run, change_step
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
@@ -48,12 +48,16 @@ def start_run(
 
 
 def enter_run(tx: Transaction, run_id: int) -> Run:
-    """The run, running. Raises `Conflict` when it may not run now: it is paused, blocked or has ended."""
+    """The run, running. Raises `Waiting` when it is paused or blocked, and `Conflict` when it has ended."""
     run = get_run(tx, run_id)
     if run.status in (RunStatus.PENDING, RunStatus.PLANNED):
         change_run(tx, run_id, RunStatus.RUNNING)
+    elif run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
+        raise Waiting(f"run {run_id} is {run.status}", hint=f"resume it: ratchet runs resume {run_id}")
     elif run.status is not RunStatus.RUNNING:
-        raise Conflict(f"run {run_id} is {run.status}; only a pending, planned or running run can go on")
+        raise Conflict(
+            f"run {run_id} is {run.status}; only a pending, planned or running run can be worked on"
+        )
     return run
 
 
