@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -169,6 +170,18 @@ def test_a_set_up_that_fails_says_what_was_printed_and_leaves_nothing(shop: Shop
     assert "No matching distribution found for no-such-thing==7" in str(failed.value)
     assert "ratchet project setup" in (failed.value.hint or "")
     assert [each.name for each in (shop.home / "environments").iterdir() if each.suffix != ".lock"] == []
+
+
+def test_a_manager_that_is_missing_is_named_with_what_ci_installs_beside_it(shop: Shop) -> None:
+    if shutil.which("dpkg-query") is None:
+        pytest.skip("this machine has no packages of Debian")
+    base = shop.commit({"a.txt": "", "Dockerfile": "RUN apt-get install -y libno-such-thing-7 dpkg\n"})
+    facts = {**discover_files(shop.place).as_json(), "setup": [["no-such-manager-7", "install"]]}
+    with shop.repository as repository, pytest.raises(SetupFailed) as failed:
+        asyncio.run(Environments(shop.home, repository, facts, Projects()).of(base))
+    assert "no-such-manager-7" in str(failed.value)
+    assert "lacks: apt-get install libno-such-thing-7;" in (failed.value.hint or "")
+    assert "install no-such-manager-7" in (failed.value.hint or "")
 
 
 @pytest.mark.soak

@@ -10,7 +10,7 @@ from ratchet.kernel import RatchetError
 from ratchet.ledger.projects import Project
 from ratchet.projects.clone import place_of
 from ratchet.projects.discovery import read_facts
-from ratchet.projects.environments import Environments
+from ratchet.projects.environments import Environments, missing_packages
 from ratchet.projects.settled import written
 from ratchet.runtime import Runtime
 from ratchet.workspaces import Repository
@@ -21,6 +21,7 @@ def setup_view(runtime: Runtime, project: Project) -> dict[str, Any]:
     facts = read_facts(project.facts)
     settled = project.facts.get("settled") or ()
     state, made, lines, problem = _environment(runtime, project)
+    lacking = missing_packages(facts.system_packages)
     return {
         "stack": list(facts.stack),
         "commands": [written(argv) for argv in facts.setup],
@@ -34,7 +35,7 @@ def setup_view(runtime: Runtime, project: Project) -> dict[str, Any]:
             {"name": check.name, "command": written(check.argv), "kind": check.kind} for check in facts.checks
         ],
         "checks_settled": "checks" in settled,
-        "notes": list(facts.notes),
+        "notes": [*facts.notes, *([] if lacking is None else [lacking])],
     }
 
 

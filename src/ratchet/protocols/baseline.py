@@ -16,7 +16,8 @@ from ratchet.judges.fingerprint import fingerprint
 from ratchet.kernel import Misuse
 from ratchet.ledger import Filter
 from ratchet.ledger.events import Event, latest
-from ratchet.projects.environments import Environment, Environments, SetupFailed
+from ratchet.projects.discovery import read_facts
+from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
 from ratchet.protocols.qa.asked import table
 from ratchet.protocols.qa.check_plan import Check, UnknownCheck, plan_checks
 from ratchet.protocols.qa.check_run import Ran, run_check
@@ -87,11 +88,14 @@ async def check_baseline(stream: Stream, commit: str) -> None:
     broken = [each for each in ran if each.is_broken or each.found_nothing_that_works]
     if broken:
         number = stream.project.id
+        wanted = read_facts(table(stream.project.facts)).system_packages
+        lacking = await asyncio.to_thread(missing_packages, wanted)
         raise Blocked(
             "the checks cannot decide about a change, since they do not work on the untouched base.\n"
             + "\n".join(each.told for each in broken),
             event="baseline_failed",
-            hint=f"`ratchet project setup {number}` shows how the project is set up and --edit changes it;"
+            hint=("" if lacking is None else f"{lacking}; ")
+            + f"`ratchet project setup {number}` shows how the project is set up and --edit changes it;"
             f" `ratchet project checks {number}` changes what is checked; then resume",
         )
 

@@ -1,4 +1,4 @@
-"""Who runs the CI, and which checks it reports for every change."""
+"""Who runs the CI, which checks it reports for every change, and what it tells of how a repository is tested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.projects.discovery import Facts, discover_files
+from ratchet.projects.discovery import Facts, discover_files, unmoved
 
 
 def with_workflow(tmp_path: Path, text: str, name: str = "ci.yml") -> Facts:
@@ -140,3 +140,94 @@ def test_jobs_of_gitlab_are_required_unless_they_may_be_left_out(tmp_path: Path)
         "release:\n  script: make\n  only: [tags]\n"
     )
     assert discover_files(tmp_path).required_checks == ("test", "extended", "referring")
+
+
+def discover(tmp_path: Path, files: dict[str, str]) -> Facts:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return discover_files(tmp_path)
+
+
+def runs(*lines: str, **step: str) -> str:
+    more = "".join(f"        {key.replace('_', '-')}: {text}\n" for key, text in step.items())
+    script = "".join(f"          {line}\n" for line in lines)
+    job = "on: push\njobs:\n  test:\n    services: {redis: {image: redis}}\n    steps:\n      - run: |\n"
+    return f"{job}{script}{more}"
+
+
+@pytest.mark.parametrize(
+    ("files", "stack", "tests", "setup"),
+    [
+        (
+            {".github/workflows/ci.yml": runs("pnpm install", "pnpm test", working_directory="packages/web")},
+            ("node",),
+            ["pnpm test"],
+            ["pnpm install"],
+        ),
+        (
+            {".github/workflows/ci.yml": runs("npm ci && CI=1 npm run test:unit", "npm i -g codecov | cat")},
+            ("node",),
+            ["npm run test:unit"],
+            ["npm ci"],
+        ),
+        (
+            {
+                ".gitlab-ci.yml": "before_script: [cd app && yarn install]\ntest: {script: cd app && yarn test}\n"
+            },
+            ("node",),
+            ["yarn test"],
+            ["yarn install"],
+        ),
+        ({".gitlab-ci.yml": "test:\n  script: [go test ./cmd/...]\n"}, ("go",), ["go test ./cmd/..."], []),
+        (
+            {"Dockerfile": "FROM rust\nRUN cargo fetch \\\n  && cargo test --all\n"},
+            ("rust",),
+            ["cargo test --all"],
+            ["cargo fetch"],
+        ),
+        (
+            {
+                "Makefile": "test:\n\tnpx playwright install\n\t@bash run_tests.sh --fast\n",
+                "run_tests.sh": "",
+            },
+            (),
+            ["bash run_tests.sh --fast"],
+            [],
+        ),
+        (
+            {".github/workflows/ci.yml": runs("cargo test $FLAGS", "curl x | sh", "./absent_tests.sh")},
+            (),
+            [],
+            [],
+        ),
+    ],
+)
+def test_what_ci_runs_tests_a_repository_that_says_nothing_else(
+    tmp_path: Path, files: dict[str, str], stack: tuple[str, ...], tests: list[str], setup: list[str]
+) -> None:
+    facts = discover(tmp_path, files)
+    assert facts.stack == stack
+    assert [" ".join(unmoved(check.argv)[1]) for check in facts.checks] == tests
+    assert [" ".join(unmoved(argv)[1]) for argv in facts.setup] == setup
+    places = {unmoved(argv)[0] for argv in (*facts.setup, *(check.argv for check in facts.checks))}
+    assert places <= {"packages/web", "app", "."}
+
+
+def test_what_the_repository_says_of_itself_counts_more_than_its_ci(tmp_path: Path) -> None:
+    package = '{"scripts": {"test": "tape"}}'
+    facts = discover(
+        tmp_path, {"package.json": package, ".github/workflows/ci.yml": runs("npm i", "npm test -- --ci")}
+    )
+    assert [check.argv for check in facts.checks] == [("npm", "run", "test")]
+    assert facts.setup == (("npm", "install"),)
+
+
+def test_packages_of_the_system_that_ci_installs_are_known(tmp_path: Path) -> None:
+    files = {
+        ".github/workflows/ci.yml": runs(
+            "sudo apt-get update", "sudo apt-get install -y --no-install-recommends libpq-dev"
+        ),
+        "Dockerfile": "RUN apt-get update && apt-get install -y \\\n    libpq-dev \\\n    g++ && rm -rf /var/lib/apt\n",
+    }
+    assert discover(tmp_path, files).system_packages == ("libpq-dev", "g++")

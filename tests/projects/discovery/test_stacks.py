@@ -175,6 +175,34 @@ def test_a_lock_file_of_python_chooses_the_program(tmp_path: Path, lock: str, pr
     assert made(tmp_path, {"pyproject.toml": "", lock: ""}).setup[1][0] == program
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "tox.ini",
+            "[testenv]\ncommands =\n  coverage run -m checks {posargs}\n  {toxworkdir}/x\n",
+            ["coverage run -m checks"],
+        ),
+        (
+            "tox.ini",
+            "[testenv]\ncommands = {envpython} {toxinidir}/check.py {posargs:-v all}\n",
+            ["python3 ./check.py -v all"],
+        ),
+        ("tox.toml", "[env_run_base]\ncommands = [['stestr', 'run', '{posargs}']]\n", ["stestr run"]),
+        (
+            "noxfile.py",
+            "def tests(session):\n    session.run('stestr', 'run', *session.posargs)\n    session.run(x)\n",
+            ["stestr run"],
+        ),
+    ],
+)
+def test_what_tox_and_nox_run_tests_a_project_whose_tests_are_not_found(
+    tmp_path: Path, name: str, text: str, wanted: list[str]
+) -> None:
+    facts = made(tmp_path, {"setup.py": "", name: text})
+    assert commands(facts, "test") == wanted
+
+
 def test_what_fetches_things_is_for_ci_alone(tmp_path: Path) -> None:
     facts = made(
         tmp_path,

@@ -212,6 +212,8 @@ def _print_setup(found: dict[str, Any]) -> None:
         print("The environment is not made yet; that happens when it is first needed, or now without --show.")
     else:
         print(f"Whether there is an environment is not known: {lines(found['problem'] or '')}")
+    for each in found["notes"]:
+        note(f"note: {one_line(each)}")
     _print_checks(found)
 
 

@@ -22,6 +22,7 @@ SCRIPT_KINDS: dict[str, CheckKind] = {
 _TARGETS: dict[str, CheckKind] = {
     "test": "test",
     "tests": "test",
+    "check": "test",
     "lint": "lint",
     "typecheck": "types",
     "type-check": "types",
@@ -53,30 +54,33 @@ def look_for_scripts(tree: Tree) -> Found:
 
 def look_for_make(tree: Tree) -> Found:
     """The usual targets of a Makefile, as make itself would choose the file."""
-    for name in _MAKEFILES:
-        text = tree.text(name)
-        if text is not None:
-            targets = {target for rule in _RULE.findall(text) for target in rule.split()}
-            targets -= _fetching(text)
-            checks: dict[CheckKind, Check] = {}
-            for target, kind in _TARGETS.items():
-                if target in targets:
-                    checks.setdefault(kind, Check(f"make-{target}", ("make", target), kind))
-            return Found(None, tuple(checks.values()))
-    return Found()
+    checks: dict[CheckKind, Check] = {}
+    for target, lines in recipes(makefile(tree) or "").items():
+        kind = _TARGETS.get(target)
+        # What installs or fetches something cannot be a check: that has no network.
+        if kind is not None and not any(map(FETCHES.search, lines)):
+            checks.setdefault(kind, Check(f"make-{target}", ("make", target), kind))
+    return Found(None, tuple(checks.values()))
 
 
-def _fetching(text: str) -> set[str]:
-    """Targets whose recipe installs or fetches something, which a check cannot: it has no network."""
-    found: set[str] = set()
+def makefile(tree: Tree) -> str | None:
+    return next((text for name in _MAKEFILES if (text := tree.text(name)) is not None), None)
+
+
+def recipes(text: str) -> dict[str, list[str]]:
+    """The targets of a Makefile, those that are usual first, each with the lines of its recipe."""
+    found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines():
         rule = _RULE.match(line)
         if rule is not None:
             current = rule[1].split()
-        elif line.startswith("\t") and FETCHES.search(line):
-            found.update(current)
-    return found
+            for target in current:
+                found.setdefault(target, [])
+        elif line.startswith("\t"):
+            for target in current:
+                found[target].append(line[1:])
+    return {target: found[target] for target in (*(each for each in _TARGETS if each in found), *found)}
 
 
 def look_for_hooks(tree: Tree) -> Found:

@@ -33,7 +33,8 @@ class Check:
 class Facts:
     """`checks` work without a network once `setup` has run; `network_checks` fetch what they need, and are for CI.
 
-    `setup` are the commands that make a fresh clone ready. `required_checks` are the names that the CI of the
+    `setup` are the commands that make a fresh clone ready, `system_packages` what CI installs of the system's own
+    besides. `required_checks` are the names that the CI of the
     repository reports for every change. `notes` say what could not be read or told, for a person.
     """
 
@@ -41,6 +42,7 @@ class Facts:
     checks: tuple[Check, ...] = ()
     network_checks: tuple[Check, ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()
+    system_packages: tuple[str, ...] = ()
     required_checks: tuple[str, ...] = ()
     ci_provider: Provider | None = None
     notes: tuple[str, ...] = field(default=())
@@ -55,6 +57,7 @@ class Facts:
             "checks": [check.as_json() for check in self.checks],
             "network_checks": [check.as_json() for check in self.network_checks],
             "setup": [list(argv) for argv in self.setup],
+            "system_packages": list(self.system_packages),
             "required_checks": list(self.required_checks),
             "ci_provider": self.ci_provider,
             "notes": list(self.notes),
@@ -69,6 +72,7 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
         checks=_checks(data.get("checks")),
         network_checks=_checks(data.get("network_checks")),
         setup=tuple(argv for argv in map(_texts, _items(data.get("setup"))) if argv),
+        system_packages=_texts(data.get("system_packages")),
         required_checks=_texts(data.get("required_checks")),
         ci_provider=provider if provider in get_args(Provider) else None,
         notes=_texts(data.get("notes")),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ratchet.projects.discovery import compiled, node, python
+from ratchet.projects.discovery.ci import look_for_ci, system_packages
 from ratchet.projects.discovery.declared import look_for_hooks, look_for_make, look_for_scripts
 from ratchet.projects.discovery.facts import KINDS, Check, Facts
 from ratchet.projects.discovery.found import Found, moved_into
@@ -34,12 +35,17 @@ def discover_files(tree: Path, *, origin: str | None = None) -> Facts:
     scripts, make, hooks = look_for_scripts(top), look_for_make(top), look_for_hooks(top)
     provider = find_provider(top, origin)
     checks, network_checks = _chosen(scripts, make, stacks)
+    if not any(check.kind == "test" for check in checks):
+        hints = look_for_ci(top)
+        stacks += hints
+        checks = (*(check for found in hints for check in found.checks), *checks)
     required = required_checks(top, provider)
     return Facts(
         stack=tuple(dict.fromkeys(found.stack for found in stacks if found.stack)),
         checks=checks[:_MOST_CHECKS],
         network_checks=(*network_checks, *hooks.network_checks)[:_MOST_CHECKS],
-        setup=scripts.setup or tuple(argv for found in stacks for argv in found.setup),
+        setup=scripts.setup or tuple(dict.fromkeys(argv for found in stacks for argv in found.setup)),
+        system_packages=system_packages(top),
         required_checks=required,
         ci_provider=provider,
         notes=top.notes,

@@ -8,7 +8,7 @@ from typing import Any
 from ratchet.projects.discovery.facts import Check
 from ratchet.projects.discovery.found import Argv, Found
 from ratchet.projects.discovery.python_needs import Needs, read_needs
-from ratchet.projects.discovery.python_tests import find_tests
+from ratchet.projects.discovery.python_tests import declared_tests, find_tests
 from ratchet.projects.discovery.tree import Tree, table
 
 MANIFESTS = (
@@ -30,7 +30,8 @@ def look(tree: Tree) -> Found | None:
     if not any(name in MANIFESTS or name.endswith(".py") for name in names) and not _has_tests(tree):
         return None
     described = _Described(tree)
-    checks = [*find_tests(tree, described.names_pytest), *described.linters(), *described.types()]
+    tests = find_tests(tree, described.names_pytest) or described.declared_tests()
+    checks = [*tests, *described.linters(), *described.types()]
     return Found(
         "python",
         tuple(checks),
@@ -91,12 +92,15 @@ class _Described:
         told = any(key in said for key in ("files", "packages", "modules"))
         return [_check("mypy", "types", "mypy", *(() if told else (".",)))]
 
+    def declared_tests(self) -> list[Check]:
+        return declared_tests(self._tree, self._project)
+
     def pyright(self) -> list[Check]:
         """It fetches its own program at the first start."""
         return [_check("pyright", "types", "pyright")] if self._uses("pyright", "pyrightconfig.json") else []
 
     def test_runners(self, found: list[Check]) -> list[Check]:
-        """Runners that make environments of their own, where the tests themselves were not found."""
+        """Runners that make environments of their own, where what they run is not told plainly."""
         if any(check.kind == "test" for check in found):
             return []
         if "tox" in self._tox or "tox" in self._tools or self._tree.has("tox.toml"):

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from ratchet.projects.environments.environment import Environment
     from ratchet.projects.environments.environments import Environments
     from ratchet.projects.environments.failure import SetupFailed
+    from ratchet.projects.environments.managers import missing_packages
     from ratchet.projects.environments.recipe import Recipe, recipe_of
 else:
     __getattr__ = on_demand(__name__)
 
-__all__ = ["Environment", "Environments", "Recipe", "SetupFailed", "recipe_of"]
+__all__ = ["Environment", "Environments", "Recipe", "SetupFailed", "missing_packages", "recipe_of"]

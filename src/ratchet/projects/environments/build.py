@@ -36,6 +36,7 @@ from ratchet.projects.environments.managers import (
     NODE_MANAGERS,
     PYTHON_MANAGERS,
     how_to_install,
+    missing_packages,
     python_package,
 )
 from ratchet.projects.environments.programs import Programs, find_programs
@@ -312,21 +313,22 @@ class _Work:
             return await run(argv, cwd=self.directory / TREE, bounds=bounds, policy=policy)
         except CannotStart as error:
             raise SetupFailed(
-                argv, "cannot be run", str(error), hint=f"{how_to_install(argv[0])}, or {self._change}"
+                argv, "cannot be run", str(error), hint=self._hint(how_to_install(argv[0]))
             ) from error
         except (Refused, Broken) as error:
             raise SetupFailed(argv, "cannot be run", str(error), hint=error.hint) from error
-
-    _change = "change the set-up: ratchet project setup PROJECT --edit"
 
     def _failed(self, argv: Sequence[str], finished: Finished) -> SetupFailed:
         said = _output(finished)
         if finished.stopped is Stopped.WALL:
             hint = "raise projects.setup_seconds"
             return SetupFailed(argv, f"took longer than {self.seconds:g} s", said, hint=hint)
-        return SetupFailed(
-            argv, finished.problem or "failed", said, hint=f"try it in a checkout, or {self._change}"
-        )
+        return SetupFailed(argv, finished.problem or "failed", said, hint=self._hint("try it in a checkout"))
+
+    def _hint(self, first: str) -> str:
+        lacking = missing_packages(self.recipe.system_packages)
+        change = f"{first}, or change the set-up: ratchet project setup PROJECT --edit"
+        return change if lacking is None else f"{lacking}; or {change}"
 
 
 def _output(finished: Finished) -> str:

@@ -1,8 +1,10 @@
-"""Package managers: those that Ratchet installs itself, and how a person installs the others."""
+"""Package managers: those that Ratchet installs itself, and how a person installs the others and what they miss."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+from collections.abc import Sequence
 
 PYTHON_MANAGERS = frozenset({"uv", "poetry", "pdm", "pipenv", "tox", "nox", "hatch"})
 NODE_MANAGERS = frozenset({"pnpm", "yarn", "bun"})
@@ -32,3 +34,21 @@ def how_to_install(program: str) -> str:
     if shutil.which("apt-get") is None:
         return f"install {program}"
     return f"install {program}: apt-get install {_DEBIAN.get(program, program)}"
+
+
+def missing_packages(names: Sequence[str]) -> str | None:
+    """What to say about packages of the system that the project's CI installs and this machine lacks."""
+    program = shutil.which("dpkg-query")
+    if not names or program is None:
+        return None
+    known = subprocess.run(
+        [program, "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.splitlines()
+    here = {name for name, _, status in (line.partition(" ") for line in known) if status == "installed"}
+    lacking = [name for name in names if name not in here]
+    return (
+        f"its CI installs what this machine lacks: apt-get install {' '.join(lacking)}" if lacking else None
+    )

@@ -35,13 +35,14 @@ _BUILDS = re.compile(r"ext_modules|Extension\(|maturin|cffi_modules|setuptools-r
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """`needs` are distributions that checks run; `key` names the environment."""
+    """`needs` are distributions that checks run, `system_packages` what CI installs; `key` names the environment."""
 
     setup: tuple[tuple[str, ...], ...]
     needs: tuple[str, ...]
     stack: tuple[str, ...]
     python: Interpreter | None
     key: str
+    system_packages: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> 
     facts_of_machine = [platform.machine(), platform.libc_ver(), None if python is None else python.identity]
     whole = json.dumps([_VERSION, known.setup, needs, content, facts_of_machine])
     key = hashlib.sha256(whole.encode()).hexdigest()[:32]
-    return Recipe(known.setup, needs, known.stack, python, key)
+    return Recipe(known.setup, needs, known.stack, python, key, known.system_packages)
 
 
 def _needs(facts: Facts) -> tuple[str, ...]:
