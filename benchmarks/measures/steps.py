@@ -18,7 +18,7 @@ from ratchet.kernel import AttemptId, RunStatus
 from ratchet.ledger import change_run
 from ratchet.runtime import JobContext, Kinds, Worker, open_ledger, open_runtime, run_step, start_run
 
-_GOAL = 2.0
+_GOAL = 3.0
 _TRANSACTIONS = 2
 
 

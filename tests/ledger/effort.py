@@ -6,8 +6,6 @@ Instructions of SQLite's virtual machine, and rows that PostgreSQL's plan nodes 
 from __future__ import annotations
 
 import contextlib
-import logging
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,33 +68,11 @@ def statements_of(connection: sa.Connection) -> Iterator[list[tuple[str, Any]]]:
         if statement.startswith(("SELECT", "WITH")) and "pg_advisory" not in statement:
             seen.append((statement, parameters))
 
-    class Heard(logging.Handler):
-        """Takes the statements that are prepared, which SQLAlchemy does not see."""
-
-        def emit(self, record: logging.LogRecord) -> None:
-            said: dict[str, Any] = record.__dict__
-            if said["connection"] is connection:
-                note(None, None, *_for_driver(str(record.msg), said["bound"]), None, False)
-
-    prepared, heard = logging.getLogger("ratchet.ledger.prepared"), Heard()
-    level = prepared.level
-    prepared.addHandler(heard)
-    prepared.setLevel(logging.DEBUG)
     sa.event.listen(connection, "before_cursor_execute", note)
     try:
         yield seen
     finally:
         sa.event.remove(connection, "before_cursor_execute", note)
-        prepared.setLevel(level)
-        prepared.removeHandler(heard)
-
-
-def _for_driver(statement: str, bound: tuple[Any, ...]) -> tuple[str, Any]:
-    """A statement with numbered places as SQLAlchemy's drivers take it."""
-    if "$1" not in statement:
-        return statement, bound
-    named = re.sub(r"\$(\d+)", r"%(p\1)s", statement.replace("%", "%%"))
-    return named, {f"p{at}": value for at, value in enumerate(bound, 1)}
 
 
 def plan_of(tx: Transaction, statement: str, parameters: Any) -> list[str]:

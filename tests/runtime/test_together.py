@@ -15,7 +15,6 @@ from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import Filter, Ledger, Transaction
 from ratchet.ledger.disk import File
 from ratchet.ledger.events import latest
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import projects
 from ratchet.runtime import Together
 
@@ -83,11 +82,11 @@ def test_one_that_fails_is_told_so_and_the_others_are_written_once(ledger: Ledge
 
 
 def test_one_that_the_database_refuses_takes_nobody_with_it(ledger: Ledger) -> None:
-    add = Prepared(sa.insert(projects))
+    add = sa.insert(projects)
 
     def twice(tx: Transaction) -> None:
         # Told, not asked: a server says only at the end what is wrong with it.
-        add.tell_each(tx.connection, [{"name": "one", "created_at": 1}] * 2)
+        tx.connection.execute(add, [{"name": "one", "created_at": 1}] * 2)
 
     async def scene() -> list[object]:
         together = Together(ledger)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetPolicy, Limits, Usage
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import budgets, usage_totals
 from ratchet.ledger.transaction import Transaction
 
@@ -22,7 +21,7 @@ _LIMITS = tuple(budgets.c[each.name] for each in fields(Limits))
 _USED = tuple(usage_totals.c[each.name] for each in fields(Usage))
 
 
-def _looked_up(count: int) -> Prepared:
+def _looked_up(count: int) -> sa.Select[Any]:
     """One row for each of `count` scopes, with what there is about it."""
     wanted = sa.union_all(
         *(
@@ -39,7 +38,7 @@ def _looked_up(count: int) -> Prepared:
             table, (table.c.scope == wanted.c.scope) & (table.c.scope_id == wanted.c.number)
         )
     columns = (wanted.c.scope, budgets.c.scope.is_not(None), budgets.c.policy, *_LIMITS, *_USED)
-    return Prepared(sa.select(*columns).select_from(found))
+    return sa.select(*columns).select_from(found)
 
 
 _LOOK_UP = {count: _looked_up(count) for count in range(1, len(SCOPES) + 1)}
@@ -98,7 +97,7 @@ def accounts(tx: Transaction, scopes: Sequence[tuple[Scope, int]], defaults: Bud
     wanted: dict[str, Any] = {}
     for at, (scope, number) in enumerate(scopes):
         wanted[f"scope_{at}"], wanted[f"number_{at}"] = scope, number
-    rows = {row[0]: row[1:] for row in _LOOK_UP[len(scopes)].rows(tx.connection, wanted)}
+    rows = {row[0]: row[1:] for row in tx.connection.execute(_LOOK_UP[len(scopes)], wanted).all()}
     return [_account(scope, number, rows[scope], defaults) for scope, number in scopes]
 
 

@@ -24,7 +24,6 @@ import sqlalchemy as sa
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
 from ratchet.ledger.disk import File, Unsettled, name_files, put_on_disk
 from ratchet.ledger.journal import Journal
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import artifacts
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _CHUNK = 1024 * 1024
 _SMALL_BYTES = 64 * 1024
 _MODE = 0o600
 # Built once: building a statement takes longer than running it.
-_INSERT = Prepared(sa.insert(artifacts).returning(artifacts.c.id))
+_INSERT = sa.insert(artifacts).returning(artifacts.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class ArtifactStore:
             "pinned": pinned,
             "created_at": tx.now,
         }
-        number = _INSERT.scalar(tx.connection, row)
+        number = tx.connection.execute(_INSERT, row).scalar_one()
         return Artifact(id=number, **row)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The two databases behind one door: how to connect, how to begin, and what their errors mean."""
+"""The two databases: how to connect, how to begin a transaction, and what their errors mean."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable, Misuse
-from ratchet.ledger.joining import join_lines
+from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerUnavailable, Misuse, RatchetError
 from ratchet.ledger.wal import turn_on_wal
 
 BUSY_MS = 30_000
@@ -34,9 +33,17 @@ def now_ms() -> int:
 def make_engine(url: str) -> sa.Engine:
     """An engine for `sqlite:///path` or `postgresql://…`."""
     parsed = _parse(url)
-    if parsed.get_backend_name() == "sqlite":
-        return _sqlite(parsed)
-    return _postgresql(parsed)
+    engine = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql(parsed)
+
+    @event.listens_for(engine, "handle_error")
+    def refuse(context: sa.ExceptionContext) -> None:
+        error = context.original_exception
+        if isinstance(error, OverflowError):
+            raise _unfit(error)
+        if isinstance(error, RatchetError):  # of a column's type: it says more than SQLAlchemy would
+            raise error
+
+    return engine
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -106,6 +113,30 @@ def explain(error: Exception, url: str) -> LedgerError:
     )
 
 
+def begin_writing(connection: sa.Connection) -> None:
+    """Begin a transaction that may write. On SQLite it is the only writer from now on."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def begin_reading(connection: sa.Connection) -> None:
+    """Begin a transaction that sees one moment of the database; on PostgreSQL it cannot write."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN")
+    else:
+        connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def refuse_failed(connection: sa.Connection) -> None:
+    """Raise if a statement of the transaction has failed: PostgreSQL would roll back, and not call that an error."""
+    if connection.dialect.name == "postgresql":
+        driver: Any = connection.connection.dbapi_connection
+        if driver.info.transaction_status.name == "INERROR":
+            raise exc.PendingRollbackError(
+                "a statement of this transaction has failed: it cannot be committed"
+            )
+
+
 def _parse(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url.replace("postgres://", "postgresql://", 1))
@@ -126,21 +157,19 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         from ratchet.extras import missing
 
         raise missing("postgres", "a ledger in PostgreSQL")
-    engine = sa.create_engine(
+    return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=20,
         max_overflow=20,
         pool_timeout=30,
         pool_pre_ping=True,
+        # The connection that was used last has the most statements prepared.
+        pool_use_lifo=True,
         connect_args={
             "connect_timeout": 10,
             "options": "-c idle_in_transaction_session_timeout=60000 -c timezone=UTC",
-            # What is worth it is prepared by its line. The driver would throw that away at each rollback.
-            "prepare_threshold": None,
         },
     )
-    join_lines(engine)
-    return engine
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
@@ -157,11 +186,6 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA journal_size_limit=67108864")
         # A page that is written again and again goes to the file itself once in 32 MB of the log, not once in 4.
         connection.execute("PRAGMA wal_autocheckpoint=8000")
-
-    @event.listens_for(engine, "handle_error")
-    def refuse(context: sa.ExceptionContext) -> None:
-        if isinstance(context.original_exception, OverflowError):
-            raise _unfit(context.original_exception)
 
     return engine
 

@@ -14,21 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import EventId
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import events, runs
 
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
-_LOCK = Prepared(sa.text(f"SELECT pg_advisory_xact_lock({_APPEND_LOCK})"))
+_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({_APPEND_LOCK})")
 # An event of a run is one of the run's project, whoever wrote it: what a project may see is one range of an index.
-_APPEND = Prepared(
-    sa.insert(events).values(
-        project_id=sa.func.coalesce(
-            sa.bindparam("named_project", type_=events.c.project_id.type),
-            sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
-        ),
-        data=sa.bindparam("json", type_=sa.Text),
-    )
+_APPEND = sa.insert(events).values(
+    project_id=sa.func.coalesce(
+        sa.bindparam("named_project", type_=events.c.project_id.type),
+        sa.select(runs.c.project_id).where(runs.c.id == sa.bindparam("of_run")).scalar_subquery(),
+    ),
+    data=sa.bindparam("json", type_=sa.Text),
 )
 
 
@@ -98,8 +95,8 @@ def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
     if not rows:
         return
     if connection.dialect.name == "postgresql":
-        _LOCK.tell(connection)
-    _APPEND.tell_each(connection, rows)
+        connection.execute(_LOCK)
+    connection.execute(_APPEND, rows)
 
 
 def since(

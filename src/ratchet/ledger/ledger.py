@@ -7,25 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.bell import Bell
-from ratchet.ledger.connections import Connections
-from ratchet.ledger.database import make_engine, sqlite_path, translated
-from ratchet.ledger.prepared import Prepared
+from ratchet.ledger.database import (
+    begin_reading,
+    begin_writing,
+    make_engine,
+    refuse_failed,
+    sqlite_path,
+    translated,
+)
 from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import ensure_schema
 from ratchet.ledger.transaction import Transaction
-
-_BEGIN_WRITING = Prepared({"sqlite": sa.text("BEGIN IMMEDIATE"), "postgresql": sa.text("BEGIN")})
-_BEGIN_READING = Prepared(
-    {
-        "sqlite": sa.text("BEGIN"),
-        "postgresql": sa.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-    }
-)
 
 
 class Ledger:
@@ -37,7 +33,6 @@ class Ledger:
         self.engine = make_engine(url)
         self.artifacts = ArtifactStore(artifacts)
         self.bell = Bell(url)
-        self._connections = Connections(self.engine)
         self._remembered = Remembered()
 
     @classmethod
@@ -65,14 +60,13 @@ class Ledger:
 
         Everybody sees it then, whatever dies, and it outlasts a power cut.
         """
-        with translated(self.url), self._connections.connected() as connection:
-            # What is prepared goes past SQLAlchemy, which must know all the same that there is something to commit.
-            connection.begin()
-            _BEGIN_WRITING.tell(connection)
+        with translated(self.url), self.engine.connect() as connection:
+            begin_writing(connection)
             tx = Transaction(connection, self.artifacts, self._remembered, actor=actor, request_id=request_id)
             try:
                 yield tx
                 appended = tx.flush()
+                refuse_failed(connection)
                 connection.commit()
             except BaseException:
                 with contextlib.suppress(exc.DBAPIError):  # the first error is the one to tell
@@ -86,15 +80,14 @@ class Ledger:
     @contextlib.contextmanager
     def read(self) -> Iterator[Transaction]:
         """A transaction that sees one moment of the ledger and writes nothing."""
-        with translated(self.url), self._connections.connected() as connection:
-            connection.begin()
-            _BEGIN_READING.tell(connection)
+        with translated(self.url), self.engine.connect() as connection:
+            begin_reading(connection)
             yield Transaction(connection, self.artifacts, self._remembered, actor="reader", request_id=None)
-            connection.rollback()
+            # Not rolled back: the driver would forget the statements that it has prepared.
+            connection.commit()
 
     def close(self) -> None:
         self.artifacts.close()
-        self._connections.close()
         self.engine.dispose()
 
     def __enter__(self) -> Ledger:

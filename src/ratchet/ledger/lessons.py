@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import lessons
 from ratchet.ledger.transaction import Transaction
 
 # Above every number that a database can give.
 _ENDLESS = 2**63 - 1
-_NEWEST = Prepared(
+_NEWEST = (
     sa.select(lessons)
     .where(lessons.c.run_id == sa.bindparam("run"), lessons.c.id < sa.bindparam("before"))
     .order_by(lessons.c.id.desc())
@@ -41,7 +40,7 @@ def add_lesson(tx: Transaction, run_id: int, specialist: str, text: str, *, tria
 def list_lessons(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 50) -> list[Lesson]:
     """Lessons, newest first, a page at a time."""
     given = {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
-    return [Lesson(*row) for row in _NEWEST.rows(tx.connection, given)]
+    return [Lesson(*row) for row in tx.connection.execute(_NEWEST, given).all()]
 
 
 def lessons_at(tx: Transaction, numbers: Sequence[int]) -> list[Lesson]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, TrialStatus
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import lessons, trial_tallies
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_keys import (
@@ -65,7 +64,7 @@ class LineagePage:
     """What a prompt names, up to these lengths, which are part of the statement: so it is planned for them."""
 
     def __init__(self, lengths: Lengths) -> None:
-        self._statements = {direction: Prepared(_statement(lengths, direction)) for direction in Direction}
+        self._statements = {direction: (_statement(lengths, direction)) for direction in Direction}
 
     def read(
         self, tx: Transaction, run_id: int, *, specialist: str, focus: int, direction: Direction
@@ -74,7 +73,7 @@ class LineagePage:
         given = {"run": run_id, "name": specialist, "of": focus}
         ended: dict[TrialStatus, int] = defaultdict(int)
         pages: tuple[list[Key], ...] = tuple([] for _ in range(_LESSONS + 1))
-        for part, number, at, status in self._statements[direction].rows(tx.connection, given):
+        for part, number, at, status in tx.connection.execute(self._statements[direction], given).all():
             if part == _TALLY:
                 ended[_STATUSES[status]] += number
             else:

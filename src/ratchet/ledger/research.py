@@ -12,7 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, Usage, exp_id
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, runs, specialists
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.upsert import upsert
@@ -21,29 +20,27 @@ _USAGE = tuple(each.name for each in fields(Usage))
 _DIGITS = 18
 _OF_RUN = tuple(research.c.keys())
 _OF_ONE = tuple(specialists.c.keys())
-_STANDING = Prepared(sa.select(research).where(research.c.run_id == sa.bindparam("run")))
-_ACTIVE = Prepared(
+_STANDING = sa.select(research).where(research.c.run_id == sa.bindparam("run"))
+_ACTIVE = (
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(active_ms=research.c.active_ms + sa.bindparam("ms", type_=sa.Integer))
 )
-_RECORD = Prepared(
-    upsert(
-        specialists,
-        ("run_id", "name"),
-        lambda new: {
-            "sessions": specialists.c.sessions + 1,
-            "failures": sa.case((new.problem.is_(None), 0), else_=specialists.c.failures + 1),
-            **{name: new[name] for name in ("problem", "updated_at", "resume", "told")},
-            **{name: specialists.c[name] + new[name] for name in _USAGE},
-        },
-    )
+_RECORD = upsert(
+    specialists,
+    ("run_id", "name"),
+    lambda new: {
+        "sessions": specialists.c.sessions + 1,
+        "failures": sa.case((new.problem.is_(None), 0), else_=specialists.c.failures + 1),
+        **{name: new[name] for name in ("problem", "updated_at", "resume", "told")},
+        **{name: specialists.c[name] + new[name] for name in _USAGE},
+    },
 )
-_SPECIALISTS = Prepared(
+_SPECIALISTS = (
     sa.select(specialists).where(specialists.c.run_id == sa.bindparam("run")).order_by(specialists.c.name)
 )
 # Both at once: whoever begins a session wants to know of the run and of one specialist.
-_BOTH = Prepared(
+_BOTH = (
     sa.select(*research.c, *specialists.c)
     .select_from(
         research.outerjoin(
@@ -112,7 +109,7 @@ def open_research(
 
 def get_standing(tx: Transaction, run_id: int) -> Standing:
     """Raises `NotFound` when there is no such run, or it is not research."""
-    row = _STANDING.mapping(tx.connection, {"run": run_id})
+    row = tx.connection.execute(_STANDING, {"run": run_id}).mappings().first()
     if row is None:
         raise NotFound("research run", run_id)
     return _standing(row)
@@ -145,7 +142,7 @@ def set_baseline(tx: Transaction, run_id: int, baseline: Mapping[str, Any]) -> N
 
 def add_active(tx: Transaction, run_id: int, ms: int) -> None:
     """Count time in which the run really ran."""
-    _ACTIVE.tell(tx.connection, {"run": run_id, "ms": ms})
+    tx.connection.execute(_ACTIVE, {"run": run_id, "ms": ms})
 
 
 def get_standings(tx: Transaction, run_id: int, specialist: str) -> tuple[Standing, SpecialistRow]:
@@ -153,7 +150,7 @@ def get_standings(tx: Transaction, run_id: int, specialist: str) -> tuple[Standi
 
     Raises `NotFound` as `get_standing` does.
     """
-    row = _BOTH.first(tx.connection, {"run": run_id, "wanted": specialist})
+    row = tx.connection.execute(_BOTH, {"run": run_id, "wanted": specialist}).first()
     if row is None:
         raise NotFound("research run", run_id)
     of_run, of_one = row[: len(_OF_RUN)], row[len(_OF_RUN) :]
@@ -167,7 +164,7 @@ def get_standings(tx: Transaction, run_id: int, specialist: str) -> tuple[Standi
 
 
 def list_specialists(tx: Transaction, run_id: int) -> list[SpecialistRow]:
-    return [_specialist(row) for row in _SPECIALISTS.mappings(tx.connection, {"run": run_id})]
+    return [_specialist(row) for row in tx.connection.execute(_SPECIALISTS, {"run": run_id}).mappings().all()]
 
 
 def record_specialist(
@@ -192,13 +189,13 @@ def record_specialist(
         "updated_at": tx.now,
         **usage.measures(),
     }
-    _RECORD.tell(tx.connection, row)
+    tx.connection.execute(_RECORD(tx.dialect), row)
 
 
 def _standing(row: Mapping[str, Any] | sa.RowMapping) -> Standing:
     return Standing(**{**row, "direction": Direction(row["direction"])})
 
 
-def _specialist(row: Mapping[str, Any]) -> SpecialistRow:
+def _specialist(row: Mapping[str, Any] | sa.RowMapping) -> SpecialistRow:
     plain = {name: value for name, value in row.items() if name not in _USAGE}
     return SpecialistRow(**plain, usage=Usage(**{name: row[name] for name in _USAGE}))

@@ -22,27 +22,26 @@ from ratchet.kernel import (
     Verdict,
 )
 from ratchet.ledger._columns import Number
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import attempts, holds, runs, steps
 from ratchet.ledger.transaction import Transaction
 
 # Built once: they run for every step, and building a statement takes longer than running it.
-_STEP_BY_NAME = Prepared(
-    sa.select(steps).where(steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted"))
+_STEP_BY_NAME = sa.select(steps).where(
+    steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted")
 )
-_LAST_POSITION = Prepared(
+_LAST_POSITION = (
     sa.select(steps.c.position)
     .where(steps.c.run_id == sa.bindparam("run"))
     .order_by(steps.c.position.desc())
     .limit(1)
 )
 _OF_RUN = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
-_RUN_BY_ID = Prepared(_OF_RUN)
-_LOCK_RUN = Prepared(_OF_RUN.with_for_update(key_share=True))
-_STATUS_BY_ID = Prepared(sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted")))
-_STEP_BY_ID = Prepared(sa.select(steps).where(steps.c.id == sa.bindparam("wanted")))
+_RUN_BY_ID = _OF_RUN
+_LOCK_RUN = _OF_RUN.with_for_update(key_share=True)
+_STATUS_BY_ID = sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted"))
+_STEP_BY_ID = sa.select(steps).where(steps.c.id == sa.bindparam("wanted"))
 _INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
-_LAST_ATTEMPT = Prepared(
+_LAST_ATTEMPT = (
     sa.select(attempts.c.id, attempts.c.number, attempts.c.ended_at)
     .where(attempts.c.step_id == sa.bindparam("step"))
     .order_by(attempts.c.number.desc())
@@ -55,7 +54,7 @@ _LEFT_OPEN = sa.literal_column(
     " AND before.number = attempts.number - 1 AND before.ended_at IS NULL)",
     Number,
 ).label("left_open")
-_INSERT_ATTEMPT = Prepared(
+_INSERT_ATTEMPT = (
     sa.insert(attempts)
     .values(
         number=sa.select(sa.func.coalesce(sa.func.max(_BEFORE.c.number), 0) + 1)
@@ -69,8 +68,8 @@ _INSERT_ATTEMPT = Prepared(
     )
 )
 # Whatever was set aside for an attempt is free again once it has ended.
-_RELEASE = Prepared(sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt")))
-_CLOSE_ATTEMPT = Prepared(
+_RELEASE = sa.delete(holds).where(holds.c.attempt_id == sa.bindparam("attempt"))
+_CLOSE_ATTEMPT = (
     sa.update(attempts)
     .where(attempts.c.id == sa.bindparam("attempt"), attempts.c.ended_at.is_(None))
     .returning(attempts.c.run_id, attempts.c.step_id)
@@ -165,7 +164,7 @@ def create_step_rows(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[Step]:
     """The steps that `create_steps` makes."""
-    last = _LAST_POSITION.scalar(tx.connection, {"run": run_id})
+    last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
     first = 0 if last is None else last + 1
     rows: list[dict[str, Any]] = [
         {
@@ -220,15 +219,17 @@ def open_attempt(
         "simulated": simulated,
         "started_at": tx.now,
     }
-    [(attempt_id, number, left_open)] = _INSERT_ATTEMPT.rows(tx.connection, {**attempt, "step": step.id})
+    [(attempt_id, number, left_open)] = tx.connection.execute(
+        _INSERT_ATTEMPT, {**attempt, "step": step.id}
+    ).all()
     if left_open is not None:
         interrupted = {
             "outcome": str(Outcome.ERROR),
             "reason": "interrupted: its process ended",
             "ended_at": tx.now,
         }
-        _CLOSE_ATTEMPT.tell(tx.connection, {"attempt": left_open, **interrupted})
-        _RELEASE.tell(tx.connection, {"attempt": left_open})
+        tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": left_open, **interrupted})
+        tx.connection.execute(_RELEASE, {"attempt": left_open})
     if simulated:
         mark_run_simulated(tx, step.run_id)
     tx.event(
@@ -243,7 +244,7 @@ def open_attempt(
 
 def unended_attempt(tx: Transaction, step_id: int) -> AttemptId | None:
     """The attempt at a step that nobody has closed; its process may be gone."""
-    last = _LAST_ATTEMPT.first(tx.connection, {"step": step_id})
+    last = tx.connection.execute(_LAST_ATTEMPT, {"step": step_id}).first()
     if last is None:
         return None
     attempt_id, _, ended_at = last
@@ -275,11 +276,11 @@ def close_attempt(
         "verdict": None if verdict is None else asdict(verdict),
         "ended_at": tx.now,
     }
-    closed = _CLOSE_ATTEMPT.first(tx.connection, {"attempt": attempt_id, **ending})
+    closed = tx.connection.execute(_CLOSE_ATTEMPT, {"attempt": attempt_id, **ending}).first()
     if closed is None:
         raise Conflict(f"attempt {attempt_id} does not exist or has ended already")
     run_id, step_id = closed
-    _RELEASE.tell(tx.connection, {"attempt": attempt_id})
+    tx.connection.execute(_RELEASE, {"attempt": attempt_id})
     tx.event(
         f"attempt.{outcome}",
         run_id=run_id,
@@ -290,7 +291,7 @@ def close_attempt(
 
 
 def get_run(tx: Transaction, run_id: int) -> Run:
-    row = _RUN_BY_ID.mapping(tx.connection, {"wanted": run_id})
+    row = tx.connection.execute(_RUN_BY_ID, {"wanted": run_id}).mappings().first()
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
@@ -298,7 +299,7 @@ def get_run(tx: Transaction, run_id: int) -> Run:
 
 def lock_run(tx: Transaction, run_id: int) -> Run:
     """The run, which nobody else changes until the transaction ends."""
-    row = _LOCK_RUN.mapping(tx.connection, {"wanted": run_id})
+    row = tx.connection.execute(_LOCK_RUN, {"wanted": run_id}).mappings().first()
     if row is None:
         raise NotFound("run", run_id)
     return _run(row)
@@ -306,7 +307,7 @@ def lock_run(tx: Transaction, run_id: int) -> Run:
 
 def status_of_run(tx: Transaction, run_id: int) -> RunStatus:
     """Its status alone: what a run was asked to do may be long."""
-    status = _STATUS_BY_ID.scalar(tx.connection, {"wanted": run_id})
+    status = tx.connection.execute(_STATUS_BY_ID, {"wanted": run_id}).scalar()
     if status is None:
         raise NotFound("run", run_id)
     return RunStatus(status)
@@ -335,14 +336,14 @@ def list_runs(
 
 
 def get_step(tx: Transaction, step_id: int) -> Step:
-    row = _STEP_BY_ID.mapping(tx.connection, {"wanted": step_id})
+    row = tx.connection.execute(_STEP_BY_ID, {"wanted": step_id}).mappings().first()
     if row is None:
         raise NotFound("step", step_id)
     return _step(row)
 
 
 def find_step(tx: Transaction, run_id: int, name: str) -> Step | None:
-    row = _STEP_BY_NAME.mapping(tx.connection, {"run": run_id, "wanted": name})
+    row = tx.connection.execute(_STEP_BY_NAME, {"run": run_id, "wanted": name}).mappings().first()
     return None if row is None else _step(row)
 
 
@@ -411,11 +412,11 @@ def count_open_runs(tx: Transaction) -> dict[RunStatus, int]:
     return {RunStatus(status): number for status, number in tx.connection.execute(query)}
 
 
-def _run(row: Mapping[str, Any] | sa.RowMapping) -> Run:
+def _run(row: sa.RowMapping) -> Run:
     return Run(**{**row, "status": RunStatus(row["status"])})
 
 
-def _step(row: Mapping[str, Any] | sa.RowMapping) -> Step:
+def _step(row: sa.RowMapping) -> Step:
     return Step(**{**row, "status": StepStatus(row["status"])})
 
 

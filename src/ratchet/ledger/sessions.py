@@ -9,11 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import NotFound, Usage
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import sessions
 from ratchet.ledger.transaction import Transaction
 
-_INSERT = Prepared(sa.insert(sessions).returning(sessions.c.id))
+_INSERT = sa.insert(sessions).returning(sessions.c.id)
 _USAGE = tuple(each.name for each in fields(Usage))
 
 
@@ -64,7 +63,7 @@ def add_session(
         "at": tx.now,
         **usage.measures(),
     }
-    number: int = _INSERT.scalar(tx.connection, row)
+    number: int = tx.connection.execute(_INSERT, row).scalar_one()
     tx.event(
         "session.failed" if failure else "session.ended",
         run_id=run_id,

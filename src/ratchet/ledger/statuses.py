@@ -23,18 +23,17 @@ from ratchet.kernel import (
     check_transition,
 )
 from ratchet.ledger.approvals import close_approvals
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
 
 UNCHANGED = object()
 # Built once: building a statement takes longer than running it.
 _LOCK = {
-    table: Prepared(sa.select(table).where(table.c.id == sa.bindparam("key")).with_for_update())
+    table: (sa.select(table).where(table.c.id == sa.bindparam("key")).with_for_update())
     for table in (runs, steps)
 }
 _CHANGE = {
-    table: Prepared(
+    table: (
         sa.update(table)
         .where(table.c.id == sa.bindparam("key"), table.c.status == sa.bindparam("current", type_=sa.Text))
         .returning(table.c.name, *([table.c.run_id] if table is steps else []))
@@ -199,8 +198,8 @@ def _count(entity: str, changed: Mapping[str, int]) -> None:
         metrics.transitions.labels(entity=entity, to=to).inc(number)
 
 
-def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> Mapping[str, Any]:
-    row = _LOCK[table].mapping(tx.connection, {"key": key})
+def _locked(tx: Transaction, table: sa.Table, entity: str, key: int) -> sa.RowMapping:
+    row = tx.connection.execute(_LOCK[table], {"key": key}).mappings().first()
     if row is None:
         raise NotFound(entity, key)
     return row
@@ -227,7 +226,7 @@ def _try_set(
     to: RunStatus | StepStatus,
     reason: str | None,
     result: Any,
-) -> Mapping[str, Any] | None:
+) -> sa.RowMapping | None:
     """Change it if it still is `current`; the names of what was changed, or nothing."""
     values = {
         "status": str(to),
@@ -238,7 +237,7 @@ def _try_set(
     if result is not UNCHANGED:
         values["result"] = result
     parameters = {"key": key, "current": str(current), **values}
-    changed = _CHANGE[table].mapping(tx.connection, parameters)
+    changed = tx.connection.execute(_CHANGE[table], parameters).mappings().first()
     if changed is not None:
         tx.after_commit(lambda: _count(entity, {str(to): 1}))
     return changed

@@ -15,7 +15,6 @@ from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.disk import Unsettled
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.upsert import insert_into
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from ratchet.ledger.artifacts import ArtifactStore
     from ratchet.ledger.remembered import Remembered
 
-_LOCK = Prepared(sa.text("SELECT pg_advisory_xact_lock(:key)"))
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
-_NOTIFY = Prepared(sa.text("SELECT pg_notify(:channel, '')"))
+_NOTIFY = sa.text("SELECT pg_notify(:channel, '')")
 # An event longer than this keeps its data in the artifact store; the event says where.
 INLINE_BYTES = 64 * 1024
 
@@ -115,7 +114,7 @@ class Transaction:
         """
         if self.on_postgresql:
             for number in sorted({_number(key) for key in keys}):
-                _LOCK.rows(self.connection, {"key": number})
+                self.connection.execute(_LOCK, {"key": number}).all()
 
     def try_lock_key(self, key: str) -> bool:
         """Hold `key` as `lock_keys` does if nobody else holds it; never waits."""
@@ -130,7 +129,8 @@ class Transaction:
             self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)
         if self.on_postgresql:
-            _NOTIFY.tell_each(self.connection, ({"channel": channel(topic)} for topic in sorted(self.topics)))
+            for topic in sorted(self.topics):
+                self.connection.execute(_NOTIFY, {"channel": channel(topic)})
         return len(self._events)
 
     def _settle_files(self) -> None:

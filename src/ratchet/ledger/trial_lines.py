@@ -6,24 +6,12 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from ratchet.ledger._columns import to_json
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_keys import OF_RUN, Key
 from ratchet.ledger.trial_rows import LINES, Trial, trial_of
 
-_NUMBERS_GIVEN = sa.text("SELECT value FROM json_each(:numbers)").bindparams(
-    sa.bindparam("numbers", type_=sa.Text)
-)
-_LINES_AT = Prepared(
-    {
-        "sqlite": LINES.where(OF_RUN, trials.c.number.in_(_NUMBERS_GIVEN)),
-        "postgresql": LINES.where(
-            OF_RUN, trials.c.number == sa.any_(sa.bindparam("numbers", type_=sa.ARRAY(sa.Integer)))
-        ),
-    }
-)
+_LINES_AT = LINES.where(OF_RUN, trials.c.number.in_(sa.bindparam("numbers", expanding=True)))
 
 
 def trial_lines(tx: Transaction, run_id: int, keys: Sequence[Key]) -> list[Trial]:
@@ -32,8 +20,7 @@ def trial_lines(tx: Transaction, run_id: int, keys: Sequence[Key]) -> list[Trial
     missing = [number for (number, _), trial in zip(keys, known, strict=True) if trial is None]
     if not missing:
         return known
-    numbers = missing if tx.on_postgresql else to_json(missing)
-    rows = _LINES_AT.rows(tx.connection, {"run": run_id, "numbers": numbers})
+    rows = tx.connection.execute(_LINES_AT, {"run": run_id, "numbers": missing}).all()
     read = {trial.number: trial for trial in map(trial_of, rows)}
     tx.remembered.add(
         {

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, TrialStatus, exp_id
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_keys import (
@@ -42,34 +41,34 @@ _POINTS = sa.select(
 _POINTS_AT = _POINTS.where(
     trials.c.run_id == sa.bindparam("run"), trials.c.number.in_(sa.bindparam("numbers", expanding=True))
 )
-_LINE = Prepared(line_keys(_MOST))
-_CHILDREN = Prepared(child_keys(_MOST))
+_LINE = line_keys(_MOST)
+_CHILDREN = child_keys(_MOST)
 # Above every number that a trial can have.
 _ENDLESS = 2**31 - 1
 _BEFORE = trials.c.number < sa.bindparam("before")
-_KEPT_LAST = Prepared(ALL.where(OF_RUN, KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST))
-_KEPT_LINES = Prepared(kept_keys(_MOST, _BEFORE))
-_NEAREST = {direction: Prepared(missed_keys(direction, _MOST)) for direction in Direction}
-_KEPT_SCORES = Prepared(
+_KEPT_LAST = ALL.where(OF_RUN, KEPT, _BEFORE).order_by(trials.c.number.desc()).limit(_MOST)
+_KEPT_LINES = kept_keys(_MOST, _BEFORE)
+_NEAREST = {direction: (missed_keys(direction, _MOST)) for direction in Direction}
+_KEPT_SCORES = (
     sa.select(trials.c.number, trials.c.score, trials.c.ended_at)
     .where(OF_RUN, KEPT, _BEFORE)
     .order_by(trials.c.number.desc())
     .limit(_MOST)
 )
-_BRANCHES = Prepared(
+_BRANCHES = (
     sa.select(trials.c.number, trials.c.parent, trials.c.status, trials.c.score, trials.c.specialist)
     .where(OF_RUN, trials.c.number > sa.bindparam("after"))
     .order_by(trials.c.number)
     .limit(_MOST)
 )
-_FLYING = Prepared(ALL.where(OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number))
-_TALLIES = Prepared(
+_FLYING = ALL.where(OF_RUN, trials.c.status.is_(None)).order_by(trials.c.number)
+_TALLIES = (
     sa.select(trial_tallies.c.specialist, trial_tallies.c.status, trial_tallies.c["count"])
     .where(trial_tallies.c.run_id == sa.bindparam("run"))
     .order_by(trial_tallies.c.specialist, trial_tallies.c.status)
 )
-_TRIED = Prepared(tried_keys(_MOST))
-_TRIED_BY = Prepared(tried_keys_of_one(_MOST))
+_TRIED = tried_keys(_MOST)
+_TRIED_BY = tried_keys_of_one(_MOST)
 
 
 class Point(NamedTuple):
@@ -143,7 +142,7 @@ def kept_scores(
     tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 20
 ) -> list[KeptScore]:
     """The baseline and what was kept, newest first, and nothing of them but the score."""
-    return list(map(KeptScore._make, _KEPT_SCORES.rows(tx.connection, _page(run_id, before, limit))))
+    return list(map(KeptScore._make, tx.connection.execute(_KEPT_SCORES, _page(run_id, before, limit)).all()))
 
 
 def near_misses(tx: Transaction, run_id: int, direction: Direction, *, limit: int = 10) -> list[Trial]:
@@ -187,7 +186,7 @@ def parents(tx: Transaction, run_id: int) -> Iterator[tuple[int, int | None]]:
 
 def branches_after(tx: Transaction, run_id: int, after: int = -1, *, limit: int = 5000) -> list[Branch]:
     """Where the trials with a number above `after` branch off, oldest first, a page at a time."""
-    rows = _BRANCHES.rows(tx.connection, {"run": run_id, "after": after, "most": limit})
+    rows = tx.connection.execute(_BRANCHES, {"run": run_id, "after": after, "most": limit}).all()
     return list(map(Branch._make, rows))
 
 
@@ -225,7 +224,7 @@ def ended_since(
 def tallies(tx: Transaction, run_id: int) -> dict[str, dict[TrialStatus, int]]:
     """How many trials of each specialist ended how."""
     counted: dict[str, dict[TrialStatus, int]] = defaultdict(dict)
-    for specialist, status, count in _TALLIES.rows(tx.connection, {"run": run_id}):
+    for specialist, status, count in tx.connection.execute(_TALLIES, {"run": run_id}).all():
         counted[specialist][TrialStatus(status)] = count
     return dict(counted)
 
@@ -246,12 +245,12 @@ def _page(run_id: int, before: int | None, limit: int) -> dict[str, int]:
     return {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
 
 
-def _lines(tx: Transaction, query: Prepared, given: Mapping[str, Any]) -> list[Trial]:
-    return trial_lines(tx, given["run"], query.rows(tx.connection, given))
+def _lines(tx: Transaction, query: sa.Select[Any], given: Mapping[str, Any]) -> list[Trial]:
+    return trial_lines(tx, given["run"], tx.connection.execute(query, given).all())
 
 
-def _ready(tx: Transaction, query: Prepared, given: Mapping[str, object]) -> list[Trial]:
-    return list(map(trial_of, query.rows(tx.connection, given)))
+def _ready(tx: Transaction, query: sa.Select[Any], given: Mapping[str, object]) -> list[Trial]:
+    return list(map(trial_of, tx.connection.execute(query, given).all()))
 
 
 def _found(tx: Transaction, query: sa.Select[Any]) -> list[Trial]:

@@ -12,13 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, Conflict, NotFound, TrialStatus, exp_id
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import research, trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_rows import ALL, COLUMNS, Trial, trial_of
 from ratchet.ledger.upsert import upsert
 
-_NEXT = Prepared(
+_NEXT = (
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(
@@ -29,7 +28,7 @@ _NEXT = Prepared(
 )
 _ABOVE = trials.alias()
 # A trial without a parent has no depth, and one with a parent has more than none.
-_INSERT = Prepared(
+_INSERT = (
     sa.insert(trials)
     .values(
         depth=sa.select(sa.func.coalesce(sa.func.max(_ABOVE.c.depth) + 1, 0))
@@ -38,10 +37,8 @@ _INSERT = Prepared(
     )
     .returning(trials.c.id, trials.c.depth)
 )
-_BY_NUMBER = Prepared(
-    ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
-)
-_END = Prepared(
+_BY_NUMBER = ALL.where(trials.c.run_id == sa.bindparam("run"), trials.c.number == sa.bindparam("wanted"))
+_END = (
     sa.update(trials)
     .where(
         trials.c.run_id == sa.bindparam("run"),
@@ -50,10 +47,10 @@ _END = Prepared(
     )
     .returning(*COLUMNS)
 )
-_UNCOUNT = Prepared(
+_UNCOUNT = (
     sa.update(research).where(research.c.run_id == sa.bindparam("run")).values(trials=research.c.trials - 1)
 )
-_KEEP = Prepared(
+_KEEP = (
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(
@@ -63,12 +60,10 @@ _KEEP = Prepared(
         kept_at_ms=research.c.active_ms,
     )
 )
-_TALLY = Prepared(
-    upsert(
-        trial_tallies,
-        ("run_id", "specialist", "status"),
-        lambda new: {"count": trial_tallies.c["count"] + new["count"]},
-    )
+_TALLY = upsert(
+    trial_tallies,
+    ("run_id", "specialist", "status"),
+    lambda new: {"count": trial_tallies.c["count"] + new["count"]},
 )
 
 
@@ -107,7 +102,7 @@ def open_trial(
     tx: Transaction, run_id: int, submission: Submission, *, most: int | None = None, baseline: bool = False
 ) -> Trial:
     """Allot the next number to a submission. Raises `BudgetExceeded` when `most` trials have been submitted."""
-    following = _NEXT.first(tx.connection, {"run": run_id, "counted": int(not baseline)})
+    following = tx.connection.execute(_NEXT, {"run": run_id, "counted": int(not baseline)}).first()
     if following is None:
         raise NotFound("research run", run_id)
     next_number, submitted = following
@@ -129,7 +124,9 @@ def open_trial(
         "tries": 0,
         "started_at": tx.now,
     }
-    [(number, depth)] = _INSERT.rows(tx.connection, {**row, "run": run_id, "below": submission.parent})
+    [(number, depth)] = tx.connection.execute(
+        _INSERT, {**row, "run": run_id, "below": submission.parent}
+    ).all()
     if submission.parent is not None and not depth:
         raise Conflict(f"run {run_id} has no trial {exp_id(submission.parent)} to be the parent of another")
     tx.event(
@@ -171,15 +168,15 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
         "wall_ms": ending.wall_ms,
         "ended_at": tx.now,
     }
-    row = _END.first(tx.connection, {"run": run_id, "wanted": number, **values})
+    row = tx.connection.execute(_END, {"run": run_id, "wanted": number, **values}).first()
     if row is None:
         raise Conflict(f"trial {exp_id(number)} of run {run_id} is not in flight")
     ended = trial_of(row)
     if ending.status in (TrialStatus.BASELINE, TrialStatus.KEEP):
         best = {"number": number, "score": ending.score, "new_commit": ended.commit}
-        _KEEP.tell(tx.connection, {"run": run_id, **best})
+        tx.connection.execute(_KEEP, {"run": run_id, **best})
     elif not ending.status.tried:
-        _UNCOUNT.tell(tx.connection, {"run": run_id})
+        tx.connection.execute(_UNCOUNT, {"run": run_id})
     _count(tx, run_id, ended.specialist, ending.status)
     tx.event(
         f"trial.{ending.status}",
@@ -198,11 +195,11 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
 
 def _count(tx: Transaction, run_id: int, specialist: str, status: TrialStatus) -> None:
     tally = {"run_id": run_id, "specialist": specialist, "status": str(status), "count": 1}
-    _TALLY.tell(tx.connection, tally)
+    tx.connection.execute(_TALLY(tx.dialect), tally)
 
 
 def find_trial(tx: Transaction, run_id: int, number: int) -> Trial | None:
-    row = _BY_NUMBER.first(tx.connection, {"run": run_id, "wanted": number})
+    row = tx.connection.execute(_BY_NUMBER, {"run": run_id, "wanted": number}).first()
     return None if row is None else trial_of(row)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -31,9 +32,10 @@ def upsert(
 ) -> Callable[[str], sa.Executable]:
     """For the name of a dialect: insert a row or, where its `key` is taken, change the one that is there.
 
-    `change` is given the columns of the row that could not be inserted.
+    `change` is given the columns of the row that could not be inserted. It is built once for each dialect.
     """
 
+    @cache
     def build(dialect: str) -> sa.Executable:
         insert = insert_into(table, dialect)
         statement = insert.on_conflict_do_update(index_elements=list(key), set_=change(insert.excluded))

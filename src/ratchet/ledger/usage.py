@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
 from ratchet.ledger.accounts import Account, Budgets, Scope, Spender, account, accounts
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import budgets, usage, usage_days, usage_totals
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.upsert import upsert
@@ -22,25 +21,19 @@ _log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 
 # Built once: they run for every attempt, and building a statement takes longer than running it.
-_TOTAL = Prepared(
-    sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
-        usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
-    )
+_TOTAL = sa.select(*(usage_totals.c[f.name] for f in fields(Usage))).where(
+    usage_totals.c.scope == sa.bindparam("of"), usage_totals.c.scope_id == sa.bindparam("number")
 )
-_CHARGE = Prepared(sa.insert(usage))
-_ADD = Prepared(
-    upsert(
-        usage_totals,
-        ("scope", "scope_id"),
-        lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
-    )
+_CHARGE = sa.insert(usage)
+_ADD = upsert(
+    usage_totals,
+    ("scope", "scope_id"),
+    lambda new: {f.name: usage_totals.c[f.name] + new[f.name] for f in fields(Usage)},
 )
-_ADD_TO_DAY = Prepared(
-    upsert(
-        usage_days,
-        ("day", "run_id", "engine", "model"),
-        lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
-    )
+_ADD_TO_DAY = upsert(
+    usage_days,
+    ("day", "run_id", "engine", "model"),
+    lambda new: {f.name: usage_days.c[f.name] + new[f.name] for f in fields(Usage)},
 )
 
 
@@ -76,8 +69,8 @@ def charge(
 
     The first time a total passes its limit an event says so.
     """
-    _CHARGE.tell(
-        tx.connection, {"at": tx.now, "engine": engine, "model": model, **spender.ids(), **used.measures()}
+    tx.connection.execute(
+        _CHARGE, {"at": tx.now, "engine": engine, "model": model, **spender.ids(), **used.measures()}
     )
     scopes = spender.scopes()
     _add(tx, scopes, used)
@@ -89,7 +82,7 @@ def charge(
         "model": model or "",
         "project_id": spender.project_id,
     }
-    _ADD_TO_DAY.tell(tx.connection, {**of_day, **used.measures()})
+    tx.connection.execute(_ADD_TO_DAY(tx.dialect), {**of_day, **used.measures()})
     _say_exceeded(tx, accounts(tx, scopes, defaults), used, spender)
 
 
@@ -116,7 +109,7 @@ def check_total(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets)
 
 def total(tx: Transaction, scope: Scope, scope_id: int) -> Usage:
     """Everything used so far by one attempt, run, project or version."""
-    row = _TOTAL.first(tx.connection, {"of": scope, "number": scope_id})
+    row = tx.connection.execute(_TOTAL, {"of": scope, "number": scope_id}).first()
     return Usage(*row) if row else Usage()
 
 
@@ -131,9 +124,11 @@ def totals(tx: Transaction, scope: Scope, scope_ids: Sequence[int]) -> dict[int,
 
 def _add(tx: Transaction, scopes: Sequence[tuple[Scope, int]], used: Usage) -> None:
     """Add to totals. Their rows stay locked, so the next writer starts from there."""
+    if not scopes:
+        return
     measures = used.measures()
-    _ADD.tell_each(
-        tx.connection, ({"scope": scope, "scope_id": number, **measures} for scope, number in scopes)
+    tx.connection.execute(
+        _ADD(tx.dialect), [{"scope": scope, "scope_id": number, **measures} for scope, number in scopes]
     )
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from ratchet.ledger import Topic
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import jobs, processes, queues
 from ratchet.runtime.background import has_room_behind
 from ratchet.runtime.job import Job, JobStatus
@@ -34,7 +33,7 @@ _OTHER = jobs.alias("other")
 _SCHEDULED = jobs.c.status == sa.literal_column(f"'{JobStatus.SCHEDULED}'")
 
 # Built once: they run for every job, and building a statement takes longer than running it.
-_NEXT_DUE = Prepared(sa.select(jobs.c.due_at).where(_SCHEDULED).order_by(jobs.c.due_at).limit(1))
+_NEXT_DUE = sa.select(jobs.c.due_at).where(_SCHEDULED).order_by(jobs.c.due_at).limit(1)
 _DUE = (
     sa.select(jobs.c.id)
     .where(_SCHEDULED, jobs.c.due_at <= sa.bindparam("now"))
@@ -134,7 +133,7 @@ def queue_due(tx: Transaction) -> int | None:
 
 
 def _next_due(tx: Transaction) -> int | None:
-    due_at: int | None = _NEXT_DUE.scalar(tx.connection)
+    due_at: int | None = tx.connection.execute(_NEXT_DUE).scalar()
     return due_at
 
 

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
 from ratchet.ledger import Topic, Transaction, change_run, to_json
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.ledger.upsert import upsert
@@ -38,8 +37,8 @@ _BATCH = 500
 
 # Built once: they run for every job, and building a statement takes longer than running it.
 _INSERT = sa.insert(jobs).returning(jobs.c.id)
-_TALLY = Prepared(
-    upsert(job_tallies, ("queue", "status", "process_id"), lambda _new: {"count": job_tallies.c["count"] + 1})
+_TALLY = upsert(
+    job_tallies, ("queue", "status", "process_id"), lambda _new: {"count": job_tallies.c["count"] + 1}
 )
 
 
@@ -222,7 +221,7 @@ class Jobs:
     def _end(self, tx: Transaction, job: Job, status: JobStatus, **values: Any) -> None:
         self._leave(tx, job, status=status, ended_at=tx.now, **values)
         tally = {"queue": job.queue, "status": str(status), "process_id": job.process_id or "", "count": 1}
-        _TALLY.tell(tx.connection, tally)
+        tx.connection.execute(_TALLY(tx.dialect), tally)
 
     def _cancel(self, tx: Transaction, job: Job, reason: str) -> None:
         self._end(tx, job, JobStatus.CANCELLED, error=reason)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ratchet.kernel import Superseded
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import jobs
 from ratchet.runtime.job import JobStatus
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ratchet.runtime.job import Job
 
 # Built once: they run for every job, and building a statement takes longer than running it.
-_LEASED = Prepared(
+_LEASED = (
     sa.select(jobs.c.id)
     .where(
         jobs.c.id == sa.bindparam("job_id"),
@@ -39,7 +38,7 @@ _CHANGE = sa.update(jobs).where(
 
 def check_lease(tx: Transaction, job: Job) -> None:
     """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
-    if _LEASED.first(tx.connection, {"job_id": job.id, "delivery": job.delivery}) is None:
+    if tx.connection.execute(_LEASED, {"job_id": job.id, "delivery": job.delivery}).first() is None:
         raise _superseded(job)
 
 

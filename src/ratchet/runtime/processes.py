@@ -19,7 +19,6 @@ import sqlalchemy as sa
 
 from ratchet import __version__
 from ratchet.kernel import new_id
-from ratchet.ledger.prepared import Prepared
 from ratchet.ledger.tables import job_tallies, processes
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 RETIRED = "retired"
 ALIVE = ("alive", "draining")
 # Every process runs these every few seconds, beside whatever it is busy with.
-_BEATING = (
+_BEAT = (
     sa.update(processes)
     .where(
         processes.c.id == sa.bindparam("process"),
@@ -43,9 +42,8 @@ _BEATING = (
     )
     .returning(processes.c.id)
 )
-_BEAT = Prepared(_BEATING)
-_BEAT_AND_TELL = Prepared(_BEATING.values(metrics=sa.bindparam("snapshot")))
-_LISTED = Prepared(
+_BEAT_AND_TELL = _BEAT.values(metrics=sa.bindparam("snapshot"))
+_LISTED = (
     sa.select(processes).where(processes.c.id != RETIRED).order_by(processes.c.started_at, processes.c.id)
 )
 
@@ -107,8 +105,8 @@ def beat(
         "now": "draining" if draining else "alive",
     }
     if snapshot is None:
-        return _BEAT.first(tx.connection, told) is not None
-    return _BEAT_AND_TELL.first(tx.connection, {**told, "snapshot": snapshot}) is not None
+        return tx.connection.execute(_BEAT, told).first() is not None
+    return tx.connection.execute(_BEAT_AND_TELL, {**told, "snapshot": snapshot}).first() is not None
 
 
 def declare_dead(tx: Transaction, process: Process) -> bool:
@@ -139,7 +137,7 @@ def leave(tx: Transaction, process_id: str, *, reason: str) -> bool:
 
 
 def list_processes(tx: Transaction) -> list[Process]:
-    return [Process(**row) for row in _LISTED.mappings(tx.connection)]
+    return [Process(**row) for row in tx.connection.execute(_LISTED).mappings().all()]
 
 
 def anybody_works(tx: Transaction) -> bool:

@@ -13,6 +13,8 @@ from ratchet.observe import logs, tracing
 if TYPE_CHECKING:
     from ratchet.runtime.context import JobContext
 
+_RUNNING = (StepStatus.RUNNING,)
+
 
 async def run_step(
     job: JobContext,
@@ -31,14 +33,16 @@ async def run_step(
         if step.status is StepStatus.COMPLETED:
             return step.result
         if step.status is not StepStatus.RUNNING:
-            change_step(tx, step.id, StepStatus.RUNNING)
+            change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
         attempt_id = open_attempt(tx, step, process_id=job.process_id)
     try:
         with logs.bind(step_id=step.id, attempt_id=attempt_id), tracing.span("step", step=name):
             result = await work(attempt_id)
         with job.write() as tx:
             close_attempt(tx, attempt_id, Outcome.PASSED, "returned")
-            change_step(tx, step.id, StepStatus.COMPLETED, result=result, attempt_id=attempt_id)
+            change_step(
+                tx, step.id, StepStatus.COMPLETED, expected=_RUNNING, result=result, attempt_id=attempt_id
+            )
     except (Superseded, Waiting):
         raise
     except Exception as error:
