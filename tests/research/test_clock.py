@@ -9,7 +9,7 @@ from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.research import get_standing
 from ratchet.research.clock import Clock
-from ratchet.runtime import Together
+from ratchet.runtime import GroupCommit
 from tests.research.views.made_up import make_run
 
 
@@ -31,7 +31,7 @@ def test_who_shares_a_transaction_counts_the_time_once_and_who_fails_takes_none_
         raise Misuse("not like this")
 
     async def scene() -> None:
-        together = Together(ledger)
+        together = GroupCommit(ledger)
         await asyncio.gather(*map(together.write, (count, fail, count)), return_exceptions=True)
 
     began = time.monotonic()

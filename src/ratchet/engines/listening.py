@@ -18,7 +18,7 @@ from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.usage import charge
 from ratchet.observe.logs import logger
-from ratchet.runtime import JobContext, Together, configured_budgets
+from ratchet.runtime import GroupCommit, JobContext, configured_budgets
 
 _log = logger(__name__)
 
@@ -94,7 +94,7 @@ class Listener:
             self._flush()
             raise
 
-    async def settle(self, together: Together, used: Usage, work: Callable[[Transaction], T]) -> T:
+    async def settle(self, together: GroupCommit, used: Usage, work: Callable[[Transaction], T]) -> T:
         """As `settled`, in a transaction that others may share."""
         self._reported = used.largest(self._reported)
 

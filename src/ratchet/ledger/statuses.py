@@ -5,9 +5,7 @@ Compare-and-set plus its event in one transaction; the tables in `ratchet.kernel
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,25 +38,6 @@ _CHANGE = {
     )
     for table in (runs, steps)
 }
-
-_CHANGE_MANY = sa.update(steps).where(
-    steps.c.id == sa.bindparam("key"), steps.c.status == sa.bindparam("current", type_=sa.Text)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StepChange:
-    """One step of a batch, by what is known of it already."""
-
-    step_id: int
-    run_id: int
-    name: str
-    current: StepStatus
-    to: StepStatus
-    reason: str | None = None
-    result: Any = None
-    attempt_id: int | None = None
-    data: Mapping[str, Any] | None = None
 
 
 def change_run(
@@ -133,43 +112,6 @@ def change_step(
         data={"from": current, "to": to, "name": row["name"], **(data or {})},
     )
     return current
-
-
-def change_steps(tx: Transaction, changes: Sequence[StepChange]) -> None:
-    """Change many steps of one kind of change each, as `change_step` does one. All of them, or none.
-
-    Raises `StateChanged` for the first that is not in its `current` status any more.
-    """
-    for change in changes:
-        check_transition("step", change.step_id, change.current, change.to)
-    rows = [
-        {
-            "key": change.step_id,
-            "current": str(change.current),
-            "status": str(change.to),
-            "reason": change.reason,
-            "result": change.result,
-            "updated_at": tx.now,
-            "ended_at": tx.now if change.to.final else None,
-        }
-        for change in changes
-    ]
-    if rows and tx.connection.execute(_CHANGE_MANY, rows).rowcount != len(rows):
-        for change in changes:
-            found = _locked(tx, steps, "step", change.step_id)["status"]
-            if found != change.to:
-                raise StateChanged("step", change.step_id, (str(change.current),), found)
-    for change in changes:
-        tx.event(
-            f"step.{change.to}",
-            run_id=change.run_id,
-            step_id=change.step_id,
-            attempt_id=change.attempt_id,
-            message=change.reason,
-            data={"from": change.current, "to": change.to, "name": change.name, **(change.data or {})},
-        )
-    counted = Counter(str(change.to) for change in changes)
-    tx.after_commit(lambda: _count("step", counted))
 
 
 def reopen_step(tx: Transaction, step_id: int, *, reason: str, data: Any = None) -> bool:

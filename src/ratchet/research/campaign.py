@@ -27,7 +27,7 @@ from ratchet.research.plan import Plan
 from ratchet.research.shipped import shipped_directory
 from ratchet.research.stops import Stops
 from ratchet.research.tasks import pinned_task
-from ratchet.runtime import JobContext, Together
+from ratchet.runtime import GroupCommit, JobContext
 from ratchet.workspaces import Repository
 from ratchet.workspaces.memory import memory_directory
 
@@ -96,9 +96,9 @@ class Campaign:
         return self.champion
 
     @cached_property
-    def together(self) -> Together:
+    def together(self) -> GroupCommit:
         """How sessions and trials side by side write what they may write together."""
-        return Together(self.job)
+        return GroupCommit(self.job)
 
     @cached_property
     def evaluators(self) -> tuple[Path, ...]:

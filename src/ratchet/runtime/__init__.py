@@ -6,6 +6,7 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.runtime.context import GaveWay, JobContext
+    from ratchet.runtime.group_commit import GroupCommit
     from ratchet.runtime.job import Job, JobStatus
     from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
     from ratchet.runtime.jobs import Jobs
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     )
     from ratchet.runtime.steps import run_step
     from ratchet.runtime.timetable import Timetable, When, read_when
-    from ratchet.runtime.together import Together
     from ratchet.runtime.worker import Worker
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
     "GaveWay",
+    "GroupCommit",
     "Job",
     "JobContext",
     "JobStatus",
@@ -43,7 +44,6 @@ __all__ = [
     "Runtime",
     "Schedule",
     "Timetable",
-    "Together",
     "When",
     "Worker",
     "anybody_works",

@@ -1,16 +1,13 @@
-"""Writing what happened to many steps in one transaction."""
+"""Writing what happened to a step."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ratchet.kernel import Outcome, StepStatus
-from ratchet.ledger import ArtifactStore, Step, Transaction
-from ratchet.ledger.statuses import StepChange, change_steps
-from ratchet.ledger.step_batches import Beginning, Ending, NewStep, add_steps, begin_steps, end_attempts
+from ratchet.ledger import ArtifactStore, Step, Transaction, change_step
+from ratchet.ledger.runs import close_attempt, create_step_rows, open_attempt
 from ratchet.workflows.running.entries import Began, Blocked, Completed, Entry, Failed, Retried, Skipped
 from ratchet.workflows.running.values import keep_value
 
@@ -33,160 +30,94 @@ class Place:
     artifacts: ArtifactStore
 
 
-def write_entries(
-    tx: Transaction, place: Place, known: Mapping[str, StepRow], entries: Sequence[Entry]
-) -> dict[str, StepRow]:
-    """Write `entries` in their order for each step; the rows that have changed by it."""
-    changed: dict[str, StepRow] = {}
-    for layer in _layers(entries):
-        rows = {**{each.name: known[each.name] for each in layer if each.name in known}, **changed}
-        changed.update(_write_layer(tx, place, rows, layer))
-    return changed
+def write_entry(tx: Transaction, place: Place, row: StepRow | None, entry: Entry) -> StepRow:
+    """Write what happened to a step whose row is known, or that has none yet; the row as it is then."""
+    if row is None:
+        assert not isinstance(entry, Retried | Completed)
+        [made] = create_step_rows(tx, place.run_id, [(entry.name, dict(entry.spec))])
+        row = StepRow(made)
+    if isinstance(entry, Began):
+        return _begin(tx, place, row.step)
+    if row.attempt_id is None:
+        return _end_untried(tx, place, row, entry)
+    return _end_attempt(tx, place, row.step, row.attempt_id, entry)
 
 
-def _layers(entries: Sequence[Entry]) -> Iterable[list[Entry]]:
-    """The first entry of each step, then the second of each, and so on."""
-    seen: dict[str, int] = defaultdict(int)
-    layers: list[list[Entry]] = []
-    for entry in entries:
-        number = seen[entry.name]
-        seen[entry.name] += 1
-        if number == len(layers):
-            layers.append([])
-        layers[number].append(entry)
-    return layers
+def _begin(tx: Transaction, place: Place, step: Step) -> StepRow:
+    begun = _changed(tx, step, StepStatus.RUNNING)
+    return StepRow(begun, open_attempt(tx, begun, process_id=place.process_id))
 
 
-def _write_layer(
-    tx: Transaction, place: Place, rows: Mapping[str, StepRow], layer: Sequence[Entry]
-) -> dict[str, StepRow]:
-    made = _make_rows(tx, place, rows, layer)
-    rows = {**rows, **made}
-    begun = [entry for entry in layer if isinstance(entry, Began)]
-    ended = [entry for entry in layer if not isinstance(entry, Began)]
-    return {
-        **made,
-        **_begin(tx, place, rows, begun),
-        **_end_tried(tx, place, rows, [each for each in ended if rows[each.name].attempt_id is not None]),
-        **_change_untried(tx, place, rows, [each for each in ended if rows[each.name].attempt_id is None]),
-    }
+def _end_attempt(
+    tx: Transaction,
+    place: Place,
+    step: Step,
+    attempt_id: int,
+    entry: Retried | Completed | Failed | Skipped | Blocked,
+) -> StepRow:
+    """What became of an attempt that is open."""
 
+    def end(to: StepStatus | None, outcome: Outcome, reason: str, result: Any = None) -> StepRow:
+        close_attempt(tx, attempt_id, outcome, reason)
+        if to is None:
+            return StepRow(step)
+        told = None if to is StepStatus.COMPLETED else reason
+        return StepRow(_changed(tx, step, to, told, result, attempt_id))
 
-def _begin(
-    tx: Transaction, place: Place, rows: Mapping[str, StepRow], begun: Sequence[Began]
-) -> dict[str, StepRow]:
-    opened = begin_steps(
-        tx, [Beginning(rows[entry.name].step) for entry in begun], process_id=place.process_id
-    )
-    return {
-        entry.name: StepRow(replace(rows[entry.name].step, status=StepStatus.RUNNING), attempt_id)
-        for entry, attempt_id in zip(begun, opened, strict=True)
-    }
-
-
-def _end_tried(
-    tx: Transaction, place: Place, rows: Mapping[str, StepRow], ended: Sequence[Entry]
-) -> dict[str, StepRow]:
-    """What became of attempts that are open."""
-    end_attempts(tx, [_ending(tx, place, rows[entry.name], entry) for entry in ended])
-    changed = {}
-    for entry in ended:
-        step = rows[entry.name].step
-        changed[entry.name] = StepRow(replace(step, status=_status_after(entry) or step.status))
-        if isinstance(entry, Retried):
+    match entry:
+        case Completed(result=found):
+            kept = keep_value(tx, place.artifacts, found.value, run_id=place.run_id, name=entry.name)
+            metrics = {"metrics": dict(found.metrics), "cached": found.cached, "tries": found.tries}
+            reason = "cached" if found.cached else "returned"
+            return end(StepStatus.COMPLETED, Outcome.PASSED, reason, {**kept, **metrics})
+        case Failed(error=error):
+            return end(StepStatus.FAILED, Outcome.FAILED, error.reason, _failure(place, error))
+        case Retried(error=error):
+            retried = end(None, Outcome.FAILED, error.reason)
             tx.event(
                 "step.retrying",
                 run_id=place.run_id,
                 step_id=step.id,
-                message=entry.error.reason,
-                data={"name": entry.name, "tries": entry.error.tries, "pause_seconds": entry.pause_seconds},
+                message=error.reason,
+                data={"name": entry.name, "tries": error.tries, "pause_seconds": entry.pause_seconds},
             )
-    return changed
+            return retried
+        case Blocked(reason=reason):
+            return end(StepStatus.BLOCKED, Outcome.ERROR, reason)
+        case Skipped(reason=reason):
+            return end(StepStatus.CANCELLED, Outcome.ERROR, reason)
 
 
-def _change_untried(
-    tx: Transaction, place: Place, rows: Mapping[str, StepRow], ended: Sequence[Entry]
-) -> dict[str, StepRow]:
-    """What became of steps for which nothing was called: skipped, held, or failed for want of their inputs."""
-    changes = [change for entry in ended for change in _changes(place, rows[entry.name].step, entry)]
-    begun = [change for change in changes if change.to is StepStatus.RUNNING]
-    change_steps(tx, begun)
-    last = [change for change in changes if change.to is not StepStatus.RUNNING]
-    change_steps(tx, last)
-    return {change.name: StepRow(replace(rows[change.name].step, status=change.to)) for change in last}
-
-
-def _make_rows(
-    tx: Transaction, place: Place, rows: Mapping[str, StepRow], layer: Sequence[Entry]
-) -> dict[str, StepRow]:
-    new = [
-        NewStep(entry.name, dict(entry.spec))
-        for entry in layer
-        if entry.name not in rows and not isinstance(entry, Retried | Completed)
-    ]
-    return {step.name: StepRow(step) for step in add_steps(tx, place.run_id, new)}
-
-
-def _status_after(entry: Entry) -> StepStatus | None:
-    match entry:
-        case Completed():
-            return StepStatus.COMPLETED
-        case Failed():
-            return StepStatus.FAILED
-        case Blocked():
-            return StepStatus.BLOCKED
-        case Skipped():
-            return StepStatus.CANCELLED
-        case Began() | Retried():
-            return None
-
-
-def _ending(tx: Transaction, place: Place, row: StepRow, entry: Entry) -> Ending:
-    assert row.attempt_id is not None
-    outcome, reason, result = Outcome.ERROR, "", None
-    match entry:
-        case Completed(result=found):
-            outcome, reason = Outcome.PASSED, "cached" if found.cached else "returned"
-            result = {
-                **keep_value(tx, place.artifacts, found.value, run_id=place.run_id, name=entry.name),
-                "metrics": dict(found.metrics),
-                "cached": found.cached,
-                "tries": found.tries,
-            }
-        case Retried(error=error) | Failed(error=error):
-            outcome, reason = Outcome.FAILED, error.reason
-            result = _told(place, error)
-        case Blocked(reason=why) | Skipped(reason=why):
-            reason = why
-        case Began():
-            raise AssertionError("a beginning ends nothing")
-    return Ending(
-        row.step.id, place.run_id, entry.name, row.attempt_id, outcome, reason, _status_after(entry), result
-    )
-
-
-def _changes(place: Place, step: Step, entry: Entry) -> list[StepChange]:
-    """The changes of a step at which no attempt is open."""
-
-    def change(current: StepStatus, to: StepStatus, reason: str | None, result: Any = None) -> StepChange:
-        return StepChange(step.id, place.run_id, step.name, current, to, reason, result)
-
+def _end_untried(tx: Transaction, place: Place, row: StepRow, entry: Entry) -> StepRow:
+    """What became of a step for which nothing was called: skipped, held, or failed for want of its inputs."""
+    step = row.step
     match entry:
         case Failed(error=error):
-            begun = (
-                [change(step.status, StepStatus.RUNNING, None)]
-                if step.status is not StepStatus.RUNNING
-                else []
-            )
-            return [*begun, change(StepStatus.RUNNING, StepStatus.FAILED, error.reason, _told(place, error))]
-        case Skipped(reason=reason) if step.status is not StepStatus.CANCELLED:
-            return [change(step.status, StepStatus.CANCELLED, reason)]
-        case Blocked(reason=reason) if step.status is not StepStatus.BLOCKED:
-            return [change(step.status, StepStatus.BLOCKED, reason)]
-    return []
+            begun = _changed(tx, step, StepStatus.RUNNING)
+            return StepRow(_changed(tx, begun, StepStatus.FAILED, error.reason, _failure(place, error)))
+        case Skipped(reason=reason):
+            return StepRow(_changed(tx, step, StepStatus.CANCELLED, reason))
+        case Blocked(reason=reason):
+            return StepRow(_changed(tx, step, StepStatus.BLOCKED, reason))
+    return row
 
 
-def _told(place: Place, error: Any) -> dict[str, Any]:
+def _changed(
+    tx: Transaction,
+    step: Step,
+    to: StepStatus,
+    reason: str | None = None,
+    result: Any = None,
+    attempt_id: int | None = None,
+) -> Step:
+    """The step with another status; one that has it already stays as it is."""
+    if step.status is to:
+        return step
+    change_step(tx, step.id, to, expected=(step.status,), reason=reason, result=result, attempt_id=attempt_id)
+    return replace(step, status=to)
+
+
+def _failure(place: Place, error: Any) -> dict[str, Any]:
     """Why a step failed, and in which delivery of the run's job: a later one, after a pause, tries again."""
     return {
         "error": error.reason,

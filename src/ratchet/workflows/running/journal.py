@@ -1,8 +1,8 @@
 """The journal of a run in the ledger.
 
-Everything goes through one writer, which puts all that has gathered meanwhile into one transaction: with many steps at
-once a commit is shared by many of them. A step that could do harm by being done twice waits until its start and its
-end are on disk; for one that only computes, the next steps may begin before.
+Everything goes through one group commit: with many steps at once a transaction is shared by many of them. A step that
+could do harm by being done twice waits until its start and its end are on disk; for one that only computes, the next
+steps may begin before.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from ratchet.flowkit.execution import Result, StepCall, StepError
 from ratchet.flowkit.spec import WorkflowStep
-from ratchet.kernel import LedgerUnavailable, RunStatus, StateChanged, StepStatus
+from ratchet.kernel import RunStatus, StateChanged, StepStatus
 from ratchet.ledger import Step, Transaction
 from ratchet.ledger.runs import status_of_run
 from ratchet.ledger.tools import CallRow, record_calls
-from ratchet.runtime import JobContext
-from ratchet.workflows.running.batch import Place, StepRow, write_entries
+from ratchet.runtime import GroupCommit, JobContext
+from ratchet.workflows.running.batch import Place, StepRow, write_entry
 from ratchet.workflows.running.entries import Began, Blocked, Completed, Entry, Failed, Retried, Skipped
 from ratchet.workflows.running.values import read_value
 
 _MOST_WAITING = 2_000
-_PATIENCE = 30
-_RETRY_SECONDS = 1.0
+_RETRIES = 30
 # Words of a running step are gathered for so long; they are many and small.
 _WORDS_SECONDS = 0.1
 _MOST_WORDS = 64 * 1024
@@ -36,34 +34,27 @@ _YIELD_SECONDS = 0.5
 Note = Callable[[Transaction], None]
 
 
-@dataclass(slots=True)
-class _Waiting:
-    entries: list[Entry] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    calls: list[CallRow] = field(default_factory=list)
-    written: list[asyncio.Future[None]] = field(default_factory=list)
-
-    @property
-    def some(self) -> bool:
-        return bool(self.entries or self.notes or self.calls)
-
-
 class LedgerJournal:
-    """See `flowkit.ExecutionJournal`. Made by `journal_of`, which also loads what the run has done before."""
+    """See `flowkit.ExecutionJournal`. `rows` are the steps that the run has from before."""
 
     def __init__(self, job: JobContext, rows: list[Step], *, pure: Callable[[StepCall], bool]) -> None:
         self._job = job
         self._place = Place(job.run_id, job.job.id, job.process_id, job.ledger.artifacts)
         self._rows = {step.name: StepRow(step) for step in rows}
+        # Rows as the transaction leaves them that is being written.
+        self._changed: dict[str, StepRow] = {}
         self._resumed = frozenset(step.name for step in rows if step.status is StepStatus.RUNNING)
         self._pure = pure
-        self._waiting = _Waiting()
-        self._wake = asyncio.Event()
+        self._group = GroupCommit(self, in_thread=True, retries=_RETRIES)
         self._broken: BaseException | None = None
         self._unwanted: list[Skipped] = []
         self._running: set[str] = set()
+        # The next transaction, whatever it is for, takes these along.
+        self._calls: list[CallRow] = []
         self._words: dict[tuple[str, str], list[str]] = {}
         self._said: dict[tuple[str, str], int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        # Steps speak from threads of their own while the words are written.
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -112,13 +103,12 @@ class LedgerJournal:
 
     def note(self, note: Note) -> None:
         """Write something else in the next transaction."""
-        self._waiting.notes.append(note)
-        self._wake.set()
+        self._add(note)
 
     def note_call(self, row: CallRow) -> None:
         """Write a call of a tool down for it."""
-        self._waiting.calls.append(row)
-        self._wake.set()
+        self._calls.append(row)
+        self._add(_nothing)
 
     def attempt_of(self, name: str) -> int | None:
         """The open attempt at a step, as far as it is on disk."""
@@ -135,26 +125,50 @@ class LedgerJournal:
             self._said[key] = said + len(text)
             self._words.setdefault(key, []).append(text)
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake.set)
+            self._loop.call_soon_threadsafe(self._write_words_soon)
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
         """Write what comes while the block runs; when it ends well, everything is on disk."""
-        writer = asyncio.create_task(self._write_all())
         try:
             yield
             # Once in any case: what was taken last may still be on its way to the disk.
             await self._flushed()
-            while self._waiting.some or self._words:
+            while self._calls or self._words:
                 await self._flushed()
         finally:
-            writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writer
+            if self._timer is not None:
+                self._timer.cancel()
+            self._group.close()
 
     def end(self, tx: Transaction) -> None:
         """Write down, with the end of the run, which steps were never begun since others failed."""
-        self._rows.update(write_entries(tx, self._place, self._rows, self._unwanted))
+        for entry in self._unwanted:
+            self._write_entry(tx, entry)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction of the group: with calls and words, and refused if the run was ended meanwhile."""
+        calls = list(self._calls)
+        with self._lock:
+            words, self._words = self._words, {}
+        self._changed = {}
+        try:
+            with self._job.write() as tx:
+                status = status_of_run(tx, self._place.run_id)
+                if status.final:
+                    # It was ended with all its steps, and the job has not been told yet. Nothing may begin in it.
+                    raise StateChanged("run", self._place.run_id, (str(RunStatus.RUNNING),), str(status))
+                yield tx
+                record_calls(tx, calls)
+                self._write_words(tx, words)
+        except BaseException:
+            with self._lock:
+                for key, texts in words.items():
+                    self._words[key] = [*texts, *self._words.get(key, [])]
+            raise
+        del self._calls[: len(calls)]
+        self._rows.update(self._changed)
 
     async def _give_way(self) -> None:
         """Begin nothing new while others wait for the place of a run in the background, and leave it to them when
@@ -168,77 +182,53 @@ class LedgerJournal:
         self._raise_broken()
         if not isinstance(entry, Began):
             self._running.discard(entry.name)
-        self._waiting.entries.append(entry)
-        self._wake.set()
-        if wait or len(self._waiting.entries) > _MOST_WAITING:
-            await self._flushed()
+        written = self._add(lambda tx: self._write_entry(tx, entry))
+        if wait or len(self._group) > _MOST_WAITING:
+            await self._until(written)
 
     async def _flushed(self) -> None:
         self._raise_broken()
-        written = self._loop.create_future()
-        self._waiting.written.append(written)
-        self._wake.set()
-        await written
+        await self._until(self._add(_nothing))
+
+    async def _until(self, written: asyncio.Future[None]) -> None:
+        # Shielded: an entry is written also if nobody waits for it any more.
+        await asyncio.shield(written)
+        self._raise_broken()
+
+    def _add(self, work: Note) -> asyncio.Future[None]:
+        written = self._group.add(work)
+        written.add_done_callback(self._look_at)
+        return written
+
+    def _look_at(self, written: asyncio.Future[None]) -> None:
+        if self._broken is None and not written.cancelled():
+            self._broken = written.exception()
 
     def _raise_broken(self) -> None:
         if self._broken is not None:
             raise self._broken
 
-    async def _write_all(self) -> None:
-        batch = _Waiting()
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                if not (self._waiting.some or self._waiting.written):
-                    await asyncio.sleep(_WORDS_SECONDS)
-                batch, self._waiting = self._waiting, _Waiting()
-                await self._write(batch)
-                for future in batch.written:
-                    if not future.done():
-                        future.set_result(None)
-        except BaseException as error:
-            self._broken = error if isinstance(error, Exception) else asyncio.CancelledError()
-            for future in (*batch.written, *self._waiting.written):
-                if not future.done():
-                    future.set_exception(self._broken)
-                    # Whoever waited may have been cancelled; then nobody looks.
-                    future.exception()
-            if not isinstance(error, Exception):
-                raise
+    def _write_entry(self, tx: Transaction, entry: Entry) -> None:
+        row = self._changed.get(entry.name) or self._rows.get(entry.name)
+        self._changed[entry.name] = write_entry(tx, self._place, row, entry)
 
-    async def _write(self, batch: _Waiting) -> None:
-        with self._lock:
-            words, self._words = self._words, {}
-        for tried in range(_PATIENCE + 1):
-            try:
-                changed = await asyncio.to_thread(self._commit, batch, words)
-                break
-            except LedgerUnavailable:
-                if tried == _PATIENCE or self._job.stopping:
-                    raise
-                await asyncio.sleep(_RETRY_SECONDS)
-        self._rows.update(changed)
+    def _write_words_soon(self) -> None:
+        if self._timer is None or self._timer.when() <= self._loop.time():
+            self._timer = self._loop.call_later(_WORDS_SECONDS, self._add, _nothing)
 
-    def _commit(self, batch: _Waiting, words: Mapping[tuple[str, str], list[str]]) -> dict[str, StepRow]:
-        with self._job.write() as tx:
-            status = status_of_run(tx, self._place.run_id)
-            if status.final:
-                # It was ended with all its steps, and the job has not been told yet. Nothing may begin in it any more.
-                raise StateChanged("run", self._place.run_id, (str(RunStatus.RUNNING),), str(status))
-            changed = write_entries(tx, self._place, self._rows, batch.entries)
-            for note in batch.notes:
-                note(tx)
-            record_calls(tx, batch.calls)
-            for (name, kind), texts in words.items():
-                row = changed.get(name) or self._rows.get(name)
-                tx.event(
-                    f"step.{kind}",
-                    run_id=self._place.run_id,
-                    step_id=None if row is None else row.step.id,
-                    data={"name": name, "text": "".join(texts)},
-                )
-        return changed
+    def _write_words(self, tx: Transaction, words: Mapping[tuple[str, str], list[str]]) -> None:
+        for (name, kind), texts in words.items():
+            row = self._changed.get(name) or self._rows.get(name)
+            tx.event(
+                f"step.{kind}",
+                run_id=self._place.run_id,
+                step_id=None if row is None else row.step.id,
+                data={"name": name, "text": "".join(texts)},
+            )
+
+
+def _nothing(_tx: Transaction) -> None:
+    """What waits besides is written with it."""
 
 
 def _spec(step: WorkflowStep) -> dict[str, Any]:
