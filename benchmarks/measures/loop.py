@@ -19,7 +19,7 @@ from ratchet.engines.fixed import FixedEngine
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, StepStatus
-from ratchet.loop import Plan, attempt
+from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Worker, enter_run, open_ledger, open_runtime, start_run
 from ratchet.workspaces import Repository, memory_directory
 
@@ -124,13 +124,10 @@ def main() -> None:
 
 def _plan(repository: Repository, base: str, number: int) -> Plan:
     return Plan(
-        repository=repository,
-        base=base,
-        ref=_REF,
+        trunk=GitTrunk(repository=repository, base=base, ref=_REF, message=f"Trial {number}"),
         engine=FixedEngine({"part3/file3.py": f"value = {number}\n"}),
         request=Request("climb"),
         judge=Tenth(number),
-        message=f"Trial {number}",
         discarded=StepStatus.FAILED,
     )
 

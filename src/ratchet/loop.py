@@ -1,23 +1,28 @@
 """One attempt, for every flow: propose → isolate → judge → keep or discard → record.
 
-Each stage ends with a checkpoint in the ledger. A process that is started again goes on behind the last one: a session
+Each stage ends with a checkpoint in the ledger. A process that is started again resumes behind the last one: a session
 that has ended is not paid for twice, a verdict that was given is not asked for again, and a ref that was moved stays.
+
+`attempt` is all stages for one candidate. A session that hands in several (research) uses the same parts one by one:
+`begin_attempt`, `run_session`, `judge_candidate`, and `Judgement.record` for each candidate.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import Listener, listener_for
-from ratchet.engines.record import record_session
-from ratchet.engines.retrying import propose
-from ratchet.judges import AwaitingApproval, Candidate, Judge, hear
+from ratchet.engines.listening import Account, Listener, Writer, account_of, write_now
+from ratchet.engines.run import Keeping, plain, run_session
+from ratchet.judges import Candidate, Judge, Judged, Report, hear
 from ratchet.judges.record import record_judged
 from ratchet.kernel import (
     LedgerError,
@@ -31,50 +36,128 @@ from ratchet.kernel import (
     with_hint,
 )
 from ratchet.ledger import Transaction
-from ratchet.ledger.approvals import still_pending
 from ratchet.runtime import JobContext
-from ratchet.runtime.attempts import OpenAttempt, take_attempt
+from ratchet.runtime.attempts import OpenAttempt, begin_attempt, take_attempt
 from ratchet.workspaces import Commit, Identity, Kind, RefsMoved, Repository, Workspace, WorkspaceError
 
-PROPOSED, JUDGED = "proposed", "judged"
-RECORDED = "passed, but a recording moves no ref in a run that is no simulation"
+__all__ = [
+    "Attempted",
+    "Checkout",
+    "GitTrunk",
+    "Judgement",
+    "OpenAttempt",
+    "Plan",
+    "Proposal",
+    "Trunk",
+    "Workplace",
+    "attempt",
+    "begin_attempt",
+    "judge_candidate",
+    "run_session",
+    "watched",
+]
+
+T = TypeVar("T")
+OPENED, PROPOSED, JUDGED, KEPT, ENDED = "opened", "proposed", "judged", "kept", "ended"
+_watch: ContextVar[Callable[[str], None]] = ContextVar("watch", default=lambda _stage: None)
+RECORDED = "a recording changes nothing in a run that is no simulation"
 # What each attempt leaves besides transcripts and reports: what its author was asked, and what that came to.
 PROMPT_FILE, CHANGE_FILE = "prompt.md", "change.diff"
-_VERDICT = "verdict of "
+_AUTHOR = "author"
+
+
+@contextlib.contextmanager
+def watched(by: Callable[[str], None]) -> Iterator[None]:
+    """Call `by` with the name of each stage that an attempt or a trial inside of the block has behind it."""
+    token = _watch.set(by)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def passed(stage: str) -> None:
+    """Tell who watches that a stage is over, and on record."""
+    _watch.get()(stage)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to try: who proposes what and from where, who judges it, and which ref moves if it is better."""
+class Proposal:
+    """What was taken from a session. Without a `commit` there is nothing to judge.
 
-    repository: Repository
+    `data` is kept with the checkpoint of the session, for whoever keeps or discards the proposal; `files` are stored
+    as artifacts of the attempt.
+    """
+
+    commit: str | None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Report, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where an engine works: what it is asked there, and how its work is taken, which may raise `SessionFailed`."""
+
+    request: Request
+    take: Callable[[Session], Awaitable[Proposal]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A proposal as its judge sees it, in a directory that its author never wrote."""
+
+    directory: Path
     base: str
-    ref: str
+    read_diff: Callable[[], str] = str
+
+
+class Trunk(Protocol):
+    """What an attempt moves forward: a ref, the versions of an agent. What it needs to know of the stages that are
+    behind it is in `opened.finished`, since another process may have made them."""
+
+    def workplace(self, opened: OpenAttempt, request: Request) -> AbstractAsyncContextManager[Workplace]:
+        """Where the engine works on a copy."""
+        ...
+
+    def checkout(self, opened: OpenAttempt) -> AbstractAsyncContextManager[Checkout]:
+        """What was proposed, for the judge."""
+        ...
+
+    async def keep(self, opened: OpenAttempt) -> tuple[Outcome, str]:
+        """Move to what was proposed, by compare-and-set. Done again after a kill, it finds what it has done."""
+        ...
+
+    async def discard(self, opened: OpenAttempt, failure: Failure | None) -> Mapping[str, Any]:
+        """Clear away what is not kept. What is to be remembered of it."""
+        ...
+
+    def end(self, tx: Transaction, opened: OpenAttempt, *, kept: bool) -> Mapping[str, Any]:
+        """Record what belongs to the end, in its transaction. What is to be remembered with the result."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to try: who proposes what, what moves if it is better, and who judges that."""
+
+    trunk: Trunk
     engine: Engine
     request: Request
     judge: Judge
-    message: str
-    incumbent: str | None = None
-    """What `ref` must still point at when the change is kept; the base, if not given."""
-    discarded: StepStatus = StepStatus.FAILED
-    """What becomes of the step when the change is not kept."""
-    author: Identity | None = None
-    """Whose commit it is; Ratchet's own, if not given."""
     kept: StepStatus = StepStatus.COMPLETED
-    """What becomes of it when the change is kept: one that waits for more than this judge needs QA still."""
-    kind: Kind | None = None
-    """How the author's workspace is made; if not given, the size of the tree decides."""
-    prepare: Callable[[Workspace], None] | None = None
-    """Puts what the author goes on from into the workspace, which is the base otherwise."""
-    equip: Callable[[Request, Workspace], Request] | None = None
-    """Gives the author what it needs in its workspace, such as the programs and packages of the project."""
-    finish: Callable[[Path, Session], None] | None = None
-    """Writes what belongs into the commit besides the author's work, before it is made."""
+    """What becomes of the step when the change is kept: one that waits for more than this judge needs QA still."""
+    discarded: StepStatus = StepStatus.FAILED
+    """What becomes of it when the change is not kept."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """What the step is described by when the first attempt makes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """How an attempt ended. `kept` is true only when a judge passed the commit and the ref moved to it."""
+    """How an attempt ended. `kept` is true only when what was proposed passed its judge and the trunk moved to it.
+
+    `more` is what the trunk remembers of it.
+    """
 
     attempt_id: int
     kept: bool
@@ -85,88 +168,80 @@ class Attempted:
     verdict: Verdict | None = None
     failure: Failure | None = None
     session: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Attempted:
+        """What was recorded of an attempt that has ended."""
+        known = {name: value for name, value in result.items() if name in _FIELDS}
+        outcome, verdict, failure = Outcome(result["outcome"]), result.get("verdict"), result.get("failure")
+        return cls(
+            **{
+                "attempt_id": 0,
+                "kept": outcome is Outcome.PASSED,
+                **known,
+                "outcome": outcome,
+                "verdict": None if verdict is None else Verdict.of(verdict),
+                "failure": None if failure is None else Failure(failure),
+                "more": {name: value for name, value in result.items() if name not in _FIELDS},
+            }
+        )
+
+
+_FIELDS = {each.name for each in fields(Attempted)} - {"more"}
 
 
 async def attempt(job: JobContext, step_name: str, plan: Plan, *, nth: int = 1) -> Attempted:
-    """Make the `nth` attempt at a step and say how it ended; one that ended before is only remembered.
+    """Make the `nth` attempt at a step and return how it ended; one that ended before is only remembered.
 
-    Raises `BudgetExceeded` before anything is spent when nothing is left, and `AwaitingApproval` when a person has to
-    decide: the run is blocked then, and comes back to this place when it is resumed.
+    Raises `BudgetExceeded` before anything is spent when nothing is left.
     """
-    opened = take_attempt(job, step_name, nth=nth)
+    opened = take_attempt(job, step_name, nth=nth, spec=plan.spec)
     if not isinstance(opened, OpenAttempt):
-        return _remembered(opened)
+        return Attempted.of(opened)
+    ended = await _make(opened, plan)
+    passed(ENDED)
+    return ended
+
+
+async def _make(opened: OpenAttempt, plan: Plan) -> Attempted:
     try:
         if PROPOSED not in opened.finished:
+            passed(OPENED)
             await _propose(opened, plan)
-        # The flow may plan anew after a restart, but what was proposed stays as it was.
-        plan = replace(
-            plan, base=opened.finished[PROPOSED]["base"], incumbent=opened.finished[PROPOSED]["incumbent"]
-        )
-        ended = None
-        while ended is None and JUDGED not in opened.finished:
-            ended = await _judge(opened, plan)
-        return await asyncio.to_thread(_keep, opened, plan) if ended is None else ended
+            passed(PROPOSED)
+        if opened.finished[PROPOSED]["commit"] is not None and JUDGED not in opened.finished:
+            rejected = await _judge(opened, plan)
+            if rejected is not None:
+                return rejected
+        return await _keep(opened, plan)
     except SessionFailed as failed:
-        with job.write() as tx:
-            return _end(tx, opened, plan, Outcome.ERROR, _told(failed), failure=failed.failure)
-    except (AwaitingApproval, Superseded, LedgerError):
+        return await _end(opened, plan, Outcome.ERROR, _reason(failed), failure=failed.failure)
+    except (Superseded, LedgerError):
         raise
     except Exception as error:
-        with job.write() as tx:
-            _end(tx, opened, plan, Outcome.ERROR, f"{type(error).__name__}: {error}")
+        await _end(opened, plan, Outcome.ERROR, f"{type(error).__name__}: {error}")
         raise
 
 
-def _told(failed: SessionFailed) -> str:
-    """Why there is nothing to judge, and what to do where trying again would change nothing."""
-    return with_hint(failed) if failed.failure.is_hopeless else str(failed)
+def _reason(failed: SessionFailed) -> str:
+    """Why there is nothing to judge, and what to do where another session must be different for that."""
+    helps = failed.failure.is_hopeless or failed.failure is Failure.BAD_OUTPUT
+    return with_hint(failed) if helps else str(failed)
 
 
 async def _propose(opened: OpenAttempt, plan: Plan) -> None:
-    """Let the engine work in a workspace of its own, and commit what it made."""
-    listener = listener_for(opened.job, opened.spender, plan.engine.name, plan.request.model)
-    workspace = await asyncio.to_thread(plan.repository.workspace, plan.base, kind=plan.kind)
-    limits = plan.request.limits.tightest(opened.limits)
+    """Let the engine work in a workspace of its own, and checkpoint what it made."""
     settings = opened.job.runtime.settings.engines
-    try:
-        if plan.prepare is not None:
-            await asyncio.to_thread(plan.prepare, workspace)
-        request = replace(
-            plan.request,
-            workspace=workspace.path,
-            environment={**workspace.environment, **plan.request.environment},
-            readable=(*workspace.readable, *plan.request.readable),
-            limits=limits,
-            deadline_seconds=min(plan.request.deadline_seconds, settings.deadline_seconds),
-            listen=listener.hear,
-        )
-        if plan.equip is not None:
-            request = await asyncio.to_thread(plan.equip, request, workspace)
-        with listener.listening():
-            session = await propose(plan.engine, request, tries=settings.tries)
-        made = await asyncio.to_thread(_commit, opened, plan, workspace, session)
-    except SessionFailed as failed:
-        with listener.settled(opened.job, failed.session.usage) as tx:
-            _keep_file(tx, opened, PROMPT_FILE, "text/markdown", plan.request.prompt)
-            record_session(tx, opened.artifacts, failed.session, "author", opened.spender, failed)
-        raise
-    finally:
-        await asyncio.to_thread(workspace.discard)
-    change = await asyncio.to_thread(plan.repository.diff, plan.base, made.hash)
-    with listener.settled(opened.job, session.usage) as tx:
-        _keep_file(tx, opened, PROMPT_FILE, "text/markdown", plan.request.prompt)
-        _keep_file(tx, opened, CHANGE_FILE, "text/x-diff", change)
-        number = record_session(tx, opened.artifacts, session, "author", opened.spender)
+    limits = plan.request.limits.tightest(opened.limits)
+    deadline = min(plan.request.deadline_seconds, settings.deadline_seconds)
+    request = replace(plan.request, limits=limits, deadline_seconds=deadline)
+
+    def record(tx: Transaction, number: int, session: Session, proposal: Proposal) -> None:
+        _store(tx, opened, proposal.files)
         proposed = {
-            "base": plan.base,
-            "incumbent": plan.incumbent or plan.base,
-            "commit": made.hash,
-            "workspace": {
-                "kind": workspace.kind,
-                "reason": workspace.reason,
-                "own_commits": made.own_commits,
-            },
+            **proposal.data,
+            "commit": proposal.commit,
             "simulated": session.simulated,
             "left": asdict(limits.less(session.usage)),
             "session": {
@@ -182,107 +257,123 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
         opened.finish(tx, PROPOSED, proposed)
         opened.move_step(tx, StepStatus.NEEDS_QA)
 
+    async with plan.trunk.workplace(opened, request) as place:
+        await run_session(
+            account_of(opened.job, opened.spender, plan.engine.name, request.model),
+            write_now(opened.job),
+            plan.engine,
+            plain(place.request),
+            Keeping(role=_AUTHOR, tries=settings.tries, prompt_file=PROMPT_FILE),
+            take=place.take,
+            record=record,
+        )
 
-def _keep_file(tx: Transaction, opened: OpenAttempt, name: str, media_type: str, text: str) -> None:
-    opened.artifacts.put(
-        tx,
-        text.encode("utf-8", "replace"),
-        name=name,
-        media_type=media_type,
-        run_id=opened.run.id,
-        attempt_id=opened.id,
-    )
+
+def _store(tx: Transaction, opened: OpenAttempt, files: tuple[Report, ...]) -> None:
+    for each in files:
+        opened.artifacts.put(
+            tx,
+            each.content,
+            name=each.name,
+            media_type=each.media_type,
+            run_id=opened.run.id,
+            attempt_id=opened.id,
+        )
 
 
-def _commit(opened: OpenAttempt, plan: Plan, workspace: Workspace, session: Session) -> Commit:
-    """What the session made, under a ref of its own: the evidence stays, kept or not."""
-    try:
-        if plan.finish is not None:
-            plan.finish(workspace.path, session)
-        made = workspace.commit(plan.message, author=plan.author)
-    except WorkspaceError as unfit:
-        if isinstance(unfit, RefsMoved):
-            plan.repository.restore(unfit.moved)
-        raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
-    if not made.changed:
-        raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)
-    plan.repository.advance(f"refs/ratchet/attempts/{opened.id}", made.hash, expected=None)
-    return made
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a judge said of a candidate, not yet recorded."""
+
+    judged: Judged
+    account: Account
+    listener: Listener
+
+    async def record(self, write: Writer, also: Callable[[Transaction], T], *, trials: int = 0) -> T:
+        """Record the evidence and what it used, and do what `also` does, in one transaction."""
+
+        def work(tx: Transaction) -> T:
+            record_judged(tx, self.account.ledger.artifacts, self.judged, self.account.spender)
+            return also(tx)
+
+        done = await self.listener.record(write, self.judged.usage + Usage(trials=trials), work)
+        passed(JUDGED)
+        return done
+
+
+async def judge_candidate(account: Account, judge: Judge, candidate: Candidate) -> Judgement:
+    """Ask a judge. Whatever the candidate does, there is an answer, and never a good one by accident."""
+    listener = Listener(account)
+    with listener.listening():
+        return Judgement(await hear(judge, replace(candidate, listen=listener.hear)), account, listener)
 
 
 async def _judge(opened: OpenAttempt, plan: Plan) -> Attempted | None:
-    """Have the commit judged, in a checkout that its author never touched. The end, unless it was passed.
-
-    Raises `AwaitingApproval` with the run blocked; returns nothing, and asks for another hearing, if the answer of the
-    person has come just then.
-    """
-    commit = opened.finished[PROPOSED]["commit"]
-    listener = listener_for(opened.job, opened.spender, plan.judge.name)
-    workspace = await asyncio.to_thread(plan.repository.workspace, commit)
-    try:
+    """Have what was proposed judged. The end, unless it passed."""
+    proposed = opened.finished[PROPOSED]
+    account = account_of(opened.job, opened.spender, plan.judge.name)
+    async with plan.trunk.checkout(opened) as checkout:
         candidate = Candidate(
-            commit,
-            plan.base,
-            workspace.path,
+            proposed["commit"],
+            checkout.base,
+            checkout.directory,
             plan.engine.name,
             run_id=opened.run.id,
             attempt_id=opened.id,
             prompt=plan.request.prompt,
-            read_diff=functools.cache(functools.partial(plan.repository.diff, plan.base, commit)),
-            limits=Limits(**opened.finished[PROPOSED]["left"]),
-            listen=listener.hear,
-            finished=_earlier_verdicts(opened),
+            read_diff=functools.cache(checkout.read_diff),
+            limits=Limits(**proposed.get("left", {})),
         )
-        with listener.listening():
-            judged = await hear(plan.judge, candidate)
-    except AwaitingApproval as waiting:
-        if _wait(opened, listener, waiting):
-            raise
+        judgement = await judge_candidate(account, plan.judge, candidate)
+    verdict = judgement.judged.verdict
+    judged = {"verdict": asdict(verdict), "found": dict(judgement.judged.found)}
+    trials = int(verdict.score is not None)
+    write = write_now(opened.job)
+    if verdict.passed:
+        await judgement.record(write, lambda tx: opened.finish(tx, JUDGED, judged), trials=trials)
         return None
-    finally:
-        await asyncio.to_thread(workspace.discard)
-    used = judged.usage + Usage(trials=int(judged.verdict.score is not None))
-    with listener.settled(opened.job, used) as tx:
-        record_judged(tx, opened.artifacts, judged, opened.spender)
-        if judged.verdict.passed:
-            opened.finish(tx, JUDGED, {"verdict": asdict(judged.verdict)})
-            return None
-        opened.finished[JUDGED] = {"verdict": asdict(judged.verdict)}
-        return _end(tx, opened, plan, judged.verdict.outcome, judged.verdict.reason)
+    more = await plan.trunk.discard(opened, None)
+    opened.finished[JUDGED] = judged
+    end = functools.partial(
+        _ended, opened=opened, plan=plan, outcome=verdict.outcome, reason=verdict.reason, more=more
+    )
+    return await judgement.record(write, end, trials=trials)
 
 
-def _keep(opened: OpenAttempt, plan: Plan) -> Attempted:
-    """Move the ref to the commit that was passed, if it still may be moved, and record the end."""
-    outcome, reason = _advance(opened, plan)
-    with opened.job.write() as tx:
-        return _end(tx, opened, plan, outcome, reason, kept=outcome is Outcome.PASSED)
-
-
-def _advance(opened: OpenAttempt, plan: Plan) -> tuple[Outcome, str]:
-    commit = opened.finished[PROPOSED]["commit"]
-    recorded = opened.finished[PROPOSED]["simulated"] or opened.finished[JUDGED]["verdict"]["simulated"]
+async def _keep(opened: OpenAttempt, plan: Plan) -> Attempted:
+    """Move the trunk to what passed, if it still may be moved, and record the end."""
+    proposed, judged = opened.finished[PROPOSED], opened.finished.get(JUDGED)
+    recorded = proposed["simulated"] or (judged is not None and judged["verdict"]["simulated"])
     if recorded and not opened.run.simulated:
-        return Outcome.ERROR, RECORDED
-    try:
-        plan.repository.advance(plan.ref, commit, expected=plan.incumbent)
-    except StateChanged as moved:
-        # By this very attempt, before its process died? Then it is kept.
-        if not plan.repository.is_ancestor(commit, plan.ref):
-            return Outcome.FAILED, f"passed, but not kept: {moved}"
-    return Outcome.PASSED, opened.finished[JUDGED]["verdict"]["reason"]
+        return await _end(opened, plan, Outcome.ERROR, RECORDED)
+    outcome, reason = await plan.trunk.keep(opened)
+    passed(KEPT)
+    return await _end(opened, plan, outcome, reason)
 
 
-def _end(
+async def _end(
+    opened: OpenAttempt, plan: Plan, outcome: Outcome, reason: str, *, failure: Failure | None = None
+) -> Attempted:
+    more = {} if outcome is Outcome.PASSED else await plan.trunk.discard(opened, failure)
+    with opened.job.write() as tx:
+        return _ended(
+            tx, opened=opened, plan=plan, outcome=outcome, reason=reason, failure=failure, more=more
+        )
+
+
+def _ended(
     tx: Transaction,
+    *,
     opened: OpenAttempt,
     plan: Plan,
     outcome: Outcome,
     reason: str,
-    *,
-    kept: bool = False,
+    more: Mapping[str, Any],
     failure: Failure | None = None,
 ) -> Attempted:
+    """Record the end. For a change that is kept, this is the moment in which it counts."""
     proposed, judged = opened.finished.get(PROPOSED, {}), opened.finished.get(JUDGED, {})
+    kept = outcome is Outcome.PASSED
     result = {
         "attempt_id": opened.id,
         "kept": kept,
@@ -293,42 +384,124 @@ def _end(
         "verdict": judged.get("verdict"),
         "failure": failure,
         "session": proposed.get("session", {}),
+        **plan.trunk.end(tx, opened, kept=kept),
+        **more,
     }
-    ended = _remembered(result)
+    ended = Attempted.of(result)
     step = plan.kept if kept else plan.discarded
     opened.end(tx, outcome, reason, result, step=step, verdict=ended.verdict)
     return ended
 
 
-def _wait(opened: OpenAttempt, listener: Listener, waiting: AwaitingApproval) -> bool:
-    """Keep what the other judges said meanwhile and block the run, unless the answer has come just now."""
-    used = sum((judged.usage for judged in waiting.finished), Usage())
-    with listener.settled(opened.job, used) as tx:
-        for judged in waiting.finished:
-            stage = _VERDICT + judged.verdict.judge_hash
-            if stage not in opened.finished:
-                record_judged(tx, opened.artifacts, judged, opened.spender)
-                opened.finish(tx, stage, asdict(judged.verdict))
-        pending = still_pending(tx, waiting.approval_id)
-        if pending:
-            opened.block(tx, str(waiting))
-    return pending
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitTrunk:
+    """A ref of a repository, which moves to a commit that is made in a workspace at `base`."""
 
+    repository: Repository
+    base: str
+    ref: str
+    message: str
+    incumbent: str | None = None
+    """What `ref` must still point at when the change is kept; the base, if not given."""
+    author: Identity | None = None
+    """Whose commit it is; Ratchet's own, if not given."""
+    kind: Kind | None = None
+    """How the author's workspace is made; if not given, the size of the tree decides."""
+    prepare: Callable[[Workspace], None] | None = None
+    """Puts what the author continues from into the workspace, which is the base otherwise."""
+    equip: Callable[[Request, Workspace], Request] | None = None
+    """Gives the author what it needs in its workspace, such as the programs and packages of the project."""
+    finish: Callable[[Path, Session], None] | None = None
+    """Writes what belongs into the commit besides the author's work, before it is made."""
 
-def _earlier_verdicts(opened: OpenAttempt) -> dict[str, Verdict]:
-    found = opened.finished.items()
-    return {
-        name.removeprefix(_VERDICT): Verdict.of(data) for name, data in found if name.startswith(_VERDICT)
-    }
+    @contextlib.asynccontextmanager
+    async def workplace(self, opened: OpenAttempt, request: Request) -> AsyncIterator[Workplace]:
+        async with _workspace(self.repository, self.base, self.kind) as workspace:
+            if self.prepare is not None:
+                await asyncio.to_thread(self.prepare, workspace)
+            request = replace(
+                request,
+                workspace=workspace.path,
+                environment={**workspace.environment, **request.environment},
+                readable=(*workspace.readable, *request.readable),
+            )
+            if self.equip is not None:
+                request = await asyncio.to_thread(self.equip, request, workspace)
 
+            async def take(session: Session) -> Proposal:
+                return await asyncio.to_thread(self._take, opened, workspace, session)
 
-def _remembered(result: Mapping[str, Any]) -> Attempted:
-    verdict, failure = result["verdict"], result["failure"]
-    return Attempted(
-        **{
-            **result,
-            "outcome": Outcome(result["outcome"]),
-            "verdict": None if verdict is None else Verdict.of(verdict),
-            "failure": None if failure is None else Failure(failure),
+            yield Workplace(request, take)
+
+    @contextlib.asynccontextmanager
+    async def checkout(self, opened: OpenAttempt) -> AsyncIterator[Checkout]:
+        # The flow may plan again after a restart, but what was proposed stays as it was.
+        base, commit = opened.finished[PROPOSED]["base"], opened.finished[PROPOSED]["commit"]
+        async with check_out(self.repository, base, commit) as checkout:
+            yield checkout
+
+    async def keep(self, opened: OpenAttempt) -> tuple[Outcome, str]:
+        return await asyncio.to_thread(self._advance, opened)
+
+    async def discard(self, opened: OpenAttempt, failure: Failure | None) -> Mapping[str, Any]:
+        return {}
+
+    def end(self, tx: Transaction, opened: OpenAttempt, *, kept: bool) -> Mapping[str, Any]:
+        return {}
+
+    def _take(self, opened: OpenAttempt, workspace: Workspace, session: Session) -> Proposal:
+        made = self._commit(opened, workspace, session)
+        change = self.repository.diff(self.base, made.hash).encode("utf-8", "replace")
+        data = {
+            "base": self.base,
+            "incumbent": self.incumbent or self.base,
+            "workspace": {
+                "kind": workspace.kind,
+                "reason": workspace.reason,
+                "own_commits": made.own_commits,
+            },
         }
-    )
+        return Proposal(made.hash, data, (Report(CHANGE_FILE, change, "text/x-diff"),))
+
+    def _commit(self, opened: OpenAttempt, workspace: Workspace, session: Session) -> Commit:
+        """What the session made, under a ref of its own: the evidence stays, kept or not."""
+        try:
+            if self.finish is not None:
+                self.finish(workspace.path, session)
+            made = workspace.commit(self.message, author=self.author)
+        except WorkspaceError as unfit:
+            if isinstance(unfit, RefsMoved):
+                self.repository.restore(unfit.moved)
+            raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
+        if not made.changed:
+            raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)
+        self.repository.advance(f"refs/ratchet/attempts/{opened.id}", made.hash, expected=None)
+        return made
+
+    def _advance(self, opened: OpenAttempt) -> tuple[Outcome, str]:
+        commit, incumbent = opened.finished[PROPOSED]["commit"], opened.finished[PROPOSED]["incumbent"]
+        try:
+            self.repository.advance(self.ref, commit, expected=incumbent)
+        except StateChanged as moved:
+            # By this very attempt, before its process died? Then it is kept.
+            if not self.repository.is_ancestor(commit, self.ref):
+                return Outcome.FAILED, f"passed, but not kept: {moved}"
+        return Outcome.PASSED, opened.finished[JUDGED]["verdict"]["reason"]
+
+
+@contextlib.asynccontextmanager
+async def check_out(repository: Repository, base: str, commit: str) -> AsyncIterator[Checkout]:
+    """A commit for its judge, in a workspace that is made for it and removed afterwards."""
+    async with _workspace(repository, commit) as workspace:
+        yield Checkout(workspace.path, base, functools.partial(repository.diff, base, commit))
+
+
+@contextlib.asynccontextmanager
+async def _workspace(
+    repository: Repository, commit: str, kind: Kind | None = None
+) -> AsyncIterator[Workspace]:
+    workspace = await asyncio.to_thread(repository.workspace, commit, kind=kind)
+    try:
+        yield workspace
+    finally:
+        await asyncio.to_thread(workspace.discard)

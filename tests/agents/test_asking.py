@@ -183,7 +183,7 @@ def test_a_question_that_is_given_up_is_written_down_with_what_it_used(asking: A
 
     asyncio.run(give_up())
     [session] = asking.sessions()
-    assert session.reason == "whoever asked did not wait"
+    assert session.reason == "the caller did not wait for the answer"
     of_run, of_version = asking.used()
     assert of_run.tokens == of_version.tokens == 110
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ratchet.judges import Candidate, Evaluator, Judge, Judged, Pinned, ScoreJudge, Trial, hear
+from ratchet.judges import Candidate, Evaluator, Judge, Judged, Pinned, Trial, hear
+from tests.judges.scoring import Scoring
 
 PYTHON = ("{python}", "-I", "-S")
 MakeCandidate = Callable[..., Candidate]
@@ -52,16 +53,16 @@ def make_candidate(tmp_path: Path, nothing_left_behind: None) -> MakeCandidate:
 
 
 @pytest.fixture
-def make_score(tmp_path: Path) -> Callable[..., ScoreJudge]:
+def make_score(tmp_path: Path) -> Callable[..., Scoring]:
     """A judge with this evaluator, which scores what `main.py` of the candidate leaves."""
 
     def make(
         evaluate: str, *, files: dict[str, str] | None = None, trial: Any = "main.py", **known: Any
-    ) -> ScoreJudge:
+    ) -> Scoring:
         place = write_files(tmp_path / "evaluator", {"evaluate.py": evaluate, **(files or {})})
         if isinstance(trial, str):
             trial = Trial(argv=(*PYTHON, trial))
         evaluator = Evaluator(pinned=Pinned(place), argv=(*PYTHON, "evaluate.py"))
-        return ScoreJudge(evaluator=evaluator, trial=trial, **known)
+        return Scoring(evaluator=evaluator, trial=trial, **known)
 
     return make

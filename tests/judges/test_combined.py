@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 
 from ratchet.engines import Request
-from ratchet.judges import AwaitingApproval, Candidate, Judge, Judged, Report, all_of, first_failure, hear
+from ratchet.judges import Candidate, Judge, Judged, Report, all_of, first_failure, hear
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Misuse, Outcome, Superseded, Verdict
 from tests.judges.conftest import MakeCandidate, ask
@@ -126,31 +125,6 @@ def test_a_recording_in_one_of_them_marks_the_whole(make_candidate: MakeCandidat
     judged = ask(first_failure(Fixed("a"), all_of(Recorded("b"))), make_candidate())
     assert judged.verdict.simulated
     assert judged.usage.input_tokens == 100
-
-
-@pytest.mark.parametrize("combine", [all_of, first_failure])
-def test_those_that_are_finished_are_not_asked_again(make_candidate: MakeCandidate, combine: object) -> None:
-    tests, person = Fixed("tests"), Fixed("person", AwaitingApproval(7))
-    judge = combine(tests, person)  # type: ignore[operator]
-    candidate = make_candidate()
-    with pytest.raises(AwaitingApproval) as waiting:
-        ask(judge, candidate)
-    assert waiting.value.approval_id == 7
-    [finished] = waiting.value.finished
-    assert [report.name for report in finished.reports] == ["tests.txt"]
-    person.outcome = PASSED
-    resumed = replace(candidate, finished={finished.verdict.judge_hash: finished.verdict})
-    assert ask(judge, resumed).verdict.passed
-    assert len(tests.asked) == 1
-
-
-def test_those_that_are_finished_are_known_however_deep_they_were(make_candidate: MakeCandidate) -> None:
-    deep = all_of(
-        Fixed("tests"), first_failure(Fixed("lint"), Fixed("person", AwaitingApproval(7)), name="inner")
-    )
-    with pytest.raises(AwaitingApproval) as waiting:
-        ask(deep, make_candidate())
-    assert {each.verdict.judge for each in waiting.value.finished} == {"tests", "lint"}
 
 
 @pytest.mark.parametrize("error", [Misuse("set up wrongly"), Superseded("taken over")])

@@ -1,155 +1,74 @@
-"""When a score is better, and when it only looks so."""
+"""The paired test and its looks."""
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ratchet.judges.comparison import Comparison, Decision, Incumbent, Rule, compare, spread
-from ratchet.kernel import Direction, Misuse
+from ratchet.judges.comparison import Look, look, look_shares
 
-BETTER, NOT_BETTER, UNCLEAR = Decision
-
-
-def decided(samples: list[float], incumbent: list[float], rule: Rule | None = None) -> Comparison:
-    return compare(tuple(samples), Incumbent("i", tuple(incumbent)), rule or Rule())
+GAINS = [0.4, 1.1, 0.2, 0.9, 0.7]
+scores = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
 
-def sequentially(mean: float, incumbent: list[float], rule: Rule, noise: random.Random) -> Comparison:
-    """Measure as the judge does: one after the other, until it is clear."""
-    samples: list[float] = []
-    while True:
-        samples.append(noise.gauss(mean, 1.0))
-        comparison = decided(samples, incumbent, rule)
-        if comparison.decision is not UNCLEAR:
-            return comparison
+def looked(gains: list[float], noise_sd: float | None = None, above: float = 0.0) -> Look:
+    return look(gains, above=above, noise_sd=noise_sd, alpha=0.05, share=0.25)
 
 
-def test_a_clear_gain_is_better_and_a_clear_loss_is_not() -> None:
-    gain = decided([10.0, 10.1, 9.9], [5.0, 5.1, 4.9])
-    assert gain.decision is BETTER
-    assert (round(gain.effect or 0, 9), gain.n, gain.incumbent_mean) == (5.0, 3, 5.0)
-    assert (gain.p_value or 1) < 0.001
-    assert decided([5.0, 5.1, 4.9], [10.0, 10.1, 9.9]).decision is NOT_BETTER
+def test_looks_begin_with_the_least_rounds_end_with_the_most_and_share_out_all_of_alpha() -> None:
+    assert list(look_shares(3, 12)) == [3, 4, 6, 9, 12]
+    assert list(look_shares(2, 2)) == [2]
+    assert sum(look_shares(3, 12).values()) == pytest.approx(1.0)
+    assert look_shares(3, 12)[12] == 4 * look_shares(3, 12)[3]
 
 
-@given(
-    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
-    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
-)
-def test_the_chance_is_that_of_welchs_test_and_of_students_for_a_single_score(
-    samples: list[float], incumbent: list[float]
-) -> None:
-    assume(max(np.ptp(samples), np.ptp(incumbent)) > 1e-3)
-    alone = 1 in (len(samples), len(incumbent))
-    found = decided(samples, incumbent, Rule(deterministic=len(samples) == 1, least=2))
-    sides = (
-        (np.mean(samples), spread(tuple(samples))[1], len(samples)),
-        (
-            np.mean(incumbent),
-            spread(tuple(incumbent))[1],
-            len(incumbent),
-        ),
+def test_without_known_noise_it_is_the_paired_t_test() -> None:
+    found = looked(GAINS, above=0.1)
+
+    tested = stats.ttest_1samp(GAINS, 0.1, alternative="greater")
+    assert found.p_value == pytest.approx(tested.pvalue / 0.25)
+    low, high = tested.confidence_interval(1 - 0.05 * 0.25).low, 2 * found.gain - found.low
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_it_is_better_exactly_when_all_of_the_interval_is() -> None:
+    found = looked(GAINS)
+    assert (
+        looked(GAINS, above=found.low - 1e-9).p_value < 0.05 < looked(GAINS, above=found.low + 1e-9).p_value
     )
-    tested = stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=alone, alternative="greater")
-    assert found.p_value == pytest.approx(float(tested.pvalue), rel=1e-6, abs=1e-300)
 
 
-def test_less_is_better_when_told_so() -> None:
-    rule = Rule(direction=Direction.MIN)
-    assert decided([5.0, 5.1, 4.9], [10.0, 10.1, 9.9], rule).decision is BETTER
-    assert decided([10.0, 10.1, 9.9], [5.0, 5.1, 4.9], rule).decision is NOT_BETTER
+@settings(deadline=None)
+@given(scores, st.floats(0, 1e6))
+def test_known_noise_can_only_make_a_better_harder(gains: list[float], noise_sd: float) -> None:
+    plain, wary = looked(gains, 0.0), looked(gains, noise_sd)
+    if plain.gain > 0:
+        assert wary.p_value >= plain.p_value * (1 - 1e-9)
+    assert wary.low <= plain.low + 1e-9 * abs(plain.low)
 
 
-def test_a_gain_within_the_noise_is_unclear_and_in_the_end_not_better() -> None:
-    assert decided([5.2, 4.9, 5.3], [5.0, 5.1, 4.9]).decision is UNCLEAR
-    last = decided([5.2, 4.9, 5.3, 5.0, 5.2, 5.1, 4.8, 5.3, 5.1, 5.0], [5.0, 5.1, 4.9])
-    assert last.decision is NOT_BETTER
+def test_rounds_that_happen_to_agree_are_no_certainty_where_scores_are_known_to_differ() -> None:
+    assert looked([0.5, 0.5, 0.5], noise_sd=1.0).p_value > 0.05
+    assert looked([0.5] * 12, noise_sd=1.0).p_value < 0.05
+    assert looked([50.0, 50.0, 50.0], noise_sd=1.0).p_value < 0.05
 
 
-def test_hope_ends_as_soon_as_the_mean_is_not_better() -> None:
-    assert decided([5.2, 4.6], [5.0, 5.1, 4.9]).decision is UNCLEAR
-    assert decided([5.2, 4.6, 5.1], [5.0, 5.1, 4.9]).decision is NOT_BETTER
+def test_where_no_noise_was_ever_seen_the_gain_is_what_it_is_and_a_tie_is_none() -> None:
+    assert looked([0.5, 0.5], noise_sd=0.0) == Look(2, 0.5, 0.0, 0.0, 0.5, 0.5)
+    assert looked([0.0, 0.0], noise_sd=0.0).p_value == 1.0
+    assert looked([0.5, 0.5], noise_sd=0.0, above=0.5).p_value == 1.0
 
 
-def test_without_noise_the_difference_decides_at_once_and_a_tie_is_not_better() -> None:
-    assert decided([0.3, 0.3, 0.3], [0.1 + 0.2] * 5).decision is NOT_BETTER
-    assert decided([0.3, 0.3, 0.3], [0.3] * 5).decision is NOT_BETTER
-    assert decided([0.3, 0.3, 0.3], [0.29] * 5).decision is BETTER
-    exact = Rule(deterministic=True)
-    assert decided([0.3], [0.29], exact).decision is BETTER
-    assert decided([0.3], [0.3], exact).decision is NOT_BETTER
-
-
-def test_a_gain_below_the_smallest_that_counts_is_not_better() -> None:
-    assert decided([1.5], [1.0], Rule(deterministic=True, min_effect=0.5)).decision is NOT_BETTER
-    assert decided([1.6], [1.0], Rule(deterministic=True, min_effect=0.5)).decision is BETTER
-    noisy = Rule(min_effect=5.0)
-    assert decided([10.0, 10.1, 9.9], [5.5, 5.6, 5.4], noisy).decision is NOT_BETTER
-
-
-def test_a_single_score_of_the_incumbent_is_taken_to_be_as_noisy_as_the_candidate() -> None:
-    assert decided([10.0, 12.0, 8.0], [9.0]).decision is UNCLEAR
-    assert decided([10.0], [9.0, 11.0, 7.0], Rule(deterministic=True)).decision is NOT_BETTER
-    assert decided([100.0, 100.1, 99.9], [9.0]).decision is BETTER
-
-
-def test_without_an_incumbent_a_noisy_score_is_measured_well_and_an_exact_one_no_more_than_needed() -> None:
-    assert compare((1.0, 1.0), None, Rule()).decision is UNCLEAR
-    assert compare((1.0, 1.0, 1.0), None, Rule()).decision is BETTER
-    assert compare((1.0, 2.0, 3.0), None, Rule(most=4)).decision is UNCLEAR
-    assert compare((1.0, 2.0, 3.0, 1.0), None, Rule(most=4)).decision is BETTER
-    assert compare((1.0,), None, Rule(deterministic=True)).decision is BETTER
-
-
-def test_numbers_at_the_edge_of_what_can_be_counted_give_a_decision() -> None:
-    assert decided([1e150, 9e149, 1e150], [1.0, 2.0, 3.0]).decision is BETTER
-    assert decided([1e-300, 2e-300, 3e-300], [1e-300, 2e-300, 3e-300]).decision is NOT_BETTER
-    assert decided([0.0, -0.0, 0.0], [0.0, 0.0]).decision is NOT_BETTER
-
-
-def test_a_candidate_that_is_no_better_is_seldom_kept_although_one_looks_again_and_again() -> None:
-    noise = random.Random(7)
-    rule = Rule(alpha=0.05, least=3, most=10)
-    kept = 0
-    for _ in range(400):
-        incumbent = [noise.gauss(0.0, 1.0) for _ in range(5)]
-        kept += sequentially(0.0, incumbent, rule, noise).decision is BETTER
-    assert kept <= 400 * 0.05
-
-
-def test_a_candidate_that_is_much_better_is_nearly_always_kept() -> None:
-    noise = random.Random(7)
-    rule = Rule(alpha=0.05, least=3, most=10)
-    kept = 0
-    for _ in range(100):
-        incumbent = [noise.gauss(0.0, 1.0) for _ in range(5)]
-        kept += sequentially(4.0, incumbent, rule, noise).decision is BETTER
-    assert kept >= 95
+def test_where_noise_is_not_known_equal_gains_are_worth_a_coin_that_falls_on_one_side() -> None:
+    assert looked([0.5] * 3).p_value == 0.5**3 / 0.25
+    assert looked([0.5] * 10).p_value == 0.5**10 / 0.25
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"least": 1},
-        {"least": 5, "most": 4},
-        {"alpha": 0.0},
-        {"alpha": 0.5},
-        {"min_effect": -1.0},
-        {"min_effect": float("nan")},
-    ],
+    "gains", [[1e150, 2e150, 1.5e150], [1e-300, 2e-300, 1.5e-300], [5e-324, 0.0, 5e-324]]
 )
-def test_a_rule_that_cannot_be_meant_is_misuse(wrong: dict[str, float]) -> None:
-    with pytest.raises(Misuse):
-        Rule(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("samples", [(), (float("nan"),), (float("inf"), 1.0)])
-def test_an_incumbent_without_scores_is_misuse(samples: tuple[float, ...]) -> None:
-    with pytest.raises(Misuse):
-        Incumbent("i", samples)
+def test_numbers_at_the_edge_of_what_can_be_counted_give_an_answer(gains: list[float]) -> None:
+    for noise_sd in (None, 0.0, 1e-300, 1e150):
+        assert 0.0 <= looked(gains, noise_sd).p_value <= 1.0

@@ -15,7 +15,7 @@ from ratchet.engines import Capabilities, Readiness, Request, Session
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, Usage
-from ratchet.loop import Attempted, Plan, attempt
+from ratchet.loop import Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, complete_run, enter_run
 from ratchet.workspaces import Repository
 from tests.runtime.kinds import mark, marks
@@ -123,13 +123,15 @@ async def climb_one(job: JobContext, repository: Repository, deaths: Deaths, num
         job,
         f"climb-{number}",
         Plan(
-            repository=MortalRepository(repository, deaths),  # type: ignore[arg-type]
-            base=base,
-            ref=REF,
+            trunk=GitTrunk(
+                repository=MortalRepository(repository, deaths),  # type: ignore[arg-type]
+                base=base,
+                ref=REF,
+                message=f"Climb {number}",
+            ),
             engine=Climber(deaths),
             request=Request("climb"),
             judge=Height(deaths),
-            message=f"Climb {number}",
         ),
     )
     assert ended.kept, ended

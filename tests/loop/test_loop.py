@@ -25,17 +25,16 @@ from ratchet.engines import (
     SessionFailed,
 )
 from ratchet.engines.fixed import FixedEngine
-from ratchet.judges import Candidate, Judge, Judged, PersonJudge, decide, first_failure
+from ratchet.judges import Candidate, Judge, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, StepStatus, Usage
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
-from ratchet.ledger.approvals import list_approvals
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import set_budget, total
-from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, Plan, attempt
+from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
 from ratchet.workspaces import Kind, Repository
 from tests.loop.flow import REF
@@ -121,14 +120,12 @@ class Place:
 
     def plan(self, engine: Engine | None = None, judge: Judge | None = None, **other: Any) -> Plan:
         return Plan(
-            repository=self.repository,
-            base=self.first,
-            ref=REF,
+            trunk=GitTrunk(
+                repository=self.repository, base=self.first, ref=REF, message="Make it one", **other
+            ),
             engine=engine or FixedEngine({"number.txt": "1\n"}, usage=Usage(input_tokens=7)),
             request=Request("make it one"),
             judge=judge or Says(Outcome.PASSED),
-            message="Make it one",
-            **other,
         )
 
     @property
@@ -419,32 +416,6 @@ def test_cancelling_a_run_ends_its_session_and_charges_what_it_used(place: Place
     with place.ledger.read() as tx:
         assert total(tx, "run", run_id).output_tokens == 4
     assert place.status(run_id) is RunStatus.CANCELLED
-
-
-@pytest.mark.parametrize("approved", [True, False])
-def test_a_person_is_waited_for_and_nobody_else_is_asked_again(place: Place, approved: bool) -> None:
-    tests = Says(Outcome.PASSED)
-    proposed: list[Request] = []
-    ends: list[Attempted] = []
-
-    async def once(request: Request) -> Session:
-        proposed.append(request)
-        return await FixedEngine({"number.txt": "1\n"}).propose(request)
-
-    async def flow(job: JobContext) -> None:
-        person = PersonJudge(question="Shall it stay?", write=job.write)
-        plan = place.plan(Behaves(once), first_failure(tests, person))
-        ends.append(await attempt(job, "only", plan))
-
-    run_id = place.start(flow)
-    eventually(lambda: place.status(run_id) is RunStatus.BLOCKED)
-    assert (_steps(place, run_id), place.best) == ([StepStatus.BLOCKED], place.first)
-    with place.ledger.write() as tx:
-        [approval] = list_approvals(tx, run_id=run_id)
-        decide(tx, place.runtime, approval.id, approved=approved, by="owner")
-    eventually(lambda: bool(ends))
-    assert (ends[0].kept, len(proposed), tests.asked) == (approved, 1, 1)
-    assert (place.best == ends[0].commit) is approved
 
 
 def _files(place: Place, ended: Attempted) -> dict[str, bytes]:

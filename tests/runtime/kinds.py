@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import sys
 import time
@@ -12,6 +14,7 @@ from typing import Any
 from ratchet.projects.jobs import add_kinds as add_project_kinds
 from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
+from ratchet.runtime.kinds import Handler
 from ratchet.workflows.jobs import add_kinds as add_workflow_kinds
 
 
@@ -141,8 +144,25 @@ MORTAL = (climb, evolve_mortally, optimise_mortally, plan_mortally, plan_protoco
 ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying, *MORTAL)
 
 
+class MortalKinds(Kinds):
+    """Kinds whose process may die behind each stage of the loop; see `tests.runtime.deaths`."""
+
+    def add(self, name: str, handler: Handler, *, timeout_seconds: float | None = None) -> None:
+        if inspect.iscoroutinefunction(handler) and handler not in ALL[: -len(MORTAL)]:
+            handler = functools.partial(_carry_mortally, handler)
+        super().add(name, handler, timeout_seconds=timeout_seconds)
+
+
+async def _carry_mortally(handler: Handler, job: JobContext) -> Any:
+    from ratchet.loop import watched
+    from tests.runtime.deaths import pass_by
+
+    with watched(lambda stage: pass_by(job.runtime.home, f"loop:{stage}")):
+        return await handler(job)
+
+
 def make_kinds() -> Kinds:
-    kinds = Kinds()
+    kinds = MortalKinds()
     add_project_kinds(kinds)
     add_protocol_kinds(kinds)
     add_workflow_kinds(kinds)

@@ -10,15 +10,13 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ratchet.agents.plain_schema import plain_schema
-from ratchet.engines import Request, Session, SessionFailed
-from ratchet.engines.holding import hold
-from ratchet.engines.listening import Account, Listener
-from ratchet.engines.record import record_session
+from ratchet.engines import Request, Session
+from ratchet.engines.listening import Account, write_in_thread
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Misuse
 from ratchet.ledger import Budgets, Spender, Transaction, to_json
 from ratchet.ledger.agents import AgentVersion, get_agent, get_version
@@ -59,11 +57,6 @@ async def ask_llm(
     settings = runtime.settings
     asker = await asyncio.to_thread(_asker, runtime, agent, commit)
     engine = open_engine(settings.agents.llm, Surroundings(settings, runtime.home, os.environ))
-    listener = Listener(
-        Account(
-            runtime.ledger, f"agent {agent}", asker.spender, configured_budgets(settings), engine.name, model
-        )
-    )
     request = Request(
         prompt=prompt,
         system=system,
@@ -71,28 +64,36 @@ async def ask_llm(
         output_schema=None if schema is None else plain_schema(schema),
         deadline_seconds=settings.engines.deadline_seconds,
         limits=asker.left,
-        listen=listener.hear,
     )
-    session = await hold(
+
+    async def take(_: Session) -> None:
+        """The answer is all there is."""
+
+    def count(tx: Transaction, session: Session) -> None:
+        add_total(tx, "version", asker.version.id, session.usage, _cap(runtime), asker.spender)
+
+    def record(tx: Transaction, _number: int, session: Session, _: None) -> dict[str, Any]:
+        count(tx, session)
+        return {"text": session.text, "output": session.output, "simulated": session.simulated}
+
+    return await run_session(
+        Account(
+            runtime.ledger, f"agent {agent}", asker.spender, configured_budgets(settings), engine.name, model
+        ),
+        write_in_thread(runtime.ledger),
         engine,
-        request,
-        tries=settings.engines.tries,
-        write=partial(_write, runtime, asker, listener),
-        given_up="whoever asked did not wait",
+        plain(request),
+        Keeping(
+            role=_ROLE,
+            tries=settings.engines.tries,
+            prompt=False,
+            live=False,
+            given_up="the caller did not wait for the answer",
+        ),
+        take=take,
+        record=record,
+        failed=lambda tx, failed: count(tx, failed.session),
     )
-    return {"text": session.text, "output": session.output, "simulated": session.simulated}
-
-
-def _write(
-    runtime: Runtime,
-    asker: _Asker,
-    listener: Listener,
-    session: Session,
-    failed: SessionFailed | None,
-) -> None:
-    with listener.settled(runtime.ledger, session.usage) as tx:
-        add_total(tx, "version", asker.version.id, listener.used, _cap(runtime), asker.spender)
-        record_session(tx, runtime.ledger.artifacts, session, _ROLE, asker.spender, failed)
 
 
 def _asker(runtime: Runtime, agent: str, commit: str) -> _Asker:

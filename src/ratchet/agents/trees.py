@@ -68,12 +68,17 @@ def _files(directory: Path, top: Path) -> Iterator[Path]:
 
 
 def commit_tree(
-    repository: Repository, files: Mapping[str, bytes], *, parent: str | None, message: str
+    repository: Repository,
+    files: Mapping[str, bytes],
+    *,
+    parent: str | None,
+    message: str,
+    at: int | None = None,
 ) -> str:
     """A commit with exactly these files."""
     before = {} if parent is None else repository.list_files(parent)
     gone = dict.fromkeys(before.keys() - files.keys())
-    return repository.commit_files({**gone, **files}, parent=parent, message=message)
+    return repository.commit_files({**gone, **files}, parent=parent, message=message, at=at)
 
 
 def check_out(repository: Repository, commit: str, directory: Path) -> None:

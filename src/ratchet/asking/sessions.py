@@ -1,4 +1,4 @@
-"""One session: asked, listened to, written down and kept before anything else is done."""
+"""One session: its question, and its answer as a checkpoint before anything else is done."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.asking.asker import Asker, Room
-from ratchet.engines import Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import listener_for
-from ratchet.engines.record import record_session
-from ratchet.engines.retrying import propose
+from ratchet.asking.asker import Asker
+from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
+from ratchet.engines.listening import account_of, write_now
+from ratchet.engines.run import Keeping, run_session
 from ratchet.kernel import StepStatus
+from ratchet.ledger import Transaction
 from ratchet.runtime.attempts import OpenAttempt
 
 ANSWERED = "answered"
@@ -37,47 +37,14 @@ class Question:
 
 
 async def hold_session(asker: Asker, opened: OpenAttempt, question: Question) -> None:
-    """Ask, and checkpoint the answer under `ANSWERED`. Raises `SessionFailed`, with the session written down."""
-    listener = listener_for(opened.job, opened.spender, asker.engine.name, asker.model)
-    settings = asker.job.runtime.settings.engines
-    structured = asker.engine.capabilities.structured_output
-    try:
-        async with _seated(asker) as room:
-            with listener.listening():
-                request = Request(
-                    prompt=question.prompt,
-                    system=question.system,
-                    workspace=None if room is None else room.workspace,
-                    environment={} if room is None else room.environment,
-                    readable=() if room is None else room.readable,
-                    model=asker.model,
-                    output_schema=question.schema if structured else None,
-                    limits=opened.limits,
-                    deadline_seconds=min(
-                        settings.deadline_seconds, asker.deadline_seconds or settings.deadline_seconds
-                    ),
-                    listen=listener.hear,
-                )
-                session = _bounded(await propose(asker.engine, request, tries=settings.tries))
-    except SessionFailed as failed:
-        session = failed.session
-        if not (question.reads_text and _is_text(failed)):
-            with listener.settled(opened.job, session.usage) as tx:
-                record_session(
-                    tx,
-                    opened.artifacts,
-                    session,
-                    question.role,
-                    opened.spender,
-                    failed,
-                    prompt=question.prompt,
-                )
-            raise
-    asker.passed("session ended")
-    with listener.settled(opened.job, session.usage) as tx:
-        number = record_session(
-            tx, opened.artifacts, session, question.role, opened.spender, prompt=question.prompt
-        )
+    """Ask, and checkpoint the answer under `ANSWERED`. Raises `SessionFailed`, with the session recorded."""
+    engine = _ReadsText(asker.engine) if question.reads_text else asker.engine
+
+    async def take(session: Session) -> None:
+        _check_length(session)
+        asker.passed("session ended")
+
+    def record(tx: Transaction, number: int, session: Session, _: None) -> None:
         answer = {
             "session": number,
             "text": session.text,
@@ -87,7 +54,56 @@ async def hold_session(asker: Asker, opened: OpenAttempt, question: Question) ->
         }
         opened.finish(tx, ANSWERED, answer)
         opened.move_step(tx, StepStatus.NEEDS_QA)
+
+    await run_session(
+        account_of(opened.job, opened.spender, engine.name, asker.model),
+        write_now(opened.job),
+        engine,
+        _request(asker, opened, question),
+        Keeping(role=question.role, tries=asker.job.runtime.settings.engines.tries),
+        take=take,
+        record=record,
+    )
     asker.passed("session kept")
+
+
+@contextlib.asynccontextmanager
+async def _request(asker: Asker, opened: OpenAttempt, question: Question) -> AsyncIterator[Request]:
+    """What the engine is asked, in a room if it works in one."""
+    most = asker.job.runtime.settings.engines.deadline_seconds
+    async with contextlib.AsyncExitStack() as stack:
+        room = None
+        if asker.engine.capabilities.edits_files:
+            room = await stack.enter_async_context(asker.room())
+        yield Request(
+            prompt=question.prompt,
+            system=question.system,
+            workspace=None if room is None else room.workspace,
+            environment={} if room is None else room.environment,
+            readable=() if room is None else room.readable,
+            model=asker.model,
+            output_schema=question.schema if asker.engine.capabilities.structured_output else None,
+            limits=opened.limits,
+            deadline_seconds=min(most, asker.deadline_seconds or most),
+        )
+
+
+class _ReadsText:
+    """An engine whose answer counts although it is not in the form that was asked for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.name
+        self.capabilities = engine.capabilities
+        self.check = engine.check
+
+    async def propose(self, request: Request) -> Session:
+        try:
+            return await self._engine.propose(request)
+        except SessionFailed as failed:
+            if not _is_text(failed):
+                raise
+            return failed.session
 
 
 def _is_text(failed: SessionFailed) -> bool:
@@ -96,21 +112,10 @@ def _is_text(failed: SessionFailed) -> bool:
     return failed.failure is Failure.BAD_OUTPUT and len(said.strip()) > 0 and len(said) <= _LONGEST_ANSWER
 
 
-def _bounded(session: Session) -> Session:
+def _check_length(session: Session) -> None:
     if len(session.text) > _LONGEST_ANSWER:
         raise SessionFailed(
             Failure.BAD_OUTPUT,
             f"the answer has {len(session.text):,} characters, and at most {_LONGEST_ANSWER:,} are read",
             session=session,
         )
-    return session
-
-
-@contextlib.asynccontextmanager
-async def _seated(asker: Asker) -> AsyncIterator[Room | None]:
-    """A room for an engine that works in one."""
-    if not asker.engine.capabilities.edits_files:
-        yield None
-        return
-    async with asker.room() as room:
-        yield room

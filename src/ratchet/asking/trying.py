@@ -12,9 +12,7 @@ from ratchet.asking.refusal import NoAnswer
 from ratchet.asking.sessions import ANSWERED, Question, hold_session
 from ratchet.engines import Failure, SessionFailed
 from ratchet.kernel import LedgerError, Outcome, StepStatus, Superseded, with_hint
-from ratchet.ledger.runs import find_step
-from ratchet.ledger.stages import stages_of_step
-from ratchet.runtime.attempts import ENDED, OpenAttempt, take_attempt
+from ratchet.runtime.attempts import OpenAttempt, ended_attempt, take_attempt
 
 # What is told of a bad answer; the transcript has all of it.
 _SHOWN = 20_000
@@ -102,10 +100,8 @@ async def try_until_good(
 
 def _was_permanent(asker: Asker, step: str, nth: int) -> bool:
     """Whether that try failed before the run was resumed, for a reason that a person was to change."""
-    with asker.job.ledger.read() as tx:
-        known = find_step(tx, asker.job.run_id, step)
-        ended = [] if known is None else stages_of_step(tx, known.id, ENDED)
-    return len(ended) >= nth and bool(ended[nth - 1].get("is_permanent"))
+    ended = ended_attempt(asker.job, step, nth)
+    return ended is not None and bool(ended.get("is_permanent"))
 
 
 async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before: Tried | None) -> Tried:

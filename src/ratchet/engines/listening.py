@@ -18,7 +18,7 @@ from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.usage import charge
 from ratchet.observe.logs import logger
-from ratchet.runtime import GroupCommit, JobContext, configured_budgets
+from ratchet.runtime import JobContext, configured_budgets
 
 _log = logger(__name__)
 
@@ -45,6 +45,35 @@ class Book(Protocol):
     def write(self) -> AbstractContextManager[Transaction]: ...
 
 
+class Writer(Protocol):
+    """Does work in a transaction: one of its own, or one that others share."""
+
+    async def __call__(self, work: Callable[[Transaction], T], /) -> T: ...
+
+
+def write_now(book: Book) -> Writer:
+    """A transaction of `book`, in the event loop's own thread."""
+
+    async def write(work: Callable[[Transaction], T]) -> T:
+        with book.write() as tx:
+            return work(tx)
+
+    return write
+
+
+def write_in_thread(book: Book) -> Writer:
+    """A transaction of `book` in another thread, for an event loop that has others to serve."""
+
+    def write_it(work: Callable[[Transaction], T]) -> T:
+        with book.write() as tx:
+            return work(tx)
+
+    async def write(work: Callable[[Transaction], T]) -> T:
+        return await asyncio.to_thread(write_it, work)
+
+    return write
+
+
 class Listener:
     """Takes a session's events, and knows how much of its usage is charged already."""
 
@@ -68,7 +97,7 @@ class Listener:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Write what is heard until the block ends. What comes last waits for `settled`, or is written if it fails."""
+        """Write what is heard until the block ends. What comes last waits for `record`, or is written if it fails."""
         self._ring()
         try:
             yield
@@ -78,32 +107,20 @@ class Listener:
         finally:
             self._timer.cancel()
 
-    @contextlib.contextmanager
-    def settled(self, book: Book, used: Usage) -> Iterator[Transaction]:
-        """A transaction of `book` that also writes the rest and charges what the whole session used.
+    async def record(self, write: Writer, used: Usage, work: Callable[[Transaction], T]) -> T:
+        """Do `work` in a transaction that also writes the rest and charges what the whole session used.
 
-        When the transaction fails, because the job belongs to somebody else by now or for any other reason, that is
+        When the transaction fails, because the job belongs to another process by now or for any other reason, that is
         still written: what was used was used.
         """
         self._reported = used.largest(self._reported)
-        try:
-            with book.write() as tx:
-                self._write(tx)
-                yield tx
-        except BaseException:
-            self._flush()
-            raise
 
-    async def settle(self, together: GroupCommit, used: Usage, work: Callable[[Transaction], T]) -> T:
-        """As `settled`, in a transaction that others may share."""
-        self._reported = used.largest(self._reported)
-
-        def write(tx: Transaction) -> T:
+        def everything(tx: Transaction) -> T:
             self._write(tx)
             return work(tx)
 
         try:
-            return await together.write(write)
+            return await write(everything)
         except BaseException:
             self._flush()
             raise
@@ -144,10 +161,10 @@ class Listener:
         self._charged = reported
 
 
-def listener_for(job: JobContext, spender: Spender, engine: str, model: str | None = None) -> Listener:
-    """A listener to a session that a job holds on the account of `spender`."""
+def account_of(job: JobContext, spender: Spender, engine: str, model: str | None = None) -> Account:
+    """The account of a session that a job holds for `spender`."""
     budgets = configured_budgets(job.runtime.settings)
-    return Listener(Account(job.ledger, job.process_id, spender, budgets, engine, model))
+    return Account(job.ledger, job.process_id, spender, budgets, engine, model)
 
 
 def _continues(last: SessionEvent, event: SessionEvent) -> bool:

@@ -18,16 +18,17 @@ def record_session(
     failed: SessionFailed | None = None,
     *,
     prompt: str | None = None,
+    prompt_file: str | None = None,
 ) -> int:
-    """The number of the session. Its usage is charged by whoever listened to it.
+    """The number of the session. Its usage is charged by the listener that heard it.
 
-    What it was asked is kept beside its transcript, where it is given.
+    What it was asked is kept beside its transcript, where it is given, as `prompt_file` or by the name of its role.
     """
     if prompt is not None:
         artifacts.put(
             tx,
             prompt.encode("utf-8", "replace"),
-            name=f"{role}-prompt.md",
+            name=prompt_file or f"{role}-prompt.md",
             media_type="text/markdown",
             run_id=spender.run_id,
             attempt_id=spender.attempt_id,

@@ -7,38 +7,29 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
     from ratchet.judges.command import CommandJudge
-    from ratchet.judges.comparison import Incumbent, Rule
     from ratchet.judges.evaluator import Evaluator
     from ratchet.judges.function import Function
     from ratchet.judges.hearing import hear
     from ratchet.judges.judge import Candidate, Judge, Judged, Report
-    from ratchet.judges.person import PersonJudge
     from ratchet.judges.pinned import Pinned
     from ratchet.judges.reports import JsonReport
-    from ratchet.judges.score import ScoreJudge
     from ratchet.judges.trial import Trial
     from ratchet.judges.verdict import VerdictJudge
-    from ratchet.judges.waiting import AwaitingApproval
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
     "AllOf",
-    "AwaitingApproval",
     "Candidate",
     "CommandJudge",
     "Evaluator",
     "FirstFailure",
     "Function",
-    "Incumbent",
     "JsonReport",
     "Judge",
     "Judged",
-    "PersonJudge",
     "Pinned",
     "Report",
-    "Rule",
-    "ScoreJudge",
     "Trial",
     "VerdictJudge",
     "all_of",

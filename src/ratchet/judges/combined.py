@@ -12,7 +12,6 @@ from ratchet.judges.deadline import Deadline
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.hearing import hear
 from ratchet.judges.judge import Candidate, Judge, Judged, Report, ruled
-from ratchet.judges.waiting import AwaitingApproval
 from ratchet.kernel import Misuse, Outcome, Verdict
 
 _WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.PASSED)
@@ -49,16 +48,10 @@ class AllOf(_Combined):
     async def judge(self, candidate: Candidate) -> Judged:
         try:
             async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(_answer(each, candidate)) for each in self.judges]
+                asked = [group.create_task(hear(each, candidate)) for each in self.judges]
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
-        answers = [task.result() for task in asked]
-        judged = tuple(answer for answer in answers if isinstance(answer, Judged))
-        waiting = [answer for answer in answers if isinstance(answer, AwaitingApproval)]
-        if waiting:
-            finished = tuple(each for one in waiting for each in one.finished)
-            raise AwaitingApproval(waiting[0].approval_id, (*judged, *finished))
-        return _merged(self, judged)
+        return _merged(self, [task.result() for task in asked])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +63,13 @@ class FirstFailure(_Combined):
         judged: list[Judged] = []
         for judge in self.judges:
             known = {each.verdict.judge_hash: each.verdict for each in judged}
-            shown = replace(
-                candidate, deadline_seconds=deadline.left, finished={**candidate.finished, **known}
+            finished = {**candidate.finished, **known}
+            judged.append(
+                await hear(judge, replace(candidate, deadline_seconds=deadline.left, finished=finished))
             )
-            try:
-                judged.append(await hear(judge, shown))
-            except AwaitingApproval as waiting:
-                raise AwaitingApproval(waiting.approval_id, (*judged, *waiting.finished)) from None
             if not judged[-1].verdict.passed:
                 break
         return _merged(self, judged)
-
-
-async def _answer(judge: Judge, candidate: Candidate) -> Judged | AwaitingApproval:
-    """To have to wait for one judge is no reason to stop the others."""
-    try:
-        return await hear(judge, candidate)
-    except AwaitingApproval as waiting:
-        return waiting
 
 
 def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from ratchet.judges.judge import Candidate, Judge, Judged, ruled
-from ratchet.judges.waiting import AwaitingApproval
 from ratchet.kernel import LedgerError, Misuse, Outcome, Superseded, Verdict
 from ratchet.observe.logs import logger
 
@@ -15,15 +14,12 @@ _log = logger(__name__)
 async def hear(judge: Judge, candidate: Candidate) -> Judged:
     """What `judge` says of `candidate`; a judge that breaks down says `error`.
 
-    Four things are not for a verdict and go on to the caller: a person must be waited for, the judge was set up
-    wrongly, the job was taken over, and the ledger cannot be written.
+    Three things are not for a verdict and are raised: the judge was set up wrongly, the job was taken over, and the
+    ledger cannot be written.
     """
-    known = candidate.finished.get(judge.hash)
-    if known is not None:
-        return Judged(known)
     try:
         judged = await judge.judge(candidate)
-    except (AwaitingApproval, Misuse, Superseded, LedgerError):
+    except (Misuse, Superseded, LedgerError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the candidate was not judged
         _log.warning("a judge broke down", judge=judge.name, exc_info=True)

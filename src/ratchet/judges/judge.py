@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ratchet.engines import Session, SessionEvent
 from ratchet.engines.session import unheard
@@ -19,8 +19,8 @@ class Candidate:
 
     No judge changes `directory`: one that lets others write takes a copy of its own, so that several may look at once.
     `prompt` is what was asked for. `deadline_seconds` is the time that the attempt
-    has left and `limits` its budget. `finished` holds verdicts that were reached before the run had to wait for a
-    person, by the hash of their judge: those judges are not asked again.
+    has left and `limits` its budget. `finished` holds the verdicts of judges that were asked before this one, by their
+    hash.
     """
 
     commit: str
@@ -59,12 +59,14 @@ class Report:
 class Judged:
     """A verdict with everything that is to be recorded beside it.
 
-    `verdict.report` is the address of one of `reports`, so they can be stored before it or after it.
+    `verdict.report` is the address of one of `reports`, so they can be stored before it or after it. `found` is what
+    keeping the candidate takes besides the verdict, such as what its checks have read.
     """
 
     verdict: Verdict
     reports: tuple[Report, ...] = ()
     sessions: tuple[Session, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def samples(self) -> tuple[float, ...]:
@@ -87,7 +89,7 @@ class Judge(Protocol):
         ...
 
     async def judge(self, candidate: Candidate) -> Judged:
-        """Raises `Misuse` for a candidate that this judge may never judge, and `AwaitingApproval`."""
+        """Raises `Misuse` for a candidate that this judge may never judge."""
         ...
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import BudgetExceeded, Conflict, NotFound, TrialStatus, exp_id
+from ratchet.kernel import BudgetExceeded, Conflict, NotFound, StateChanged, TrialStatus, exp_id
 from ratchet.ledger.tables import research, trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trial_rows import ALL, COLUMNS, Trial, trial_of
@@ -50,7 +50,7 @@ _END = (
 _UNCOUNT = (
     sa.update(research).where(research.c.run_id == sa.bindparam("run")).values(trials=research.c.trials - 1)
 )
-_KEEP = (
+_SET_BEST = (
     sa.update(research)
     .where(research.c.run_id == sa.bindparam("run"))
     .values(
@@ -60,6 +60,7 @@ _KEEP = (
         kept_at_ms=research.c.active_ms,
     )
 )
+_BEAT = _SET_BEST.where(research.c.best == sa.bindparam("beaten")).returning(research.c.run_id)
 _TALLY = upsert(
     trial_tallies,
     ("run_id", "specialist", "status"),
@@ -155,7 +156,10 @@ def try_again(tx: Transaction, run_id: int, number: int, reason: str) -> Trial:
 
 
 def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Trial:
-    """Record how a trial in flight ended. Raises `Conflict` when it is not in flight."""
+    """Record how a trial in flight ended. Raises `Conflict` when it is not in flight.
+
+    One that is kept becomes the best of its run. Raises `StateChanged` when that is not the one it was compared to.
+    """
     values = {
         "status": str(ending.status),
         "reason": ending.reason,
@@ -173,8 +177,7 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
         raise Conflict(f"trial {exp_id(number)} of run {run_id} is not in flight")
     ended = trial_of(row)
     if ending.status in (TrialStatus.BASELINE, TrialStatus.KEEP):
-        best = {"number": number, "score": ending.score, "new_commit": ended.commit}
-        tx.connection.execute(_KEEP, {"run": run_id, **best})
+        _move_best(tx, run_id, ended, ending)
     elif not ending.status.tried:
         tx.connection.execute(_UNCOUNT, {"run": run_id})
     _count(tx, run_id, ended.specialist, ending.status)
@@ -191,6 +194,17 @@ def end_trial(tx: Transaction, run_id: int, number: int, ending: Ending) -> Tria
         },
     )
     return ended
+
+
+def _move_best(tx: Transaction, run_id: int, ended: Trial, ending: Ending) -> None:
+    best = {"run": run_id, "number": ended.number, "score": ending.score, "new_commit": ended.commit}
+    if ending.status is TrialStatus.BASELINE or ending.compared_to is None:
+        tx.connection.execute(_SET_BEST, best)
+        return
+    beaten = tx.connection.execute(_BEAT, {**best, "beaten": ending.compared_to}).first()
+    if beaten is None:
+        now = tx.connection.execute(sa.select(research.c.best).where(research.c.run_id == run_id)).scalar()
+        raise StateChanged("the best of run", run_id, (exp_id(ending.compared_to),), exp_id(now or 0))
 
 
 def _count(tx: Transaction, run_id: int, specialist: str, status: TrialStatus) -> None:

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratchet.engines import Engine, Request, Session
-from ratchet.judges import AwaitingApproval
 from ratchet.kernel import BudgetExceeded, LedgerError, StateChanged, StepStatus, Superseded
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.runs import unended_attempt
 from ratchet.ledger.stages import stages_of_step
-from ratchet.loop import Attempted, Plan, attempt
+from ratchet.loop import Attempted, GitTrunk, Plan, attempt
 from ratchet.projects.clarifying import open_blockers
 from ratchet.projects.environments import Environment
 from ratchet.protocols.authorship import author_of
@@ -67,7 +66,7 @@ async def _attempt(stream: Stream, step: ProtocolStep) -> tuple[Attempted, dict[
     await asyncio.to_thread(_tell_started, stream, step, plan, versions, nth)
     try:
         return await attempt(stream.job, step.name, plan, nth=nth), versions
-    except (AwaitingApproval, BudgetExceeded, LedgerError, Superseded, StateChanged):
+    except (BudgetExceeded, LedgerError, Superseded, StateChanged):
         raise
     except Exception:  # noqa: BLE001 - it is on record as the end of the attempt, and comes back as that
         return await attempt(stream.job, step.name, plan, nth=nth), versions
@@ -86,10 +85,19 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
     # Somebody else may apply the change; it stays its author's.
     author = state.get("author", engine.name) if engine.name == REBASE else engine.name
     judge = judge_for(stream, step, base=head, author=author)
-    plan = Plan(
+    trunk = GitTrunk(
         repository=repository,
         base=head,
         ref=stream.protocol.ref,
+        message=commit_message(stream, step),
+        author=author_of(stream.project),
+        kind=None if engine.name == REBASE else Kind.WORKTREE,
+        prepare=functools.partial(_go_on_from, stream, state.get("goes_on")),
+        equip=None if environment is None else functools.partial(_equip, environment),
+        finish=functools.partial(_finish, step=step, root=stream.root),
+    )
+    plan = Plan(
+        trunk=trunk,
         engine=engine,
         request=Request(
             prompt.text,
@@ -99,15 +107,9 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
             data={"step": step.name, "prompt_version": prompt.version},
         ),
         judge=judge,
-        message=commit_message(stream, step),
-        author=author_of(stream.project),
         # Kept or not, what becomes of the step is said with its policies, in one transaction: see `settling`.
         kept=StepStatus.NEEDS_QA,
         discarded=StepStatus.NEEDS_QA,
-        kind=None if engine.name == REBASE else Kind.WORKTREE,
-        prepare=functools.partial(_go_on_from, stream, state.get("goes_on")),
-        equip=None if environment is None else functools.partial(_equip, environment),
-        finish=functools.partial(_finish, step=step, root=stream.root),
     )
     return plan, {"exec": prompt.version, **judge.prompt_versions}
 

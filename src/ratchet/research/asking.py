@@ -54,7 +54,7 @@ def _conversation(campaign: Campaign, turn: Turn, handing: Handing, way: Way) ->
             directory=workspace.path,
             parent=handing.parent,
             lineage=turn.lineage,
-            limits=turn.limits,
+            limits=turn.opened.limits,
             seconds=turn.seconds,
             trials_left=None if most is None else most - turn.standing.trials,
             way=way,
@@ -66,7 +66,7 @@ def _conversation(campaign: Campaign, turn: Turn, handing: Handing, way: Way) ->
         readable=workspace.readable,
         hidden=campaign.evaluators,
         deadline_seconds=turn.seconds,
-        limits=turn.limits,
+        limits=turn.opened.limits,
     )
 
 
@@ -91,10 +91,11 @@ def _search(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
     }
     return Request(
         prompt="",
+        model=campaign.model(turn.specialist),
         workspace=handing.workspace.path,
         resume=turn.row.resume,
         deadline_seconds=turn.seconds,
-        limits=turn.limits,
+        limits=turn.opened.limits,
         data=data,
     )
 

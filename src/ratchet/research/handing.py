@@ -58,7 +58,7 @@ class Handing:
             notes=idea.notes,
             commit=commit,
             parent=idea.parent,
-            attempt_id=self.turn.attempt_id,
+            attempt_id=self.turn.opened.id,
             proposal=proposal,
             simulated=engine.name == REPLAY,
         )

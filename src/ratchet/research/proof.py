@@ -1,29 +1,28 @@
-"""The evidence of a kept trial, as artifacts: its diff and its improvement certificate."""
+"""The evidence of a kept trial: its diff and its improvement certificate."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from ratchet.judges import Report
 from ratchet.kernel import Usage
-from ratchet.ledger import Transaction
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.usage import total
 from ratchet.research.campaign import Campaign
 from ratchet.research.keeping import Champion, Decided, certificate, certificate_json
 
 
-def store_proof(
-    tx: Transaction, campaign: Campaign, trial: Trial, decided: Decided, champion: Champion, diff: str
-) -> str:
-    """Store both; the hash of the certificate."""
-    task, run_id, attempt_id = campaign.task, campaign.run_id, trial.attempt_id
-    put = campaign.job.ledger.artifacts.put
-    stored = put(
-        tx,
-        diff.encode(errors="surrogateescape"),
-        name=f"{trial.exp_id}.diff",
-        media_type="text/x-diff",
-        run_id=run_id,
-        attempt_id=attempt_id,
-    )
+class Proof(NamedTuple):
+    diff: Report
+    certificate: Report
+
+
+def proof_of(campaign: Campaign, trial: Trial, decided: Decided, champion: Champion, diff: str) -> Proof:
+    """Both, as they are stored."""
+    task, attempt_id = campaign.task, trial.attempt_id
+    change = Report(f"{trial.exp_id}.diff", diff.encode(errors="surrogateescape"), "text/x-diff")
+    with campaign.job.ledger.read() as tx:
+        usage, now = Usage() if attempt_id is None else total(tx, "attempt", attempt_id), tx.now
     proof = certificate(
         decided,
         champion=champion,
@@ -32,19 +31,12 @@ def store_proof(
         noise=campaign.noise,
         trial=trial.number,
         parent=campaign.repository.resolve(f"{decided.commit}^"),
-        diff_sha256=stored.sha256,
+        diff_sha256=change.sha256,
         evaluator=campaign.meter.hash,
         environment=campaign.meter.environment_facts(),
-        usage=Usage() if attempt_id is None else total(tx, "attempt", attempt_id),
+        usage=usage,
         session=attempt_id,
         started_at=trial.started_at,
-        ended_at=tx.now,
+        ended_at=now,
     )
-    return put(
-        tx,
-        certificate_json(proof),
-        name=f"{trial.exp_id}-certificate.json",
-        media_type="application/json",
-        run_id=run_id,
-        attempt_id=attempt_id,
-    ).sha256
+    return Proof(change, Report(f"{trial.exp_id}-certificate.json", certificate_json(proof)))

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ratchet.engines import Session, SessionFailed
-from ratchet.engines.listening import Listener, listener_for
-from ratchet.engines.record import record_session
-from ratchet.engines.retrying import propose
+from ratchet.engines.listening import account_of
+from ratchet.engines.run import Keeping
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, Outcome, TrialStatus, Usage
 from ratchet.ledger import Transaction
@@ -19,6 +18,7 @@ from ratchet.ledger.research import record_specialist
 from ratchet.ledger.runs import close_attempt
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Submission
+from ratchet.loop import ENDED, PROPOSED, passed, run_session
 from ratchet.research.asking import asked
 from ratchet.research.campaign import Campaign
 from ratchet.research.handing import Handing
@@ -30,23 +30,22 @@ from ratchet.workspaces import Kind, WorkspaceError
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A session that has ended: what it handed in, what it left to be handed in, and what was wrong with it.
+    """A session that has ended: how it failed, or else what was wrong with what it handed in."""
 
-    `prompt` is what it was asked.
-    """
-
-    session: Session
-    prompt: str | None
-    trials: tuple[Trial, ...] = ()
-    left: Submission | None = None
     failed: SessionFailed | None = None
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a session left in its workspace: a change to be handed in, or what is wrong with that."""
+
+    submission: Submission | None = None
+    problem: str | None = None
+
+
 async def hold_session(campaign: Campaign, turn: Turn) -> Held:
-    """Let the engine work, and record what it did, what it cost and what it handed in."""
-    engine, model = campaign.engine(turn.specialist), campaign.model(turn.specialist)
-    listener = listener_for(campaign.job, turn.spender, engine.name, model)
+    """Let the engine work, record what it did, what it cost and what it handed in, and try what it left."""
     kind = None if campaign.plan.lineage else Kind.TREE
     repository, base = campaign.repository, turn.base.commit
     workspace = await in_thread(
@@ -54,72 +53,87 @@ async def hold_session(campaign: Campaign, turn: Turn) -> Held:
     )
     try:
         handing = Handing(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
-        held = await _converse(campaign, turn, handing, listener)
+        problem, trial = await _run(campaign, turn, handing)
+        passed(PROPOSED)
+    except SessionFailed as failed:
+        return Held(failed, str(failed))
     finally:
         await in_thread(workspace.discard, unless=workspace.holds_little())
-    return await _settle(campaign, turn, handing, listener, held)
+    if trial is not None:
+        await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, [ended], None))
+    passed(ENDED)
+    return Held(None, problem)
 
 
-async def _converse(campaign: Campaign, turn: Turn, handing: Handing, listener: Listener) -> Held:
-    engine, tries = campaign.engine(turn.specialist), campaign.job.runtime.settings.engines.tries
-    prompt = None
-    try:
-        async with asked(campaign, turn, handing) as request:
-            prompt = request.prompt
-            with listener.listening():
-                session = await propose(engine, replace(request, listen=listener.hear), tries=tries)
-    except SessionFailed as failed:
-        return Held(failed.session, prompt, tuple(handing.trials), failed=failed, problem=str(failed))
-    if handing.trials:
-        return Held(session, prompt, tuple(handing.trials))
-    try:
-        proposal = session.data.get("proposal") if engine.capabilities.learns_scores else None
-        idea = Idea(hypothesis=hypothesis_of(session.text), parent=handing.parent)
-        left = await handing.prepare(idea, proposal=proposal)
-    except (Misuse, WorkspaceError) as unfit:
-        return Held(session, prompt, problem=f"the session handed in nothing: {unfit}")
-    return Held(session, prompt, left=replace(left, simulated=left.simulated or session.simulated))
+async def _run(campaign: Campaign, turn: Turn, handing: Handing) -> tuple[str | None, Trial | None]:
+    """What is wrong with what was handed in, and the trial that is still to be made of what was left."""
+    engine, model = campaign.engine(turn.specialist), campaign.model(turn.specialist)
+    learns = engine.capabilities.learns_scores
+    trials = 0
 
+    def count() -> Usage:
+        return Usage(trials=len(handing.trials) + trials)
 
-async def _settle(campaign: Campaign, turn: Turn, handing: Handing, listener: Listener, held: Held) -> Held:
-    """Record the session and, in the same transaction, the trial that it left; then make that trial."""
-    used = held.session.usage + Usage(trials=len(held.trials) + int(held.left is not None))
-    learns = campaign.engine(turn.specialist).capabilities.learns_scores
-    # What a search says is all in its proposal, which the trial keeps, and nobody asks it in words.
-    session = replace(held.session, transcript=b"") if learns else held.session
-    prompt = None if learns else held.prompt
+    async def take(session: Session) -> _Left:
+        nonlocal trials
+        left = _Left() if handing.trials else await _take(handing, session, learns=learns)
+        trials = int(left.submission is not None)
+        return left
 
-    def write(tx: Transaction) -> Trial | None:
-        record_session(
-            tx, campaign.job.ledger.artifacts, session, "author", turn.spender, held.failed, prompt=prompt
-        )
+    def ended(tx: Transaction, session: Session, problem: str | None) -> None:
         record_specialist(
             tx,
             campaign.run_id,
             turn.specialist.name,
-            used,
-            problem=held.problem,
-            # One that failed begins anew.
-            resume=held.session.resume if learns and held.problem is None else None,
+            session.usage + count(),
+            problem=problem,
+            # One that failed begins again.
+            resume=session.resume if learns and problem is None else None,
             told=turn.told,
         )
         campaign.count_time(tx)
-        if held.left is not None:
-            return handing.open(tx, held.left)
-        _close(tx, turn, held.trials, held.problem)
-        return None
 
-    trial = await listener.settle(campaign.together, used, write)
-    if trial is None:
-        return held
-    ended = await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, (ended,), None))
-    return replace(held, trials=(ended,))
+    def record(
+        tx: Transaction, _number: int, session: Session, left: _Left
+    ) -> tuple[str | None, Trial | None]:
+        ended(tx, session, left.problem)
+        if left.submission is not None:
+            return None, handing.open(tx, left.submission)
+        _close(tx, turn, handing.trials, left.problem)
+        return left.problem, None
+
+    def failed(tx: Transaction, error: SessionFailed) -> None:
+        ended(tx, error.session, str(error))
+        _close(tx, turn, handing.trials, str(error))
+
+    return await run_session(
+        account_of(campaign.job, turn.opened.spender, engine.name, model),
+        campaign.together.write,
+        engine,
+        asked(campaign, turn, handing),
+        # What a search says is all in its proposal, which the trial keeps.
+        Keeping(role="author", tries=campaign.job.runtime.settings.engines.tries, transcript=not learns),
+        take=take,
+        record=record,
+        failed=failed,
+        also_used=count,
+    )
 
 
-def _close(tx: Transaction, turn: Turn, trials: tuple[Trial, ...], problem: str | None) -> None:
+async def _take(handing: Handing, session: Session, *, learns: bool) -> _Left:
+    """What the session left in its workspace, as it is handed in."""
+    try:
+        idea = Idea(hypothesis=hypothesis_of(session.text), parent=handing.parent)
+        left = await handing.prepare(idea, proposal=session.data.get("proposal") if learns else None)
+    except (Misuse, WorkspaceError) as unfit:
+        return _Left(problem=f"the session handed in nothing: {unfit}")
+    return _Left(replace(left, simulated=left.simulated or session.simulated))
+
+
+def _close(tx: Transaction, turn: Turn, trials: list[Trial], problem: str | None) -> None:
     if problem is not None or not trials:
-        close_attempt(tx, turn.attempt_id, Outcome.ERROR, problem or "the session handed in nothing")
+        close_attempt(tx, turn.opened.id, Outcome.ERROR, problem or "the session handed in nothing")
         return
     kept = any(trial.status is TrialStatus.KEEP for trial in trials)
-    told = ", ".join(f"{trial.exp_id} {trial.status}" for trial in trials)
-    close_attempt(tx, turn.attempt_id, Outcome.PASSED if kept else Outcome.FAILED, told)
+    reason = ", ".join(f"{trial.exp_id} {trial.status}" for trial in trials)
+    close_attempt(tx, turn.opened.id, Outcome.PASSED if kept else Outcome.FAILED, reason)

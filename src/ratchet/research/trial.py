@@ -8,55 +8,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ratchet.engines.listening import account_of, write_now
+from ratchet.judges import Candidate
 from ratchet.kernel import StateChanged, TrialStatus
-from ratchet.ledger import Transaction
+from ratchet.ledger import Spender, Transaction
 from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial, try_again
+from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
+from ratchet.loop import KEPT, Judgement, judge_candidate, passed
 from ratchet.research.campaign import BEST, Campaign
-from ratchet.research.keeping import Champion, Decided, decide
-from ratchet.research.measurement import Measurement, Meter, Unmeasured
-from ratchet.research.proof import store_proof
+from ratchet.research.judge import CHAMPION, ENDING, TrialJudge
+from ratchet.research.keeping import Champion
 from ratchet.workspaces import Repository
 
 Also = Callable[[Transaction, Trial], None]
 """What else is to be recorded in the transaction in which a trial ends."""
-_INFRA_PAUSE_SECONDS = 1.0
 
 
 def nothing_else(_tx: Transaction, _trial: Trial) -> None:
     """Nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """A decision, the best that it was made against, and, of a trial that is kept, how it differs from its parent."""
-
-    decided: Decided
-    champion: Champion
-    diff: str = ""
-
-
 async def finish_trial(campaign: Campaign, trial: Trial, also: Also = nothing_else) -> Trial:
-    """Measure a trial in flight, decide on it, and record how it ended."""
+    """Have a trial in flight judged, and record how it ended."""
     began = time.monotonic()
-    ruling: Ruling | None = None
-    try:
-        ruling = await _rule(campaign, trial)
-        ending = _judged(campaign, ruling.decided)
-    except Unmeasured as unmeasured:
-        ending = _unmeasured(campaign, unmeasured)
-    # From the ruling to here nothing was waited for, so the best is still the one that was beaten.
-    wall_ms = round((time.monotonic() - began) * 1000)
-    ending = replace(ending, wall_ms=wall_ms)
-    if ruling is not None and ruling.decided.kept:
-        ended = _keep(campaign, trial, ending, ruling, also)
-        await asyncio.to_thread(show_best, campaign.repository, lambda: campaign.best.commit)
-        return ended
-    return await _discard(campaign, trial, ending, also)
+    judge = TrialJudge(campaign, trial)
+    candidate = _candidate(campaign, trial)
+    spender = Spender(trial.attempt_id, campaign.run_id, campaign.run.project_id)
+    account = account_of(campaign.job, spender, judge.name)
+    while True:
+        judgement = await judge_candidate(account, judge, candidate)
+        wall_ms = round((time.monotonic() - began) * 1000)
+        # A best that has moved in the ledger is the one to beat.
+        with contextlib.suppress(StateChanged):
+            return await _record(campaign, trial, judgement, wall_ms, also)
 
 
 def show_best(repository: Repository, commit: Callable[[], str]) -> None:
@@ -78,123 +67,47 @@ def name_commit(tx: Transaction, campaign: Campaign, trial: Trial) -> None:
     tx.unsettled.add(campaign.repository.ref_file(f"refs/trials/{trial.exp_id}", trial.commit))
 
 
-async def _rule(campaign: Campaign, trial: Trial) -> Ruling:
-    """Decide against the best there is. If that moves meanwhile, it is the new one that has to be beaten."""
-    assert trial.commit is not None
-    meter, task = Remembering(campaign.meter), campaign.task
-    while True:
-        champion = campaign.best
-        meter.begin()
-        try:
-            await meter.preflight(trial.commit, campaign.baseline_commit)
-            decided = await decide(
-                meter, trial.commit, champion, task.keep, task.direction, campaign.noise, trial=trial.number
-            )
-        except Unmeasured as unmeasured:
-            if unmeasured.status is not TrialStatus.INFRA_ERROR:
-                raise
-            trial = await _again(campaign, trial, unmeasured)
-            continue
-        diff = await asyncio.to_thread(_diff, campaign, decided) if decided.kept else ""
-        if campaign.best is champion:
-            return Ruling(decided, champion, diff)
-
-
-async def _again(campaign: Campaign, trial: Trial, unmeasured: Unmeasured) -> Trial:
-    """Count a measurement that the machine spoiled. Raises it when there were too many of them."""
-    tries = trial.tries + 1
-    if tries >= campaign.job.runtime.settings.research.infra_tries:
-        raise unmeasured
-    with campaign.job.write() as tx:
-        again = try_again(tx, campaign.run_id, trial.number, unmeasured.reason)
-    await asyncio.sleep(_INFRA_PAUSE_SECONDS * tries)
-    return again
-
-
-def _diff(campaign: Campaign, decided: Decided) -> str:
-    return campaign.repository.diff(f"{decided.commit}^", decided.commit)
-
-
-def _judged(campaign: Campaign, decided: Decided) -> Ending:
-    return Ending(
-        status=decided.status,
-        reason=decided.reason,
-        score=decided.score,
-        delta=decided.delta,
-        compared_to=decided.compared_to,
-        measurements=decided.record(),
-        evaluator=campaign.meter.hash,
+def _candidate(campaign: Campaign, trial: Trial) -> Candidate:
+    commit = trial.commit
+    assert commit is not None
+    return Candidate(
+        commit,
+        f"{commit}^",
+        campaign.repository.path,
+        trial.specialist,
+        run_id=campaign.run_id,
+        attempt_id=trial.attempt_id,
+        prompt=trial.hypothesis,
+        read_diff=functools.partial(campaign.repository.diff, f"{commit}^", commit),
     )
 
 
-def _unmeasured(campaign: Campaign, unmeasured: Unmeasured) -> Ending:
-    return Ending(
-        status=unmeasured.status,
-        reason=unmeasured.reason,
-        score=unmeasured.score,
-        measurements={"means": dict(unmeasured.measurements), "facts": dict(unmeasured.facts)},
-        evaluator=campaign.meter.hash,
-    )
+async def _record(campaign: Campaign, trial: Trial, judgement: Judgement, wall_ms: int, also: Also) -> Trial:
+    """Record how a trial ended. One that is kept becomes the best, by compare-and-set; raises `StateChanged`."""
+    found, verdict = judgement.judged.found, judgement.judged.verdict
+    # Of a judge that broke down there is only the verdict.
+    ending: Ending = found.get(ENDING) or Ending(status=TrialStatus.INFRA_ERROR, reason=verdict.reason)
+    champion: Champion | None = found.get(CHAMPION)
 
+    def write(tx: Transaction) -> Trial:
+        ended = end_trial(tx, campaign.run_id, trial.number, replace(ending, wall_ms=wall_ms))
+        campaign.count_time(tx)
+        also(tx, ended)
+        tx.after_commit(lambda: _count(campaign, ended, champion))
+        return ended
 
-def _keep(campaign: Campaign, trial: Trial, ending: Ending, ruling: Ruling, also: Also) -> Trial:
-    decided = ruling.decided
-    with campaign.job.write() as tx:
-        proof = store_proof(tx, campaign, trial, decided, ruling.champion, ruling.diff)
-        ended = _end(tx, campaign, trial, replace(ending, certificate=proof), also)
-    campaign.infra_in_a_row = 0
-    campaign.champion = Champion.of(ended.number, decided.commit, decided.record())
+    if champion is None:
+        return await judgement.record(campaign.together.write, write)
+    ended = await judgement.record(write_now(campaign.job), write)
+    await asyncio.to_thread(show_best, campaign.repository, lambda: campaign.best.commit)
+    passed(KEPT)
     return ended
 
 
-async def _discard(campaign: Campaign, trial: Trial, ending: Ending, also: Also) -> Trial:
-    def write(tx: Transaction) -> Trial:
-        ended = _end(tx, campaign, trial, ending, also)
-        tx.after_commit(lambda: _count_infra(campaign, ended))
-        return ended
-
-    return await campaign.together.write(write)
-
-
-def _count_infra(campaign: Campaign, ended: Trial) -> None:
+def _count(campaign: Campaign, ended: Trial, champion: Champion | None) -> None:
     if ended.status is TrialStatus.INFRA_ERROR:
         campaign.infra_in_a_row += 1
         campaign.submitted -= 1
     else:
         campaign.infra_in_a_row = 0
-
-
-def _end(tx: Transaction, campaign: Campaign, trial: Trial, ending: Ending, also: Also) -> Trial:
-    ended = end_trial(tx, campaign.run_id, trial.number, ending)
-    campaign.count_time(tx)
-    also(tx, ended)
-    return ended
-
-
-class Remembering:
-    """A meter that is not asked again for the first score of a trial when the best has moved meanwhile."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._first: Measurement | None = None
-        self._at_hand: Measurement | None = None
-
-    def begin(self) -> None:
-        """Another decision is made on the trial; what is remembered serves it once."""
-        self._at_hand = self._first
-
-    @property
-    def hash(self) -> str:
-        return self._meter.hash
-
-    async def preflight(self, commit: str, base: str) -> None:
-        if self._first is None:
-            await self._meter.preflight(commit, base)
-
-    async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
-        known, self._at_hand = self._at_hand, None
-        if known is not None and (known.commit, known.seed, known.held_out) == (commit, seed, held_out):
-            return known
-        measured = await self._meter.measure(commit, seed=seed, held_out=held_out)
-        self._first = self._first or measured
-        return measured
+    campaign.champion = champion or campaign.champion

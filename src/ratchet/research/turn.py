@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ratchet.kernel import AttemptId, Limits, StepStatus
-from ratchet.ledger import Spender, Step, Transaction, change_step
-from ratchet.ledger.holds import hold
+from ratchet.ledger import Step, Transaction
 from ratchet.ledger.research import SpecialistRow, Standing, get_standings
-from ratchet.ledger.runs import find_or_create_step, open_attempt
+from ratchet.ledger.runs import find_or_create_step
 from ratchet.ledger.trial_pages import ended_since
 from ratchet.ledger.trial_rows import Trial
+from ratchet.loop import OPENED, OpenAttempt, begin_attempt, passed
 from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import Campaign
 from ratchet.research.desk import Lane
 from ratchet.research.keeping import Champion
 from ratchet.research.views import lineage_off_view, lineage_view
-from ratchet.runtime import configured_budgets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +22,7 @@ class Turn:
     """One session that may begin: on whose account, from which trial, with what to go on and what to be told."""
 
     lane: Lane
-    step: Step
-    attempt_id: AttemptId
-    spender: Spender
-    limits: Limits
+    opened: OpenAttempt
     seconds: float
     standing: Standing
     base: Champion
@@ -49,7 +44,8 @@ async def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
     """Open an attempt for a session, or say why the run is over. Raises `BudgetExceeded`."""
     turn = await campaign.together.write(lambda tx: _turn(tx, campaign, lane))
     if isinstance(turn, Turn):
-        lane.step = turn.step
+        lane.step = turn.opened.step
+        passed(OPENED)
     return turn
 
 
@@ -62,9 +58,7 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
     if over is not None:
         return over
     step = lane.step or _step(tx, campaign, lane)
-    attempt_id = open_attempt(tx, step, process_id=campaign.job.process_id)
-    spender = Spender(attempt_id, run.id, run.project_id)
-    limits = hold(tx, spender, configured_budgets(settings), side_by_side=campaign.side_by_side(specialist))
+    opened = begin_attempt(tx, campaign.job, run, step, side_by_side=campaign.side_by_side(specialist))
     news: list[Trial] = []
     lineage = ""
     if campaign.engine(specialist).capabilities.learns_scores:
@@ -76,10 +70,7 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
         lineage = lineage_off_view(standing)
     return Turn(
         lane=lane,
-        step=step,
-        attempt_id=attempt_id,
-        spender=spender,
-        limits=limits,
+        opened=opened,
         seconds=min(campaign.task.session_seconds, campaign.stops.seconds_left(standing)),
         standing=standing,
         base=campaign.best,
@@ -90,8 +81,5 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
 
 
 def _step(tx: Transaction, campaign: Campaign, lane: Lane) -> Step:
-    """The lane's step, running. It stays so as long as the run does."""
-    step, _ = find_or_create_step(tx, campaign.run_id, lane.name, {"specialist": lane.specialist.name})
-    if step.status is not StepStatus.RUNNING:
-        change_step(tx, step.id, StepStatus.RUNNING)
-    return step
+    """The lane's step, which runs as long as the run does."""
+    return find_or_create_step(tx, campaign.run_id, lane.name, {"specialist": lane.specialist.name})[0]

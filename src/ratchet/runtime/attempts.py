@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, RunStatus, StepStatus, Verdict
-from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_run, change_step
+from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, StepStatus, Verdict
+from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_step
 from ratchet.ledger.holds import hold
-from ratchet.ledger.runs import close_attempt, find_or_create_step, get_run, open_attempt, unended_attempt
+from ratchet.ledger.runs import (
+    close_attempt,
+    find_or_create_step,
+    find_step,
+    get_run,
+    open_attempt,
+    unended_attempt,
+)
 from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
 from ratchet.ledger.statuses import UNCHANGED
 from ratchet.runtime.opening import configured_budgets
@@ -69,11 +76,6 @@ class OpenAttempt:
         if step is not self.step_status:
             self.move_step(tx, step, reason, result=dict(result))
 
-    def block(self, tx: Transaction, reason: str) -> None:
-        """Block step and run until the run is resumed; the attempt stays open."""
-        self.move_step(tx, StepStatus.BLOCKED, reason)
-        change_run(tx, self.run.id, RunStatus.BLOCKED, reason=reason)
-
 
 def take_attempt(
     job: JobContext, step_name: str, *, nth: int, spec: Mapping[str, Any] | None = None
@@ -86,7 +88,7 @@ def take_attempt(
         run = get_run(tx, job.run_id)
         step, new = find_or_create_step(tx, run.id, step_name, spec or {})
         if new and nth == 1:
-            return _begun(tx, job, run, step)
+            return begin_attempt(tx, job, run, step)
         ended = stages_of_step(tx, step.id, ENDED)
         if len(ended) >= nth:
             result: Mapping[str, Any] = ended[nth - 1]
@@ -95,7 +97,15 @@ def take_attempt(
             raise Conflict(
                 f"step {step_name} has had {len(ended)} attempts, so attempt {nth} cannot be the next"
             )
-        return _resumed(tx, job, run, step) or _begun(tx, job, run, step)
+        return _resumed(tx, job, run, step) or begin_attempt(tx, job, run, step)
+
+
+def ended_attempt(job: JobContext, step_name: str, nth: int) -> Mapping[str, Any] | None:
+    """The result of the `nth` attempt at a step, if that has ended."""
+    with job.ledger.read() as tx:
+        step = find_step(tx, job.run_id, step_name)
+        ended: list[Mapping[str, Any]] = [] if step is None else stages_of_step(tx, step.id, ENDED)
+    return ended[nth - 1] if len(ended) >= nth else None
 
 
 def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt | None:
@@ -116,10 +126,18 @@ def _resumed(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAtte
     return opened
 
 
-def _begun(tx: Transaction, job: JobContext, run: Run, step: Step) -> OpenAttempt:
+def begin_attempt(
+    tx: Transaction, job: JobContext, run: Run, step: Step, *, side_by_side: int | None = None
+) -> OpenAttempt:
+    """A new attempt at a step, which runs then, with its share of the budget held. Raises `BudgetExceeded`.
+
+    `side_by_side` is how many attempts may share what is left of the run's budget.
+    """
     if step.status is not StepStatus.RUNNING:
         change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
+        step = replace(step, status=StepStatus.RUNNING)
     attempt_id = open_attempt(tx, step, process_id=job.process_id)
     opened = OpenAttempt(job, run, step, attempt_id, StepStatus.RUNNING)
-    opened.limits = hold(tx, opened.spender, configured_budgets(job.runtime.settings))
+    budgets = configured_budgets(job.runtime.settings)
+    opened.limits = hold(tx, opened.spender, budgets, side_by_side=side_by_side)
     return opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,15 +13,15 @@ from typing import Any
 from ratchet.config import Settings
 from ratchet.config.llm_settings import Llm
 from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
-from ratchet.engines.holding import hold
-from ratchet.engines.listening import Account, Listener
+from ratchet.engines.listening import Account, write_in_thread
 from ratchet.engines.llm.choice import default_model
 from ratchet.engines.providers import maker_of
-from ratchet.engines.record import record_session
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import prompt_of
 from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse
+from ratchet.ledger import Transaction
 from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
@@ -83,7 +83,7 @@ async def call_model(
     runtime, settings = occasion.runtime, occasion.runtime.settings
     began = time.monotonic()
 
-    def answered(session: Session) -> ToolResult:
+    async def answered(session: Session) -> ToolResult:
         value = session.text if schema is None else session.output
         return ToolResult(value, _use(session, began), simulated=session.simulated)
 
@@ -92,7 +92,6 @@ async def call_model(
         engine = open_engine(settings.workflows.llm, Surroundings(settings, runtime.home, os.environ))
         if model is not None and _asks_llm(settings):
             model = choose_model(settings.llm, model=model)
-        listener = Listener(_account(occasion, engine.name, model))
         request = Request(
             prompt=prompt,
             system=system,
@@ -102,20 +101,27 @@ async def call_model(
             output_tokens=output_tokens,
             deadline_seconds=seconds or occasion.seconds,
             limits=left,
-            listen=partial(_hear, occasion, listener),
+            listen=partial(_listen, occasion),
         )
-        session = await hold(
+        return await run_session(
+            _account(occasion, engine.name, model),
+            write_in_thread(runtime.ledger),
             engine,
-            request,
-            tries=settings.engines.tries,
-            write=partial(_write, occasion, listener, prompt, answered),
-            given_up="the step was cancelled",
+            plain(request),
+            Keeping(
+                role=_ROLE,
+                tries=settings.engines.tries,
+                prompt=False,
+                live=False,
+                given_up="the step was cancelled",
+            ),
+            take=answered,
+            record=partial(_keep, occasion, prompt),
         )
     except SessionFailed as failed:
         raise _failure(failed, began) from failed
     except (BudgetExceeded, Misuse, Missing) as error:
         raise ToolFailed(str(error), hint=error.hint, final=True) from error
-    return answered(session)
 
 
 def choose_model(
@@ -174,26 +180,18 @@ def _account(occasion: Occasion, engine: str, model: str | None) -> Account:
     return Account(occasion.runtime.ledger, occasion.actor, occasion.spender, budgets, engine, model)
 
 
-def _hear(occasion: Occasion, listener: Listener, event: SessionEvent) -> None:
-    """Everything is recorded; what the model says is also passed to the listener."""
-    listener.hear(event)
+def _listen(occasion: Occasion, event: SessionEvent) -> None:
+    """What the model says is also shown while it answers."""
     if event.kind is EventKind.MESSAGE:
         report_output(occasion, "token", event.text)
 
 
-def _write(
-    occasion: Occasion,
-    listener: Listener,
-    prompt: str,
-    answered: Callable[[Session], ToolResult],
-    session: Session,
-    failed: SessionFailed | None,
-) -> None:
-    ledger = occasion.runtime.ledger
-    with listener.settled(ledger, session.usage) as tx:
-        record_session(tx, ledger.artifacts, session, _ROLE, occasion.spender, failed)
-        if occasion.answers is not None and failed is None and not session.simulated:
-            occasion.answers.keep(tx, prompt, answered(session))
+def _keep(
+    occasion: Occasion, prompt: str, tx: Transaction, _number: int, session: Session, called: ToolResult
+) -> ToolResult:
+    if occasion.answers is not None and not session.simulated:
+        occasion.answers.keep(tx, prompt, called)
+    return called
 
 
 def _failure(failed: SessionFailed, began: float) -> ToolFailed:

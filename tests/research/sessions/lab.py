@@ -13,7 +13,7 @@ from typing import Any
 from ratchet.engines import Tool
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.research import open_research
+from ratchet.ledger.research import get_standing, open_research
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
@@ -99,7 +99,8 @@ class Lab:
             if status is None:
                 return opened
             score = 1.0 + opened.number if status.valid else None
-            ending = Ending(status=status, score=score, reason=f"it ended as {status}", compared_to=0)
+            best = get_standing(tx, self.run_id).best or 0
+            ending = Ending(status=status, score=score, reason=f"it ended as {status}", compared_to=best)
             return end_trial(tx, self.run_id, opened.number, replace(ending, delta=0.25 if score else None))
 
     def commit(self, number: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ratchet.agentkit import AgentKitError, StateStore
 from ratchet.agents.carrying import CannotCarry
-from ratchet.agents.changing.proposal import Proposed
+from ratchet.agents.changing.proposed import Proposed
 from ratchet.agents.changing.work import Work
 from ratchet.agents.merging import Clash, merge
 from ratchet.kernel import Misuse

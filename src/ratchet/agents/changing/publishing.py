@@ -1,30 +1,26 @@
-"""From a change that a session made to a version that serves: check, number, commit, push, place."""
+"""From a change that passed its checks to a version that serves: number, commit, push, place."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.carrying import carried_state
 from ratchet.agents.changing.applying import read_state
-from ratchet.agents.changing.proposal import Proposed
+from ratchet.agents.changing.proposed import Proposed
 from ratchet.agents.changing.staging import stage
 from ratchet.agents.changing.work import Work
-from ratchet.agents.checks import Checked, check_version
-from ratchet.agents.contract import CUT, FIRST_VERSION, METADATA
-from ratchet.agents.signatures import compare_tools, shapes_of, to_json
+from ratchet.agents.contract import CUT, FIRST_VERSION, METADATA, ToolShape
+from ratchet.agents.signatures import compare_tools, shapes_of
 from ratchet.agents.tags import tag_for
-from ratchet.agents.trees import commit_tree, read_tree, sync_tree
-from ratchet.judges.record import record_judged
-from ratchet.kernel import Outcome
+from ratchet.agents.trees import commit_tree, sync_tree
 from ratchet.kernel.semver import Bump, bumped
-from ratchet.runtime.attempts import OpenAttempt
-
-CHECKED, VERDICT = "checked", "verdict"
+from ratchet.loop import JUDGED, OpenAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,52 +32,29 @@ class NewVersion:
     tools: list[Any]
 
 
-class Rejected(Exception):
-    """The checks did not pass."""
-
-    def __init__(self, checked: Checked) -> None:
-        super().__init__(checked.judged.verdict.reason)
-        self.checked = checked
-
-
-async def check(work: Work, opened: OpenAttempt, proposed: Proposed) -> NewVersion:
-    """Have what the session left judged in a directory that it never touched. Raises `Rejected`."""
-    if CHECKED in opened.finished:
-        return NewVersion(**opened.finished[CHECKED])
-    staging = work.place.staging(work.parent)
-    assert proposed.staged_state is not None
-    state = work.job.ledger.artifacts.read(proposed.staged_state)
-    await asyncio.to_thread(stage, work, staging, proposed.commit, state)
-    base = None if work.parent is None else work.place.version(work.parent)
-    work.passed("checking")
-    checked = await check_version(staging, work.settings, agent=work.agent.name, base=base)
-    if checked.judged.verdict.outcome is not Outcome.PASSED:
-        raise Rejected(checked)
-    version = _number(work, proposed, checked)
-    commit = await asyncio.to_thread(_commit, work, staging, version, proposed.summary)
-    work.passed("checked")
-    made = NewVersion(commit, version, to_json(checked.tools))
-    with opened.job.write() as tx:
-        record_judged(tx, opened.artifacts, checked.judged, opened.spender)
-        opened.finish(tx, CHECKED, asdict(made))
-        opened.finish(tx, VERDICT, asdict(checked.judged.verdict))
-    return made
+def make_version(work: Work, opened: OpenAttempt, proposed: Proposed) -> NewVersion:
+    """The commit of the version: the files that were checked, with their number. Made again, it is the same one."""
+    assert proposed.commit is not None
+    tools = opened.finished[JUDGED]["found"]["tools"]
+    version = _number(work, proposed, shapes_of(tools))
+    files = {
+        path: work.repository.read_file(proposed.commit, path)
+        for path in work.repository.list_files(proposed.commit)
+    }
+    files[METADATA] = json.dumps({"version": version}, indent=2).encode() + b"\n"
+    [entry] = work.repository.log(proposed.commit, limit=1)
+    message = f"{proposed.summary}\n\nVersion: {version}\nRun: {work.run.id}\n"
+    commit = commit_tree(work.repository, files, parent=work.parent, message=message, at=entry.at)
+    return NewVersion(commit, version, tools)
 
 
-def _number(work: Work, proposed: Proposed, checked: Checked) -> str:
+def _number(work: Work, proposed: Proposed, tools: Sequence[ToolShape]) -> str:
     """The engine proposes; a tool that is gone or has another signature forces more."""
     if work.base is None:
         return FIRST_VERSION
-    least = compare_tools(shapes_of(work.base.tools), checked.tools).least
+    least = compare_tools(shapes_of(work.base.tools), tools).least
     wanted = Bump(proposed.bump) if proposed.bump else Bump.PATCH
     return bumped(work.base.version, max(least, wanted))
-
-
-def _commit(work: Work, staging: Path, version: str, summary: str) -> str:
-    """The commit of the version: the files that were checked, with their number."""
-    files = {**read_tree(staging), METADATA: json.dumps({"version": version}, indent=2).encode() + b"\n"}
-    message = f"{summary}\n\nVersion: {version}\nRun: {work.run.id}\n"
-    return commit_tree(work.repository, files, parent=work.parent, message=message)
 
 
 async def place_version(work: Work, proposed: Proposed, made: NewVersion) -> None:

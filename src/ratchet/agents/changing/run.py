@@ -13,27 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.agents.architect import message_of
-from ratchet.agents.carrying import CannotCarry
-from ratchet.agents.changing.applying import apply_state
-from ratchet.agents.changing.ending import Ended, block_run, end_attempt, end_run, remembered
-from ratchet.agents.changing.proposal import PROPOSED, Proposed, hold_session, proposed_of
-from ratchet.agents.changing.publishing import NewVersion, Rejected, check, place_version
-from ratchet.agents.changing.staging import set_aside
+from ratchet.agents.changing.ending import Ended, block_run, end_run
 from ratchet.agents.changing.sweeping import sweep
-from ratchet.agents.changing.taking import Decision
 from ratchet.agents.changing.telling import earlier_reasons
+from ratchet.agents.changing.trunk import AgentTrunk
 from ratchet.agents.changing.work import Opener, Tell, Work, announce, surroundings
+from ratchet.agents.checks import VersionJudge
+from ratchet.agents.contract import LOGS
 from ratchet.agents.place import place_of
-from ratchet.engines import Failure, SessionFailed
+from ratchet.agents.prompts import CREATED, DECIDED, asked, contract
+from ratchet.engines import Request
 from ratchet.engines.registry import open_engine
-from ratchet.kernel import LedgerError, Misuse, Outcome, Superseded, with_hint
+from ratchet.kernel import Misuse, Outcome
 from ratchet.ledger import Run, Transaction
 from ratchet.ledger.agents import Agent, AgentVersion, get_agent, get_version
 from ratchet.ledger.runs import list_steps
+from ratchet.loop import Attempted, Plan, attempt
 from ratchet.runtime import JobContext, enter_run
-from ratchet.runtime.attempts import OpenAttempt, take_attempt
+from ratchet.runtime.attempts import ended_attempt
 from ratchet.workspaces import Repository
-from ratchet.workspaces.removal import remove_tree
 
 STEP = "change"
 
@@ -43,16 +41,46 @@ async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell
     with _work(job, opener, tell) as work:
         tries = 0
         for nth in itertools.count(1):
-            ended, is_new = await _attempt(work, nth)
-            if ended.is_permanent and not is_new:
+            known = ended_attempt(job, STEP, nth)
+            if known is not None and Ended.of(Attempted.of(known)).is_permanent:
                 # A person has changed something since, and resumed the run.
                 continue
+            ended = Ended.of(await attempt(job, STEP, _plan(work), nth=nth))
             tries += 1
+            if known is None and ended.outcome is Outcome.PASSED:
+                work.passed("recorded")
             if ended.outcome is Outcome.PASSED or ended.is_hopeless or tries >= work.settings.tries:
                 break
         if ended.is_permanent:
             return block_run(work, ended)
         return end_run(work, ended)
+
+
+def _plan(work: Work) -> Plan:
+    """The next try: the Architect changes a copy, and the version that it makes must pass its checks."""
+    schema = CREATED if work.base is None else DECIDED
+    base = None if work.parent is None else work.place.version(work.parent)
+    return Plan(
+        trunk=AgentTrunk(work),
+        engine=work.engine,
+        request=Request(
+            system=contract(),
+            prompt=asked(
+                work.spec["action"],
+                work.agent.description,
+                work.message,
+                work.spec,
+                earlier_reasons(work),
+                work.settings,
+            ),
+            incidental=(LOGS,),
+            model=work.spec.get("model"),
+            output_schema=schema if work.engine.capabilities.structured_output else None,
+            deadline_seconds=work.settings.session_seconds,
+        ),
+        judge=VersionJudge(work.settings, work.agent.name, base),
+        spec={"base": work.parent, "engine": work.engine.name},
+    )
 
 
 @contextmanager
@@ -95,80 +123,6 @@ def _base(tx: Transaction, run: Run, agent: Agent) -> AgentVersion | None:
     begun = [step.spec["base"] for step in list_steps(tx, run.id)]
     [commit] = begun or [run.spec.get("version") or agent.current]
     return get_version(tx, agent.id, commit)
-
-
-async def _attempt(work: Work, nth: int) -> tuple[Ended, bool]:
-    """What a try came to, and whether it was made just now."""
-    spec = {"base": work.parent, "engine": work.engine.name}
-    opened = take_attempt(work.job, STEP, nth=nth, spec=spec)
-    if not isinstance(opened, OpenAttempt):
-        return remembered(opened), False
-    return await _try(work, opened), True
-
-
-async def _try(work: Work, opened: OpenAttempt) -> Ended:
-    """One try: session, checks, and what comes of them. What a try did not get through is set aside."""
-    try:
-        if PROPOSED not in opened.finished:
-            work.passed("session")
-            await hold_session(work, opened, earlier_reasons(work))
-        return await _settle(work, opened, proposed_of(opened))
-    except SessionFailed as failed:
-        return _failed(work, opened, Outcome.ERROR, with_hint(failed), failure=failed.failure)
-    except CannotCarry as problem:
-        return _failed(work, opened, Outcome.FAILED, with_hint(problem))
-    except Rejected as rejected:
-        verdict = rejected.checked.judged.verdict
-        return _failed(work, opened, verdict.outcome, verdict.reason, rejected=rejected)
-    except (Superseded, LedgerError):
-        raise
-    except Exception as error:
-        _failed(work, opened, Outcome.ERROR, f"{type(error).__name__}: {error}")
-        raise
-
-
-async def _settle(work: Work, opened: OpenAttempt, proposed: Proposed) -> Ended:
-    if proposed.simulated and not work.run.simulated:
-        reason = "a recording changes no agent in a run that is no simulation"
-        return _failed(work, opened, Outcome.ERROR, reason)
-    made: NewVersion | None = None
-    match proposed.decision:
-        case Decision.STATE:
-            apply_state(work, proposed)
-            work.passed("state changed")
-        case Decision.CODE:
-            made = await check(work, opened, proposed)
-            await place_version(work, proposed, made)
-    remove_tree(work.place.staging(work.parent))
-    ended = end_attempt(work, opened, proposed, made)
-    work.passed("recorded")
-    return ended
-
-
-def _failed(
-    work: Work,
-    opened: OpenAttempt,
-    outcome: Outcome,
-    reason: str,
-    *,
-    rejected: Rejected | None = None,
-    failure: Failure | None = None,
-) -> Ended:
-    if failure is Failure.MISSING:
-        # Nobody was there who could have made anything.
-        remove_tree(work.place.staging(work.parent))
-    kept = set_aside(work, opened.id)
-    return end_attempt(
-        work,
-        opened,
-        None,
-        None,
-        outcome=outcome,
-        reason=reason,
-        kept=kept,
-        rejected=rejected,
-        failure=failure,
-    )
 
 
 def _repository(path: Path) -> Repository:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from ratchet.agents.checks.reading import BOUNDS
 from ratchet.agents.checks.record import Record
 from ratchet.agents.checks.snapshot import MAX_BYTES, MAX_DEPTH, MAX_FILES
 from ratchet.agents.contract import ToolShape
+from ratchet.agents.signatures import to_json
 from ratchet.config.agent_settings import Agents
 from ratchet.judges.deadline import Deadline, OutOfTime
 from ratchet.judges.fingerprint import fingerprint
@@ -74,7 +75,7 @@ class VersionJudge:
             base=self.base,
             deadline_seconds=candidate.deadline_seconds,
         )
-        return checked.judged
+        return replace(checked.judged, found={"tools": to_json(checked.tools)})
 
 
 async def check_version(

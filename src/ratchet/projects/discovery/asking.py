@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import listener_for
-from ratchet.engines.record import record_session
+from ratchet.engines.listening import account_of, write_now
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.engines.retrying import propose
+from ratchet.engines.run import Keeping, run_session
 from ratchet.kernel import LedgerError, Misuse, Outcome, RatchetError, StepStatus, Superseded
+from ratchet.ledger import Transaction
 from ratchet.projects.discovery.facts import Facts
 from ratchet.projects.discovery.looking import discover_files
 from ratchet.projects.discovery.question import RULES, SCHEMA, make_prompt, merged
@@ -103,32 +104,41 @@ async def _hold_session(
     opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: Facts
 ) -> None:
     """One session. It works in an empty directory that is thrown away, and sees the repository without writing it."""
-    listener = listener_for(opened.job, opened.spender, engine.name, model)
-    settings = opened.job.runtime.settings
-    has_files = engine.capabilities.edits_files
-    prompt = make_prompt(tree, facts, has_files=has_files)
-    try:
-        with tempfile.TemporaryDirectory(prefix="ratchet-discovery-") as empty, listener.listening():
-            request = Request(
-                prompt=prompt,
-                system=RULES,
-                workspace=Path(empty) if has_files else None,
-                readable=(tree,) if has_files else (),
-                model=model,
-                output_schema=SCHEMA,
-                limits=opened.limits,
-                deadline_seconds=settings.projects.discovery_seconds,
-                listen=listener.hear,
-            )
-            session = await propose(engine, request, tries=settings.engines.tries)
-    except SessionFailed as failed:
-        with listener.settled(opened.job, failed.session.usage) as tx:
-            record_session(tx, opened.artifacts, failed.session, STEP, opened.spender, failed, prompt=prompt)
-        raise
-    with listener.settled(opened.job, session.usage) as tx:
-        record_session(tx, opened.artifacts, session, STEP, opened.spender, prompt=prompt)
+
+    async def take(_: Session) -> None:
+        """The answer is all there is."""
+
+    def record(tx: Transaction, _number: int, session: Session, _: None) -> None:
         opened.finish(tx, _ANSWERED, {"output": session.output, "simulated": session.simulated})
         opened.move_step(tx, StepStatus.NEEDS_QA)
+
+    await run_session(
+        account_of(opened.job, opened.spender, engine.name, model),
+        write_now(opened.job),
+        engine,
+        _request(opened, engine, model, tree, facts),
+        Keeping(role=STEP, tries=opened.job.runtime.settings.engines.tries),
+        take=take,
+        record=record,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _request(
+    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: Facts
+) -> AsyncIterator[Request]:
+    has_files = engine.capabilities.edits_files
+    with tempfile.TemporaryDirectory(prefix="ratchet-discovery-") as empty:
+        yield Request(
+            prompt=make_prompt(tree, facts, has_files=has_files),
+            system=RULES,
+            workspace=Path(empty) if has_files else None,
+            readable=(tree,) if has_files else (),
+            model=model,
+            output_schema=SCHEMA,
+            limits=opened.limits,
+            deadline_seconds=opened.job.runtime.settings.projects.discovery_seconds,
+        )
 
 
 def _usable(opened: OpenAttempt, said: Mapping[str, Any], engine: str) -> Mapping[str, Any]:

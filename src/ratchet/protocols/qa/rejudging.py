@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 
-from ratchet.engines.listening import listener_for
-from ratchet.judges import Candidate, Judged, hear
-from ratchet.judges.record import record_judged
-from ratchet.ledger import Spender
+from ratchet.engines.listening import account_of, write_now
+from ratchet.judges import Candidate, Judged
+from ratchet.ledger import Spender, Transaction
 from ratchet.ledger.holds import hold
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.runs import get_run, mark_run_simulated
+from ratchet.loop import check_out, judge_candidate
 from ratchet.protocols.qa.judge import QaJudge
 from ratchet.runtime import JobContext, configured_budgets
 from ratchet.workspaces import Repository
@@ -37,34 +36,31 @@ async def judge_step_commit(
         limits = hold(
             tx, Spender(None, step.run_id, spender.project_id), configured_budgets(job.runtime.settings)
         )
-    listener = listener_for(job, spender, judge.name)
-    workspace = await asyncio.to_thread(repository.workspace, commit)
-    try:
+    async with check_out(repository, base, commit) as checkout:
         candidate = Candidate(
             commit,
             base,
-            workspace.path,
+            checkout.directory,
             judge.author,
             run_id=step.run_id,
             attempt_id=attempt_id,
-            read_diff=functools.cache(functools.partial(repository.diff, base, commit)),
+            read_diff=functools.cache(checkout.read_diff),
             limits=limits,
-            listen=listener.hear,
         )
-        with listener.listening():
-            judged = await hear(judge, candidate)
-    finally:
-        await asyncio.to_thread(workspace.discard)
-    with listener.settled(job, judged.usage) as tx:
-        record_judged(tx, job.ledger.artifacts, judged, spender)
-        if judged.verdict.simulated:
+        judgement = await judge_candidate(account_of(job, spender, judge.name), judge, candidate)
+    verdict = judgement.judged.verdict
+
+    def record(tx: Transaction) -> None:
+        if verdict.simulated:
             mark_run_simulated(tx, step.run_id)
         tx.event(
             "qa_judged",
             run_id=step.run_id,
             step_id=step.step_id,
             attempt_id=attempt_id,
-            message=judged.verdict.reason[:1000],
-            data={"commit": commit, "outcome": judged.verdict.outcome, "report": judged.verdict.report},
+            message=verdict.reason[:1000],
+            data={"commit": commit, "outcome": verdict.outcome, "report": verdict.report},
         )
-    return judged
+
+    await judgement.record(write_now(job), record)
+    return judgement.judged

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ratchet.research.keeping.checking import check_certificate
     from ratchet.research.keeping.decided import Champion, Decided, HeldOut, Phase, Side, Taken
     from ratchet.research.keeping.noise import Noise
-    from ratchet.research.keeping.pairing import Look
     from ratchet.research.keeping.rule import check_rule
 else:
     __getattr__ = on_demand(__name__)
@@ -22,7 +21,6 @@ __all__ = [
     "Champion",
     "Decided",
     "HeldOut",
-    "Look",
     "Noise",
     "Phase",
     "Side",

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ratchet.judges.comparison import Look
 from ratchet.kernel import Misuse, TrialStatus
 from ratchet.research.keeping.means import means
-from ratchet.research.keeping.pairing import Look
 
 
 class Side(StrEnum):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from ratchet.judges.comparison import PAIRED, Look, look, look_shares
 from ratchet.kernel import TrialStatus
 from ratchet.research.keeping._strict import delta_text, strict
 from ratchet.research.keeping.decided import Decided, Phase, Side
 from ratchet.research.keeping.held_out import held_out_confidently, held_out_exactly, with_held_out
-from ratchet.research.keeping.pairing import PAIRED, Look, look, look_shares
 from ratchet.research.keeping.rounds import Ask, Case, Rounds, Scores
 from ratchet.research.keeping.rule import STRICT, check_rule
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import replace
 
+from ratchet.judges.comparison import look, look_shares
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import KeepRule
 from ratchet.research.keeping.decided import Decided, HeldOut, Phase, Side
-from ratchet.research.keeping.pairing import look, look_shares
 from ratchet.research.keeping.rounds import Ask, Case, Rounds, Scores
 
 

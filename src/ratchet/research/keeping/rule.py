@@ -27,11 +27,11 @@ def check_rule(rule: KeepRule) -> None:
         return
     if not 2 <= rule.least <= rule.most <= _MOST_ROUNDS:
         raise Misuse(
-            f"a noisy score is measured in 2 to {_MOST_ROUNDS} rounds, not in {rule.least} to {rule.most}",
+            f"a noisy score is measured in 2 to {_MOST_ROUNDS} rounds, not {rule.least} to {rule.most}",
             hint="set keep.least and keep.most, or keep.deterministic = true if one measurement is enough",
         )
     if rule.baseline_repeats < 2:
         raise Misuse(
-            f"noise cannot be seen in {rule.baseline_repeats} measurements of the baseline",
+            f"keep.baseline_repeats is {rule.baseline_repeats}; noise shows only in 2 or more measurements",
             hint="set keep.baseline_repeats to 2 or more, or keep.deterministic = true",
         )

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from ratchet.judges import Rule
 from ratchet.kernel import Direction, Misuse, is_name
 from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, Program, TaskAdapter, ToolCommand
+from ratchet.research.keeping.rule import check_rule
 from ratchet.research.tasks.folder import read_plain
 from ratchet.research.tasks.layout import check_layout, existing, source_of
 from ratchet.sandbox import Node
@@ -178,23 +178,7 @@ def _check_score(task: TaskAdapter) -> None:
 
 
 def _check_keep(task: TaskAdapter) -> None:
-    keep = task.keep
-    if keep.policy not in ("confident", "strict"):
-        raise Misuse(f"keep.policy is {keep.policy!r}; it must be 'confident' or 'strict'")
-    # It refuses what cannot be decided by.
-    Rule(
-        direction=task.direction,
-        min_effect=keep.min_effect,
-        alpha=keep.alpha,
-        least=keep.least,
-        most=keep.most,
-        seed=keep.seed,
-    )
-    if keep.policy == "confident" and not keep.deterministic and keep.baseline_repeats < 2:
-        raise Misuse(
-            f"keep.baseline_repeats is {keep.baseline_repeats}; noise shows only in 2 or more measurements",
-            hint="say deterministic = true if the score has no noise",
-        )
+    check_rule(task.keep)
     if task.held_out_inputs is not None and task.inputs is None:
         raise Misuse("held_out_inputs takes the place of inputs, but there are no inputs")
     if task.slots.kind not in ("cpu", "gpu"):

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.judges.comparison import Comparison, Decision, Incumbent, Rule, average, compare
-from ratchet.kernel import Direction
+from ratchet.judges.comparison import Look, average, look, spread
 from ratchet.workflows.evolution.rounds import Round, Side
 
 ALPHA = 0.01
@@ -87,35 +86,28 @@ def _samples(rounds: Sequence[Round], measure: str) -> dict[Side, tuple[float, .
 def _saved(measure: str, samples: dict[Side, tuple[float, ...]], alpha: float) -> Gain:
     """Amounts are compared by their ratio, so that a twentieth is a twentieth of little and of much."""
     logs = {side: tuple(math.log(amount) for amount in samples[side]) for side in Side}
-    better = _compared(
-        logs[Side.VARIANT], logs[Side.INCUMBENT], Direction.MIN, -math.log1p(-LEAST_GAIN), alpha
-    )
-    worse = _compared(logs[Side.INCUMBENT], logs[Side.VARIANT], Direction.MIN, math.log1p(MOST_LOSS), alpha)
+    saved = [old - new for old, new in zip(logs[Side.INCUMBENT], logs[Side.VARIANT], strict=True)]
+    noise = spread(logs[Side.INCUMBENT])[1]
+    better = _looked(saved, -math.log1p(-LEAST_GAIN), noise, alpha)
+    worse = _looked([-each for each in saved], math.log1p(MOST_LOSS), noise, alpha)
     return Gain(
         measure,
         average(samples[Side.INCUMBENT]),
         average(samples[Side.VARIANT]),
-        1.0 - math.exp(-(better.effect or 0.0)),
-        _chance(better),
-        better.decision is Decision.BETTER,
-        worse.decision is Decision.BETTER,
+        1.0 - math.exp(-better.gain),
+        better.p_value,
+        better.p_value <= alpha,
+        worse.p_value <= alpha,
     )
 
 
 def _scored(scores: dict[Side, tuple[float, ...]], alpha: float) -> Gain:
-    compared = _compared(scores[Side.VARIANT], scores[Side.INCUMBENT], Direction.MAX, 0.0, alpha)
+    gains = [new - old for old, new in zip(scores[Side.INCUMBENT], scores[Side.VARIANT], strict=True)]
+    looked = _looked(gains, 0.0, spread(scores[Side.INCUMBENT])[1], alpha)
     old, new = average(scores[Side.INCUMBENT]), average(scores[Side.VARIANT])
-    better = compared.decision is Decision.BETTER
-    return Gain(_SCORE, old, new, new - old, _chance(compared), better, new < old)
+    return Gain(_SCORE, old, new, new - old, looked.p_value, looked.p_value <= alpha, new < old)
 
 
-def _compared(
-    samples: tuple[float, ...], others: tuple[float, ...], direction: Direction, least: float, alpha: float
-) -> Comparison:
+def _looked(gains: Sequence[float], least: float, noise_sd: float, alpha: float) -> Look:
     """One look at all rounds."""
-    rule = Rule(direction, least, alpha, least=len(samples), most=len(samples))
-    return compare(samples, Incumbent(Side.INCUMBENT, others), rule)
-
-
-def _chance(compared: Comparison) -> float:
-    return 1.0 if compared.p_value is None else compared.p_value
+    return look(gains, above=least, noise_sd=noise_sd, alpha=alpha, share=1.0)

@@ -12,7 +12,7 @@ from ratchet.engines import Engine, Request
 from ratchet.ledger import Spender
 from ratchet.ledger.runs import Run
 from ratchet.ledger.sessions import get_session
-from ratchet.loop import Plan
+from ratchet.loop import GitTrunk, Plan
 from ratchet.runtime import JobContext
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult
 from ratchet.tools.caller import call_tool
@@ -52,9 +52,12 @@ def plan_try(work: Work, tried: list[Tried]) -> Plan:
         refused = refused_variants(tx, subject.row.id, subject.incumbent.id)
     name = f"run {run.id}, try {len(tried) + 1}"
     return Plan(
-        repository=work.repository,
-        base=work.base,
-        ref=_ref(work),
+        trunk=GitTrunk(
+            repository=work.repository,
+            base=work.base,
+            ref=_ref(work),
+            message=f"{work.wish.tool}: {name}",
+        ),
         engine=Author(work.engine, parts_of(subject.tool), name),
         request=_request(work, [*earlier, *map(_as_earlier, tried)], tried),
         judge=VariantJudge(
@@ -66,7 +69,6 @@ def plan_try(work: Work, tried: list[Tried]) -> Plan:
             tests=subject.tests,
             refused=refused,
         ),
-        message=f"{work.wish.tool}: {name}",
     )
 
 

@@ -1,0 +1,155 @@
+"""Each of the four flows, killed behind each stage of the loop: the next worker resumes, and nothing is done twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ratchet.agents.architect import Wanted as WantedAgent
+from ratchet.agents.architect import create_agent
+from ratchet.config import Loaded
+from ratchet.kernel import RunStatus
+from ratchet.ledger import Ledger
+from ratchet.ledger.agents import get_agent
+from ratchet.ledger.agents import list_versions as list_agent_versions
+from ratchet.ledger.research import get_standing
+from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.trial_pages import in_flight, latest_trials
+from ratchet.loop import ENDED, JUDGED, KEPT, OPENED, PROPOSED
+from ratchet.research.starting import Wanted as WantedResearch
+from ratchet.research.starting import start_research
+from ratchet.runtime import Runtime, start_run
+from ratchet.workspaces import Repository
+from tests.protocols.world import World, make_project, make_remote, write_agents
+from tests.research.hill import write_hill
+from tests.runtime.deaths import die_at, places_passed
+from tests.runtime.fleet import Fleet
+from tests.runtime.worker_process import load
+from tests.waiting import eventually
+from tests.workflows.evolution.conftest import QUICK
+from tests.workflows.evolution.lab import NAME, prepared, versions
+
+STAGES = (OPENED, PROPOSED, JUDGED, KEPT, ENDED)
+TRIALS = 4
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How a run is started, how many of its sessions make a candidate, and how often its trunk has moved."""
+
+    start: Callable[[Runtime], int]
+    candidates: int
+    moved: Callable[[Runtime, int], None]
+
+
+def start_agent(runtime: Runtime) -> int:
+    return create_agent(runtime, WantedAgent(name="greeter", description="create hello"), actor="test")
+
+
+def agent_moved(runtime: Runtime, run_id: int) -> None:
+    with runtime.ledger.read() as tx:
+        agent, run = get_agent(tx, "greeter"), get_run(tx, run_id)
+        assert [each.commit for each in list_agent_versions(tx, agent.id)] == [agent.current]
+    assert run.result["commit"] == agent.current
+
+
+def start_hill(runtime: Runtime) -> int:
+    task = write_hill(runtime.home / "hill")
+    return start_research(runtime, WantedResearch(task=str(task), engine="search", trials=TRIALS, parallel=1))
+
+
+def best_moved(runtime: Runtime, run_id: int) -> None:
+    with runtime.ledger.read() as tx:
+        standing, rows = get_standing(tx, run_id), latest_trials(tx, run_id, limit=100)
+        assert in_flight(tx, run_id) == []
+    assert [row.number for row in reversed(rows)] == list(range(TRIALS + 1))
+    repository = Repository.open(runtime.home / "research" / str(run_id) / "repo.git")
+    assert repository.ref("refs/heads/best") == standing.best_commit
+    repository.close()
+
+
+def start_evolution(runtime: Runtime) -> int:
+    prepared(runtime.ledger)
+    spec = {"tool": NAME, "engine": "rewriter:direct"}
+    with runtime.ledger.write() as tx:
+        return start_run(tx, runtime, "evolve_mortally", kind="workflow", name=f"evolve:{NAME}", spec=spec)
+
+
+def tool_moved(runtime: Runtime, run_id: int) -> None:
+    first, second = versions(runtime.ledger)
+    assert (second.parent_id, second.run_id) == (first.id, run_id)
+
+
+def start_protocol(runtime: Runtime) -> int:
+    remote = make_remote(runtime.home)
+    world = World(runtime.home, remote, runtime, make_project(runtime, remote))
+    world.plan("Write a.\nwrite a.txt one")
+    return world.start()
+
+
+def branch_moved(runtime: Runtime, run_id: int) -> None:
+    remote = Repository.open(runtime.home / "remote.git")
+    # The plan, the setup and the change, once each.
+    made = remote.log("refs/heads/0001-change", limit=10)
+    assert len(made) == len(remote.log("refs/heads/main", limit=10)) + 3
+    remote.close()
+
+
+FLOWS = {
+    "agents": Flow(start_agent, 1, agent_moved),
+    "research": Flow(start_hill, TRIALS, best_moved),
+    "workflows": Flow(start_evolution, 1, tool_moved),
+    "protocols": Flow(start_protocol, 2, branch_moved),
+}
+# One stage of each flow shows it in the gate.
+CASES = [
+    pytest.param(flow, stage, marks=() if stage == JUDGED else pytest.mark.soak)
+    for flow in FLOWS
+    for stage in STAGES
+]
+
+
+@pytest.fixture
+def loaded(url: str, tmp_path: Path) -> Loaded:
+    write_agents(tmp_path)
+    return load(tmp_path, url, **QUICK)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("name", "stage"), CASES)
+def test_a_flow_killed_behind_any_stage_resumes_there_and_does_nothing_twice(
+    name: str, stage: str, runtime: Runtime, ledger: Ledger, fleet: Fleet
+) -> None:
+    flow, home = FLOWS[name], runtime.home
+    die_at(home, f"loop:{stage}")
+    add_worker(fleet)
+    run_id = flow.start(runtime)
+    eventually(lambda: not (home / "death").exists())
+    add_worker(fleet)
+    eventually(lambda: status(ledger, run_id).final)
+    assert status(ledger, run_id) is RunStatus.COMPLETED
+    with ledger.read() as tx:
+        authors = [each for each in list_sessions(tx, run_id=run_id) if each.role == "author"]
+        attempts = [each for step in list_steps(tx, run_id) for each in list_attempts(tx, step.id)]
+    # No session is paid for twice, and each belongs to an attempt of its own, which has ended.
+    assert len({each.attempt_id for each in authors}) == len(authors) == flow.candidates
+    assert all(each.ended_at is not None for each in attempts)
+    passed = Counter(places_passed(home))
+    # What was recorded is not made again: the session, and the verdict.
+    assert (passed[f"loop:{PROPOSED}"], passed[f"loop:{JUDGED}"]) == (flow.candidates, flow.candidates)
+    assert passed[f"loop:{OPENED}"] == flow.candidates + (stage == OPENED)
+    flow.moved(runtime, run_id)
+
+
+def add_worker(fleet: Fleet) -> None:
+    fleet.add(**{key.replace(".", "__"): value for key, value in QUICK.items()})
+
+
+def status(ledger: Ledger, run_id: int) -> RunStatus:
+    with ledger.read() as tx:
+        return get_run(tx, run_id).status
