@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,6 +15,7 @@ freedoms = st.one_of(st.integers(1, 60).map(float), st.floats(0.5, 5_000))
 
 
 @given(freedoms, st.one_of(st.floats(-50, 50), st.floats(-1e9, 1e9)))
+@example(1000.0, 3.34e-7)
 def test_the_chance_of_a_value_is_scipys(freedom: float, value: float) -> None:
     assert lower_tail(freedom, value) == pytest.approx(
         float(stats.t.cdf(value, freedom)), rel=1e-9, abs=1e-290

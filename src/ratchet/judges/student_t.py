@@ -39,7 +39,7 @@ def _beyond(freedom: float, value: float) -> float:
     # As logarithms: the square of a large value is more than a float can hold.
     ratio = value / math.sqrt(freedom)
     log_inside = -2.0 * math.log(math.hypot(1.0, ratio))
-    if ratio == 0.0 or math.exp(log_inside) == 1.0:
+    if ratio == 0.0:
         return 0.5
     if math.exp(log_inside) == 0.0 and math.isinf(ratio):
         return 0.0
