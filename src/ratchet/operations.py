@@ -50,7 +50,8 @@ class Param:
 
     `usual` is what a command takes where nothing is said; `any` lets it be said that nothing is chosen. Numbers are
     from `least` to `most`, and texts have from `shortest` to `longest` characters. `outside` is what the API
-    says of it instead.
+    says of it instead. A person may also give a name for a number: `find` is what finds the number then, as
+    `module:function`, given the transaction, the text, and the project that was named with --project.
     """
 
     help: str = ""
@@ -62,12 +63,14 @@ class Param:
     shortest: int | None = None
     longest: int | None = None
     outside: str | None = None
+    find: str | None = None
     printable: bool = False
 
 
-def number_of(help: str, metavar: str, flag: str | None = None) -> Param:
+def number_of(help: str, metavar: str, flag: str | None = None, *, find: str | None = None) -> Param:
     """The number under which the ledger has something."""
-    return Param(help, metavar=metavar, flag=flag, least=1, most=MAX_ID)
+    outside = f"The number of a {metavar.lower()}." if find is not None and flag is None else None
+    return Param(help, metavar=metavar, flag=flag, least=1, most=MAX_ID, outside=outside, find=find)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ class Operation(Generic[P, R]):
     `columns` are those of a table of what it answers, or the fields of the one thing. `done` tells what was done, with
     the answer as `it`: "Run {it.id} is paused"; `then` is what to type next. `empty` tells what to do where a list has
     nothing yet. Where the API keeps other names, the answer is `translated` for it; and a list that is not `enveloped`
-    is a bare one there.
+    is a bare one there. `limit` is how much of a list a command shows.
     """
 
     function: Callable[P, R]
@@ -172,6 +175,7 @@ class Operation(Generic[P, R]):
     status: int = 200
     translated: Translation | None = None
     enveloped: bool = True
+    limit: int = 50
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

@@ -323,7 +323,7 @@ def test_what_does_not_fit_the_status_is_refused_with_what_does(ratchet: Ratchet
     paused = ratchet("protocol", "pause", "0001-paint")
     assert (paused.code, paused.out) == (
         0,
-        f"Protocol {number} is paused; `ratchet protocol resume {number}` goes on.\n",
+        f"Protocol {number} is paused; `ratchet protocol resume {number}` resumes it.\n",
     )
     detached = ratchet("protocol", "start", "0001-paint", "--detach")
     assert detached.code == 0

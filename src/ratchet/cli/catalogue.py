@@ -241,13 +241,14 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "protocol_look:show",
             ),
             "start": Leaf("Plan a protocol, or carry out the plan that it has.", "protocol_act:start"),
-            "pause": Leaf("Have a protocol stand still; what is recorded stays.", "protocol_act:pause"),
+            "pause": Leaf("Pause a protocol; what is recorded stays.", "protocols.operations:pause"),
             "resume": Leaf(
                 "Go on with a protocol that was paused, blocked or cut off, here and now.",
                 "protocol_act:resume",
             ),
             "cancel": Leaf(
-                "End a protocol for good, with every step that has not ended.", "protocol_act:cancel"
+                "Cancel a protocol for good, with every step that has not ended.",
+                "protocols.operations:cancel",
             ),
             "run-next": Leaf(
                 "Run the first step that waits, is blocked or has failed.", "protocol_act:run_next"

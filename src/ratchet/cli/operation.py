@@ -6,6 +6,7 @@ import contextlib
 import getpass
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ratchet.runtime import Runtime
 
 _ANY = "any"
+_WITHIN = "--project"
 
 
 class CliCall:
@@ -36,12 +38,15 @@ class CliCall:
     request_id = None
     project_id = None
 
-    def __init__(self, session: Session, ledger: Ledger) -> None:
+    def __init__(self, session: Session, ledger: Ledger, runtime: Runtime | None = None) -> None:
         self._session = session
+        self._runtime = runtime
         self.ledger = ledger
 
     @cached_property
     def runtime(self) -> Runtime:
+        if self._runtime is not None:
+            return self._runtime
         from ratchet.runtime import open_runtime
 
         return open_runtime(self._session.load(), self.ledger)
@@ -52,10 +57,7 @@ class CliCall:
 
     @property
     def person(self) -> str:
-        try:
-            return getpass.getuser()
-        except (KeyError, OSError):  # a user that has a number only
-            return self.actor
+        return user_name()
 
     def read(self) -> AbstractContextManager[Transaction]:
         return self.ledger.read()
@@ -67,6 +69,14 @@ class CliCall:
 
     def hidden(self, tx: Transaction, project_ids: Iterable[int | None]) -> frozenset[int | None]:
         return frozenset()
+
+
+def user_name() -> str:
+    """The name of the user who types, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user that has a number only
+        return "cli"
 
 
 @contextlib.contextmanager
@@ -90,7 +100,7 @@ def looking_like(
         @click.pass_obj
         def run(session: Session, /, **given: Any) -> None:
             with calling(session) as call:
-                answer = operation(call, **_values(operation, given))
+                answer = operation(call, **_values(operation, call, given))
                 look(session, call, answer)
 
         return Command(
@@ -143,11 +153,17 @@ def _cell(column: Column, item: Any) -> object:
 
 def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
     for each in operation.parameters.values():
-        yield _argument(each) if f"{{{each.name}}}" in operation.path else _option(each)
+        is_place = f"{{{each.name}}}" in operation.path
+        yield _argument(each) if is_place else _option(each)
+        if is_place and each.about.find is not None:
+            yield click.Option(
+                [_WITHIN],
+                metavar="PROJECT",
+                help="The project it belongs to, where its name alone is not enough.",
+            )
     if operation.takes_window:
-        usual = Window()
         yield click.Option(
-            ["--limit", "-n"], type=COUNT, default=usual.limit, show_default=True, help="At most so many."
+            ["--limit", "-n"], type=COUNT, default=operation.limit, show_default=True, help="At most so many."
         )
         noun = operation.name.partition(" ")[0].removesuffix("s")
         yield click.Option(
@@ -184,16 +200,18 @@ def _option(parameter: Parameter) -> click.Option:
 
 def _type(parameter: Parameter) -> click.ParamType[Any]:
     about = parameter.about
+    if about.find is not None:
+        return click.STRING
     if parameter.choices:
         return click.Choice([*parameter.choices, *([_ANY] if about.usual else [])])
     if parameter.type is int:
         return Number(int(about.least or 0), int(about.most or ID.max))
     if parameter.type is float:
         return Amount(about.most) if about.most is not None else Amount()
-    return _Text(about.shortest or 0, about.longest)
+    return Text(about.shortest or 0, about.longest)
 
 
-class _Text(click.ParamType[str]):
+class Text(click.ParamType[str]):
     """Text of `shortest` to `longest` characters."""
 
     name = "text"
@@ -211,12 +229,26 @@ class _Text(click.ParamType[str]):
         return text
 
 
-def _values(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as what the operation takes."""
-    found = {name: _value(operation.parameters[name], given[name]) for name in operation.parameters}
+    within = {"project": given["project"]} if "project" in given else {}
+    found = {
+        name: _value(parameter, given[name])
+        if parameter.about.find is None or given[name] is None
+        else _found(parameter.about.find, call, given[name], within)
+        for name, parameter in operation.parameters.items()
+    }
     if not operation.takes_window:
         return found
     return {**found, "window": Window(given["before"], given["limit"])}
+
+
+def _found(find: str, call: CliCall, text: str, within: Mapping[str, str | None]) -> int:
+    """The number of what a person has named."""
+    module, _, name = find.partition(":")
+    with call.read() as tx:
+        number: int = getattr(import_module(module), name)(tx, text, **within)
+    return number
 
 
 def _value(parameter: Parameter, typed: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-
 import click
+
+from ratchet.cli.operation import Text
 
 protocol_argument = click.argument(
     "wanted", metavar="PROTOCOL", help="Its number, or its name such as 0007-add-login."
@@ -22,11 +22,6 @@ detach_option = click.option(
 ci_files_option = click.option(
     "--ci-files", is_flag=True, help="Write CI scripts and a CI file where the repository lacks them."
 )
-by_option = click.option("--by", metavar="NAME", help="Who says so; the name of the user if not given.")
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user that has a number only
-        return "cli"
+by_option = click.option(
+    "--by", metavar="NAME", type=Text(1, 200), help="Who says so; the name of the user if not given."
+)

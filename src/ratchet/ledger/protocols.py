@@ -53,6 +53,11 @@ class Protocol:
         return f"refs/heads/{self.name}"
 
     @property
+    def root(self) -> str:
+        """Its folder in its repository."""
+        return self.protocol_root or f".protocols/{self.name}"
+
+    @property
     def rests_on_recording(self) -> bool:
         """Whether it used a recording without being a simulation, so that it can never be completed."""
         return self.used_recording and not self.simulated

@@ -76,6 +76,18 @@ def step_named(tx: Transaction, wanted: str, *, project: str | None = None) -> P
     return found[0]
 
 
+def protocol_number(tx: Transaction, wanted: str, *, project: str | None = None) -> int:
+    return protocol_named(tx, wanted, project=project).run_id
+
+
+def step_number(tx: Transaction, wanted: str, *, project: str | None = None) -> int:
+    return step_named(tx, wanted, project=project).step_id
+
+
+def project_number(tx: Transaction, wanted: str) -> int:
+    return project_named(tx, wanted).id
+
+
 def question_named(tx: Transaction, project: Project, wanted: str) -> Clarification:
     """A question about a project or its protocols, by its key or its number. Of several, one that is open.
 
@@ -112,6 +124,7 @@ def _is_protocol(tx: Transaction, number: int) -> bool:
 
 
 def _unknown(entity: str, wanted: str, hint: str) -> NotFound:
-    error = NotFound(entity, repr(wanted[:80]))
+    number = _number(wanted)
+    error = NotFound(entity, repr(wanted[:80]) if number is None else number)
     error.hint = hint
     return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.operations import Operation
+from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 
 EVERY: tuple[Operation[..., Any], ...] = (
@@ -13,4 +14,6 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *jobs.QUEUE_OPERATIONS,
     *jobs.JOB_OPERATIONS,
     *schedules.OPERATIONS,
+    *PROTOCOL_OPERATIONS,
+    *STEP_OPERATIONS,
 )

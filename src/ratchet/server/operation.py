@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
+from http import HTTPStatus
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -14,8 +15,9 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ratchet.operations import Listing, Operation, Parameter, is_time
-from ratchet.server.fields import Json, Moment, Shape, printable, without_nul
+from ratchet.server.fields import Foreign, Json, Moment, Shape, printable, without_nul
 from ratchet.server.paging import Page, Paging
+from ratchet.server.problems import documented
 from ratchet.server.service import Api
 
 _NO_CONTENT = 204
@@ -44,7 +46,15 @@ def add_operations(router: APIRouter, operations: Iterable[Operation[..., Any]])
             methods=[each.method],
             status_code=each.status,
             response_model=None if nothing else schema_of(each),
+            responses=documented(*_errors(each)),
         )
+
+
+def _errors(operation: Operation[..., Any]) -> Iterator[int]:
+    if "{" in operation.path:
+        yield HTTPStatus.NOT_FOUND
+    if not operation.reads:
+        yield HTTPStatus.CONFLICT
 
 
 def schema_of(operation: Operation[..., Any]) -> Any:
@@ -66,7 +76,7 @@ def shape_of(kind: type) -> type[Shape]:
     """
     hints = get_type_hints(kind)
     described: dict[str, Any] = {
-        each.name: (_outside(each.name, hints[each.name]), Field(**each.metadata))
+        each.name: (_outside(each.name, hints[each.name]), Field(_default(each), **each.metadata))
         for each in dataclasses.fields(kind)
     }
     # A dataclass without a docstring has its signature there.
@@ -75,10 +85,16 @@ def shape_of(kind: type) -> type[Shape]:
     return create_model(name, __base__=Shape, __doc__=doc, __module__=kind.__module__, **described)
 
 
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return ... if field.default is dataclasses.MISSING else field.default
+
+
 def _outside(name: str, hint: Any) -> Any:
     """A type as those outside see it."""
     if hint is Any:
         return Json
+    if hint is str:
+        return Foreign
     if hint is datetime or (hint is int and is_time(name)):
         return Moment
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):

@@ -47,8 +47,6 @@ GET  /projects/{project_id}/clarifications/{key:path}
 POST /projects/{project_id}/clarifications/{key:path}
 POST /projects/{project_id}/codemachine/import
 POST /projects/{project_id}/onboarding/actions/start
-GET  /protocols
-GET  /protocols/{protocol_id}
 GET  /protocols/{protocol_id}/spec
 GET  /protocols/{protocol_id}/ci
 GET  /protocols/{protocol_id}/events
@@ -59,17 +57,7 @@ GET  /protocols/{protocol_id}/clarifications/{key:path}
 POST /protocols/{protocol_id}/clarifications/{key:path}
 GET  /protocols/{protocol_id}/steps
 POST /protocols/{protocol_id}/steps
-POST /protocols/{protocol_id}/actions/start
-POST /protocols/{protocol_id}/actions/pause
-POST /protocols/{protocol_id}/actions/resume
-POST /protocols/{protocol_id}/actions/cancel
-POST /protocols/{protocol_id}/actions/run_next_step
-POST /protocols/{protocol_id}/actions/retry_latest
-POST /protocols/{protocol_id}/actions/open_pr
 GET  /steps/{step_id}
-POST /steps/{step_id}/actions/run
-POST /steps/{step_id}/actions/run_qa
-POST /steps/{step_id}/actions/approve
 GET  /attempts/{attempt_id}
 GET  /attempts/{attempt_id}/artifacts
 GET  /attempts/{attempt_id}/diff

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from ratchet.kernel import Outcome, RunStatus, StepStatus
+from ratchet.kernel import Outcome
+from ratchet.protocols.views.protocols import ProtocolAnswer
+from ratchet.protocols.views.steps import StepAnswer
+from ratchet.runtime.operations.jobs import AcceptedAnswer
 from ratchet.server import shapes
 from ratchet.server.fields import Foreign, Json, Moment, Shape
+from ratchet.server.operation import shape_of
 from ratchet.server.paging import Page
 from ratchet.server.research_shapes import Instant
 
-
-class Accepted(BaseModel):
-    """Something is in line, and `job` is what does it."""
-
-    message: str = Field(examples=["01-build is in line"])
-    job: shapes.Job | None
+if TYPE_CHECKING:
+    Accepted = AcceptedAnswer
+    Protocol = ProtocolAnswer
+    Step = Shape
+else:
+    Accepted, Protocol, Step = map(shape_of, (AcceptedAnswer, ProtocolAnswer, StepAnswer))
 
 
 class Project(Shape):
@@ -126,35 +130,6 @@ class Clarification(Shape):
     created_at: Instant
 
 
-class Protocol(Shape):
-    """A protocol; its `id` is also that of its run. `automatic` ones go on by themselves."""
-
-    id: int
-    project_id: int
-    protocol_name: str = Field(examples=["0007-add-login"])
-    number: int | None
-    status: RunStatus
-    reason: Foreign | None
-    description: Foreign | None
-    base_branch: str
-    base_commit: str | None
-    worktree_path: str | None
-    protocol_root: str
-    automatic: bool
-    template_config: Json
-    template_source: Json
-    spec_hash: str | None
-    spec_validation_status: str | None
-    spec_validated_at: Instant | None
-    pushed: str | None = Field(description="the last commit that the remote is known to have")
-    pull_request: Json
-    simulated: bool
-    used_recording: bool
-    created_at: Instant
-    updated_at: Instant
-    ended_at: Instant | None
-
-
 class Imported(BaseModel):
     """`protocol_run` is empty while the import is in line; the result of `job` names it then."""
 
@@ -236,31 +211,6 @@ class ProtocolEvent(shapes.Event):
         }
 
 
-class StepFields(Shape):
-    protocol_run_id: int
-    step_index: int
-    step_name: str = Field(examples=["01-build"])
-    step_type: str
-    retries: int
-    model: str | None
-    engine_id: str | None
-    policy: Json
-    runtime_state: Json
-    summary: Foreign | None
-    depends_on: list[str]
-    commit: str | None = Field(description="its newest commit on the branch")
-    awaits_ci: bool
-
-
-class Step(StepFields):
-    id: int
-    status: StepStatus
-    reason: Foreign | None
-    created_at: Instant
-    updated_at: Instant
-    ended_at: Instant | None
-
-
 class Used(Shape):
     input_tokens: int
     cached_tokens: int
@@ -320,7 +270,7 @@ class StepWithAttempts(shapes.Step):
     attempts: Page[Attempt]
 
 
-class ProtocolStepWithAttempts(StepWithAttempts, StepFields):
+class ProtocolStepWithAttempts(StepWithAttempts, Step):
     """A step of a protocol, with its own fields beside those that every step has."""
 
 

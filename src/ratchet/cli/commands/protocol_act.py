@@ -1,4 +1,4 @@
-"""`ratchet protocol start`, `pause`, `resume`, `cancel`, `run-next`, `retry` and `open-pr`"""
+"""`ratchet protocol start`, `resume`, `run-next`, `retry` and `open-pr`: they do the work here, unless told not to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.foreground import Foreground, existing_foreground
-from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import confirm, note
+from ratchet.cli.foreground import existing_foreground
+from ratchet.cli.operation import CliCall
+from ratchet.cli.output import note
 from ratchet.cli.protocol_carrying import Overview, carry_protocol, is_done, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
-from ratchet.kernel import JobId, RunStatus
-from ratchet.ledger.protocols import Protocol, get_protocol
-from ratchet.protocols import actions
+from ratchet.kernel import RunStatus
+from ratchet.ledger.protocols import get_protocol
+from ratchet.protocols import operations
 from ratchet.protocols.finding import protocol_named
 from ratchet.protocols.moves import wake
 from ratchet.protocols.views import protocol_record
-from ratchet.runtime import Runtime, cancel_run, pause_run, resume_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.ledger import Transaction
-    from ratchet.ledger.protocol_steps import ProtocolStep
+    from ratchet.runtime.operations.jobs import StepAcceptedAnswer
 
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
 _UNDER_WAY = (RunStatus.PLANNING, RunStatus.RUNNING)
@@ -52,7 +50,7 @@ def start(session: Session, wanted: str, project: str | None, no_wait: bool, det
     Exits with 0 when the protocol is completed (or planned, if its steps are started by hand), 1 when it is blocked or
     waits for CI, 3 when an engine is missing.
     """
-    return _act(session, wanted, project, _started, detach=detach, wait=not no_wait)
+    return _act(session, wanted, project, operations.start, detach=detach, wait=not no_wait)
 
 
 @command(
@@ -92,7 +90,7 @@ def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, 
 
     For protocols whose steps are started by hand. Exits with 0 when that step is completed.
     """
-    return _act_on_step(session, wanted, project, actions.run_next_step, detach=detach, wait=not no_wait)
+    return _act_on_step(session, wanted, project, operations.run_next, detach=detach, wait=not no_wait)
 
 
 @command(
@@ -109,7 +107,7 @@ def retry(session: Session, wanted: str, project: str | None, no_wait: bool, det
 
     It begins anew from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
     """
-    return _act_on_step(session, wanted, project, actions.retry_latest, detach=detach, wait=not no_wait)
+    return _act_on_step(session, wanted, project, operations.retry, detach=detach, wait=not no_wait)
 
 
 @command(
@@ -126,88 +124,45 @@ def open_pr(session: Session, wanted: str, project: str | None, detach: bool) ->
     description written anew. Exits with 0 when there is a pull request.
     """
 
-    def act(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
-        actions.open_pull_request(tx, here.runtime, protocol.run_id)
-
     return _act(
         session,
         wanted,
         project,
-        act,
+        operations.open_pr,
         detach=detach,
         wait=False,
         done=lambda found: found["pull_request"] is not None,
     )
 
 
-@command(
-    examples=["ratchet protocol pause 7", "ratchet protocol pause 0007-add-login --project shop"],
-    see=["protocol resume", "protocol cancel"],
-)
-@protocol_argument
-@within_option
-@click.pass_obj
-def pause(session: Session, wanted: str, project: str | None) -> None:
-    """Have a protocol stand still; what is recorded stays.
-
-    Whoever works on it is asked to stop. A session that was cut off is held again when it goes on.
-    """
-    _change(session, wanted, project, pause_run, "is paused; `ratchet protocol resume {id}` goes on")
-
-
-@command(
-    examples=["ratchet protocol cancel 7", "ratchet protocol cancel 0007-add-login --project shop"],
-    see=["protocol pause"],
-)
-@protocol_argument
-@within_option
-@click.pass_obj
-def cancel(session: Session, wanted: str, project: str | None) -> None:
-    """End a protocol for good, with every step that has not ended.
-
-    Its branch, its worktree and what is recorded stay.
-    """
-    _change(session, wanted, project, cancel_run, "is cancelled")
-
-
-def _change(
-    session: Session, wanted: str, project: str | None, action: Callable[..., None], told: str
-) -> None:
-    with existing_runtime(session) as runtime, runtime.ledger.write(actor="cli") as tx:
-        number = protocol_named(tx, wanted, project=project).run_id
-        action(tx, runtime, number)
-        found = get_protocol(tx, number)
-    confirm(session, protocol_record(found), f"Protocol {number} {told.format(id=number)}.")
-
-
-def _started(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
-    actions.start_protocol(tx, here.runtime, protocol.run_id)
-
-
-def _resumed(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
-    """One whose process was killed still counts as running: it only needs somebody who carries it."""
-    if protocol.status in _UNDER_WAY:
-        wake(tx, here.runtime, protocol.run_id)
+def _resumed(call: CliCall, protocol_id: int) -> None:
+    """One whose process was killed still counts as running: it only needs a worker."""
+    with call.read() as tx:
+        under_way = get_protocol(tx, protocol_id).status in _UNDER_WAY
+    if under_way:
+        with call.write() as tx:
+            wake(tx, call.runtime, protocol_id)
     else:
-        resume_run(tx, here.runtime, protocol.run_id)
+        operations.resume(call, protocol_id)
 
 
 def _act(
     session: Session,
     wanted: str,
     project: str | None,
-    act: Callable[[Transaction, Foreground, Protocol], None],
+    act: Callable[[CliCall, int], object],
     *,
     detach: bool,
     wait: bool,
     done: Callable[[Overview], bool] = is_done,
 ) -> int | None:
     with existing_foreground(session) as here:
-        with here.ledger.write(actor="cli") as tx:
+        with here.ledger.read() as tx:
             protocol = protocol_named(tx, wanted, project=project)
-            act(tx, here, protocol)
-            found = get_protocol(tx, protocol.run_id)
+        act(CliCall(session, here.ledger, here.runtime), protocol.run_id)
         if detach:
+            with here.ledger.read() as tx:
+                found = get_protocol(tx, protocol.run_id)
             told = f"Protocol {protocol.run_id} waits for a worker."
             leave_to_workers(session, here.ledger, protocol_record(found), told)
             return None
@@ -218,18 +173,18 @@ def _act_on_step(
     session: Session,
     wanted: str,
     project: str | None,
-    action: Callable[[Transaction, Runtime, int], tuple[ProtocolStep, JobId]],
+    action: Callable[[CliCall, int], StepAcceptedAnswer],
     *,
     detach: bool,
     wait: bool,
 ) -> int | None:
     chosen: list[int] = []
 
-    def act(tx: Transaction, here: Foreground, protocol: Protocol) -> None:
-        step, _ = action(tx, here.runtime, protocol.run_id)
-        chosen.append(step.step_id)
+    def act(call: CliCall, protocol_id: int) -> None:
+        accepted = action(call, protocol_id)
+        chosen.append(accepted.step_id)
         if not session.json:
-            note(f"{step.name} is in line.")
+            note(f"{accepted.message}.")
 
     return _act(
         session, wanted, project, act, detach=detach, wait=wait, done=lambda found: completed(found, chosen)

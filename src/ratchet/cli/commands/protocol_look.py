@@ -11,8 +11,9 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.interrupts import interrupted
-from ratchet.cli.numbers import COUNT, ID
+from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger
+from ratchet.cli.operation import CliCall, looking_like
 from ratchet.cli.output import note, show_list
 from ratchet.cli.protocol_choice import protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
@@ -24,53 +25,40 @@ from ratchet.ledger import Attempt, Event, Filter, Ledger, Step, Transaction, fo
 from ratchet.ledger.attempt_log import log_line, read_log
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocol_steps import count_protocol_steps, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, list_protocols
+from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.operations import record
-from ratchet.protocols import views
-from ratchet.protocols.finding import project_named, protocol_named
+from ratchet.protocols import operations, views
+from ratchet.protocols.finding import protocol_named
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
+    from ratchet.operations import Listing
+    from ratchet.protocols.views.protocols import ProtocolAnswer
 
 _PART = 1024 * 1024
 
 
-@command(
-    "list",
-    examples=[
-        "ratchet protocol list",
-        "ratchet protocol list --project shop --unfinished",
-        "ratchet protocol list --json | jq -r '.[].protocol_name'",
-    ],
-)
-@click.option("--project", metavar="PROJECT", help="Only of this project.")
-@click.option("--unfinished", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", "-n", type=COUNT, default=20, show_default=True, help="At most so many.")
-@click.option("--before", type=ID, metavar="ID", help="Only older than this protocol: the next page.")
-@click.pass_obj
-def list_(session: Session, project: str | None, unfinished: bool, limit: int, before: int | None) -> None:
-    """List protocols, newest first."""
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        owner = None if project is None else project_named(tx, project).id
-        found = list_protocols(tx, project_id=owner, before=before, limit=limit, unfinished=unfinished)
-        counts = count_protocol_steps(tx, [each.run_id for each in found])
-        names = {number: get_project(tx, number).name for number in {each.project_id for each in found}}
+@looking_like(operations.list_)
+def list_(session: Session, call: CliCall, found: Listing[ProtocolAnswer]) -> None:
+    with call.read() as tx:
+        counts = count_protocol_steps(tx, [each.id for each in found.items])
+        names = {each.project_id: get_project(tx, each.project_id).name for each in found.items}
     show_list(
         session,
-        found,
+        found.items,
         {
-            "protocol": lambda each: each.run_id,
+            "protocol": lambda each: each.id,
             "project": lambda each: names[each.project_id],
-            "name": lambda each: each.name,
+            "name": lambda each: each.protocol_name,
             "status": lambda each: each.status,
-            "steps": lambda each: _counted(counts[each.run_id]),
+            "steps": lambda each: _counted(counts[each.id]),
             "created": lambda each: age(each.created_at),
             "pull request": lambda each: pull_request(each.pull_request),
             "reason": lambda each: None if each.status.final else each.reason,
         },
-        record=lambda each: views.protocol_record(each, brief=True),
-        empty='No such protocols. `ratchet protocol new "WHAT TO CHANGE"` makes one.',
+        record=record,
+        empty=operations.list_.empty,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from ratchet.cli.command import command
 from ratchet.cli.foreground import Foreground, existing_foreground
 from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger
+from ratchet.cli.operation import CliCall
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
 from ratchet.cli.protocol_choice import (
@@ -19,7 +21,6 @@ from ratchet.cli.protocol_choice import (
     detach_option,
     protocol_argument,
     step_argument,
-    user_name,
     within_option,
 )
 from ratchet.cli.records import print_document
@@ -31,14 +32,16 @@ from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step
 from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
-from ratchet.protocols import actions
+from ratchet.protocols import operations
 from ratchet.protocols.finding import protocol_named, step_named
 from ratchet.protocols.qa.reporting import MARKDOWN
 from ratchet.protocols.views import attempt_records, overview, step_record
+from ratchet.runtime.operations.jobs import AcceptedAnswer
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.ledger import Attempt, Ledger, Transaction
+    from ratchet.ledger import Attempt, Ledger
+    from ratchet.protocols.views.steps import StepAnswer
 
 _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
@@ -133,7 +136,7 @@ def run(session: Session, wanted: str, project: str | None, no_wait: bool, detac
     STEP is its number, or PROTOCOL/NN. It does not matter whether steps before it are done. Exits with 0 when it is
     completed.
     """
-    return _act(session, wanted, project, actions.run_step, "is in line", detach=detach, wait=not no_wait)
+    return _act(session, wanted, project, operations.run_step, detach=detach, wait=not no_wait)
 
 
 @command(examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"], see=["step run", "step approve"])
@@ -147,8 +150,7 @@ def qa(session: Session, wanted: str, project: str | None, no_wait: bool, detach
 
     STEP is its number, or PROTOCOL/NN. Exits with 0 when it has passed.
     """
-    told = "is to be judged once more"
-    return _act(session, wanted, project, actions.run_qa, told, detach=detach, wait=not no_wait)
+    return _act(session, wanted, project, operations.review_step, detach=detach, wait=not no_wait)
 
 
 @command(
@@ -170,33 +172,31 @@ def approve(
     first: `ratchet step show STEP --print diff`. Exits with 0 when the step is completed.
     """
 
-    def action(tx: Transaction, runtime: Any, step_id: int) -> None:
-        actions.approve_step(tx, runtime, step_id, by=by or user_name())
-
-    return _act(session, wanted, project, action, "is approved", detach=detach, wait=not no_wait)
+    approving = partial(operations.approve_step, by=by)
+    return _act(session, wanted, project, approving, detach=detach, wait=not no_wait)
 
 
 def _act(
     session: Session,
     wanted: str,
     project: str | None,
-    action: Callable[..., object],
-    told: str,
+    action: Callable[[CliCall, int], AcceptedAnswer | StepAnswer],
     *,
     detach: bool,
     wait: bool,
 ) -> int | None:
     with existing_foreground(session) as here:
-        with here.ledger.write(actor="cli") as tx:
+        with here.ledger.read() as tx:
             step = step_named(tx, wanted, project=project)
-            action(tx, here.runtime, step.step_id)
-            now = get_protocol_step(tx, step.step_id)
+        answer = action(CliCall(session, here.ledger, here.runtime), step.step_id)
+        told = answer.message if isinstance(answer, AcceptedAnswer) else f"{step.name} is approved"
         if detach:
-            text = f"{step.name} of protocol {step.run_id} {told}."
-            leave_to_workers(session, here.ledger, step_record(now), text)
+            with here.ledger.read() as tx:
+                now = step_record(get_protocol_step(tx, step.step_id))
+            leave_to_workers(session, here.ledger, now, f"Protocol {step.run_id}: {told}.")
             return None
         if not session.json:
-            note(f"{step.name} {told}.")
+            note(f"{told}.")
         return _carry(session, here, step, wait=wait)
 
 

@@ -21,7 +21,7 @@ _NO_SPEC = "the protocol has no spec"
 
 def root_of(protocol: Protocol) -> str:
     """The folder of a protocol in its repository."""
-    return protocol.protocol_root or f".protocols/{protocol.name}"
+    return protocol.root
 
 
 def spec_problems(spec: ProtocolSpec | Any, *, root: str = "", exists: Exists | None = None) -> list[str]:

@@ -98,6 +98,25 @@ class JobAnswer:
             **more,
         )
 
+    @classmethod
+    def at(cls, tx: Transaction, job_id: int) -> Self:
+        return cls.of(get_job(tx, job_id))
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedAnswer:
+    """Something is queued, and `job` is what does it."""
+
+    message: str = field(metadata={"examples": ["01-build is in line"]})
+    job: JobAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepAcceptedAnswer(AcceptedAnswer):
+    """A step is queued."""
+
+    step_id: int
+
 
 @dataclass(frozen=True, slots=True)
 class JobWithTriesAnswer(JobAnswer):

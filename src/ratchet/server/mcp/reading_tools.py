@@ -40,18 +40,6 @@ _PROJECTS = (
 )
 _PROTOCOLS = (
     _read(
-        "list_protocols",
-        "List protocols",
-        "GET /protocols",
-        "The planned streams of work on projects, newest first.",
-    ),
-    _read(
-        "get_protocol",
-        "Show a protocol",
-        "GET /protocols/{protocol_id}",
-        "One protocol: its status and the reason for it, its branch and its pull request.",
-    ),
-    _read(
         "list_protocol_steps",
         "List the steps of a protocol",
         "GET /protocols/{protocol_id}/steps",

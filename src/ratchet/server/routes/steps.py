@@ -8,7 +8,7 @@ from ratchet.kernel import NotFound
 from ratchet.ledger.protocol_steps import get_protocol_step
 from ratchet.ledger.runs import get_step, latest_attempts
 from ratchet.protocols.views import attempt_records, step_record
-from ratchet.server import protocol_shapes, shapes
+from ratchet.server import shapes
 from ratchet.server.fields import Id
 from ratchet.server.paging import Paging
 from ratchet.server.problems import documented
@@ -36,5 +36,4 @@ def step(api: Api, step_id: Id, pager: Paging) -> ProtocolStepWithAttempts | Ste
             own = step_record(get_protocol_step(tx, step_id))
         except NotFound:
             return StepWithAttempts.model_validate(shown)
-    more = {name: own[name] for name in protocol_shapes.StepFields.model_fields}
-    return ProtocolStepWithAttempts.model_validate({**shown, **more})
+    return ProtocolStepWithAttempts.model_validate({**own, **shown})

@@ -12,6 +12,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project, get_project, list_projects
 from ratchet.ledger.protocol_steps import count_protocol_steps
 from ratchet.protocols.actions import create_protocol, start_protocol
+from ratchet.protocols.operations import listed
 from ratchet.protocols.planning import create_described
 from ratchet.protocols.views import protocol_record
 from ratchet.server.console.acting import Acting
@@ -21,7 +22,6 @@ from ratchet.server.console.rendering import Page
 from ratchet.server.fields import MAX_ID, IdFilter, Text
 from ratchet.server.paging import Paging
 from ratchet.server.project_scope import enter
-from ratchet.server.routes.protocols import page_of_protocols
 from ratchet.server.service import Access
 
 router = APIRouter()
@@ -37,8 +37,8 @@ def protocols(
     status: Annotated[RunStatus | None, Query()] = None,
 ) -> Response:
     api = page.api
+    shown = listed(api, pager, project_id=project_id, status=status)
     with api.read() as tx:
-        shown = page_of_protocols(api, tx, pager, project_id=project_id, status=status)
         counts = count_protocol_steps(tx, [each.run_id for each in shown.items])
         choice = _projects(api, tx)
         names = {each.project_id: get_project(tx, each.project_id).name for each in shown.items}
