@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from ratchet.engines import Failure, Request, SessionFailed
+from ratchet.engines.claude.conversations import Conversations
+from ratchet.engines.claude.terms import find_terms
+from ratchet.engines.codex.access import find_access
+from ratchet.engines.kept import KeptSessions
+from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import default_engine, maker_of, ollama_url, only_provider
+from ratchet.engines.registry import open_engine
 from tests.engines.conftest import Place
 
 
@@ -60,3 +69,33 @@ def test_the_only_key_decides_who_works(
     assert default_engine(place.surroundings().settings, environment) == engine
     configured = place.surroundings('engines.default = "aider"').settings
     assert default_engine(configured, environment) == "aider"
+
+
+@pytest.mark.parametrize("around", ["\n", "\r\n", "\t ", "\u00a0"])
+def test_a_key_is_sent_without_what_is_around_it(place: Place, around: str) -> None:
+    given = {"OPENAI_API_KEY": f"sk-secret{around}", "ANTHROPIC_API_KEY": f"{around}sk-secret"}
+    surroundings = place.surroundings("", given)
+    kept = Conversations(KeptSessions(surroundings.home, 1))
+    codex = find_access("gpt-5.5", surroundings.settings.engines.codex, surroundings)
+    assert codex.environment["OPENAI_API_KEY"] == "sk-secret"
+    assert find_terms("claude-sonnet-5", surroundings, kept).key == "sk-secret"
+    [plain] = candidates("gpt-5.5", surroundings.settings.llm, given)
+    assert plain.key_in(given) == "sk-secret"
+
+
+@pytest.mark.parametrize("key", ["sk-sec\nret", "sk-sécret", "sk-sec\x00ret"])
+def test_a_key_that_no_header_can_hold_is_refused_by_its_variable_and_never_shown(
+    place: Place, key: str
+) -> None:
+    surroundings = place.surroundings("", {"OPENAI_API_KEY": key})
+    for name in ("codex", "llm:gpt-5.5"):
+        found = asyncio.run(open_engine(name, surroundings).check())
+        assert not found.ready
+        assert found.failure is Failure.MISSING
+        assert "the key in OPENAI_API_KEY has a" in found.detail
+        assert "OPENAI_API_KEY" in (found.mend or "")
+        assert "sk-" not in repr(found)
+    with pytest.raises(SessionFailed, match="the key in OPENAI_API_KEY has a") as failed:
+        asyncio.run(open_engine("llm:gpt-5.5", surroundings).propose(Request("Say hello.")))
+    assert failed.value.failure is Failure.MISSING
+    assert "sk-" not in repr(failed.value)

@@ -73,6 +73,28 @@ OLLAMA_HOST = "OLLAMA_HOST"
 _OLLAMA_PORT = 11434
 
 
+def read_key(environment: Mapping[str, str], variable: str) -> str:
+    """The key in a variable, without blanks and line breaks around it; nothing where there is none.
+
+    Raises `Fault` for one that cannot be sent in a header. It names the variable and never the key.
+    """
+    key = environment.get(variable, "").strip()
+    if key.isascii() and key.isprintable():
+        return key
+    # Here, since most who look for keys never need it.
+    from ratchet.engines.failure import Failure
+    from ratchet.engines.fault import Fault
+
+    what = (
+        "a character that is not ASCII" if not key.isascii() else "a line break or another control character"
+    )
+    raise Fault(
+        Failure.MISSING,
+        f"the key in {variable} has {what} in it, so it cannot be sent",
+        hint=f"set {variable} again, exactly as its provider shows the key",
+    )
+
+
 def keys_in(environment: Mapping[str, str]) -> tuple[Provider, ...]:
     """The providers whose key the environment holds."""
     return tuple(

@@ -16,6 +16,7 @@ from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.logins import claude_login
+from ratchet.engines.providers import read_key
 from ratchet.engines.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> 
     settings = around.settings.engines.claude
     found = agent_model(named, "claude", settings, around)
     held = settings.model_copy(update={"base_url": found.base_url, "key_variable": found.key_variable})
-    key = around.environment.get(found.key_variable, "")
+    key = read_key(around.environment, found.key_variable)
     told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
     if not key and found.key_variable and settings.base_url is None:
         key, told = _login(around.environment)
@@ -67,7 +68,7 @@ def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> 
 
 def _login(environment: Mapping[str, str]) -> tuple[str, str]:
     """The token of an account and where it is from; nothing without a login. Raises `Fault` for an expired one."""
-    if token := environment.get(TOKEN_VARIABLE, "").strip():
+    if token := read_key(environment, TOKEN_VARIABLE):
         return token, f"with the token in {TOKEN_VARIABLE}"
     login = claude_login(environment)
     if login is None:

@@ -13,6 +13,7 @@ from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.logins import Login, codex_login
+from ratchet.engines.providers import read_key
 from ratchet.engines.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Cod
     """Raises `Fault` when there is no key and no login, and `Misuse` for a model that Codex cannot ask."""
     found = agent_model(named, "codex", settings, around)
     held = settings.model_copy(update={"base_url": found.base_url, "key_variable": found.key_variable})
-    key = around.environment.get(found.key_variable, "")
+    key = read_key(around.environment, found.key_variable)
     login = None if key or found.base_url is not None else codex_login(around.environment)
     if login is not None:
         return _logged_in(login, held, found, around.environment)
@@ -60,7 +61,8 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Cod
             "engines.codex.base_url to an endpoint that needs none",
         )
     told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
-    return CodexAccess(held, found.model, around.environment, _hiding(key), found.names, told=told)
+    environment = {**around.environment, found.key_variable: key} if key else around.environment
+    return CodexAccess(held, found.model, environment, _hiding(key), found.names, told=told)
 
 
 def _logged_in(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.config.llm_settings import Llm
 from ratchet.engines.failure import Failure
+from ratchet.engines.fault import Fault
 from ratchet.engines.llm.account import Account
 from ratchet.engines.llm.call import Call, Question
 from ratchet.engines.llm.choice import Candidate
@@ -141,7 +142,11 @@ class Asking:
                 self._account.charge(call.candidate, call.used)
 
     def _model(self, candidate: Candidate) -> Model:
-        key, variable = candidate.key_in(self._environment), candidate.key_variable
+        variable = candidate.key_variable
+        try:
+            key = candidate.key_in(self._environment)
+        except Fault as fault:
+            raise CallFault(fault.failure, str(fault), hint=fault.hint, worked=False) from None
         if candidate.needs_key and not key:
             raise CallFault(
                 Failure.MISSING,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ratchet.config.llm_settings import Endpoint, Llm
 from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
-from ratchet.engines.providers import OLLAMA_HOST, PROVIDERS, maker_of, ollama_url, only_provider
+from ratchet.engines.providers import OLLAMA_HOST, PROVIDERS, maker_of, ollama_url, only_provider, read_key
 from ratchet.kernel import Missing, Misuse
 
 _ADDRESSES = ("http://", "https://")
@@ -74,8 +74,8 @@ class Candidate:
         )
 
     def key_in(self, environment: Mapping[str, str]) -> str:
-        """The key, or nothing."""
-        return environment.get(self.key_variable, "").strip() if self.key_variable else ""
+        """Its key; nothing where there is none. Raises `Fault` for one that cannot be sent."""
+        return read_key(environment, self.key_variable) if self.key_variable else ""
 
 
 def candidates(

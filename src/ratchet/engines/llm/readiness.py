@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.engine import Readiness
+from ratchet.engines.fault import Fault
 from ratchet.engines.llm.account import candidate_price
 from ratchet.engines.llm.choice import Candidate
 from ratchet.engines.probe import Endpoint, probe
@@ -26,7 +27,10 @@ async def readiness(
 
 async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readiness:
     variable = candidate.key_variable
-    key = candidate.key_in(environment)
+    try:
+        key = candidate.key_in(environment)
+    except Fault as fault:
+        return Readiness(False, f"{candidate.name}: {fault}", fault.hint, fault.failure)
     if candidate.needs_key and not key:
         return Readiness(False, f"{candidate.name}: {variable} is not set", f"export {variable}=…")
     kind = candidate.endpoint.kind

@@ -42,7 +42,7 @@ class Sitting:
         self._candidates = candidates
         self._settings = settings
         self._environment = environment
-        self._secrets = Secrets(each.key_in(environment) for each in candidates)
+        self._secrets = Secrets(environment.get(each.key_variable or "", "").strip() for each in candidates)
         self._transcript = Transcript(request)
         self._account = Account(request.limits, settings.prices, self._transcript)
         allowed = request.limits.wall_seconds
