@@ -249,6 +249,18 @@ type = "directory"
 """
 
 
+def test_a_link_of_the_project_leads_nothing_of_its_environment_out_of_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work" / "a").mkdir(parents=True)
+    (tmp_path / "work" / "b").symlink_to(tmp_path / "home")
+    caches = [f"{each}/node_modules/.cache" for each in "ab"]
+    modules = [f"{each}/node_modules" for each in "ab"]
+    made = Environment(tmp_path / "env", {}, directories=modules, ignored=caches, caches=caches)
+    work = tmp_path / "work"
+    own = {target for target, source in made.places_at(work).items() if target == source}
+    assert own == {work / caches[0]}
+
+
 @pytest.mark.parametrize("program", ["poetry", "pdm"])
 def test_pip_installs_what_is_locked_where_the_tool_of_the_lock_does_not_work(program: str) -> None:
     found = weaker([program, "install"], LOCK)

@@ -21,7 +21,9 @@ PYTHON = {
     "tests/test_shop.py": "import iniconfig, shop\n\ndef test_it():\n    assert shop.VALUE == 1\n",
 }
 NODE = {
-    "test.js": "require('assert').strictEqual(require('ms')('1s'), require('./shop.js').VALUE)\n",
+    # Tools such as nyc keep files there, and a package that builds writes its output.
+    "test.js": "const fs = require('fs'); fs.mkdirSync('node_modules/.cache/tool', {recursive: true})\n"
+    "require('assert').strictEqual(require('ms')('1s'), require('./shop.js').VALUE)\n",
     "shop.js": "exports.VALUE = 1000\n",
     ".gitignore": "node_modules\n.yarn\n.pnp.*\n",
 }

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ class CommandJudge:
 
     `place` is where the command sees the candidate, if that is not to be a new path each time. `copies` are files and
     directories from elsewhere that it finds in its copy of the candidate, by their path there; `mounts` are directories
-    that it can only read.
+    that it can only read, and `caches` directories in these that are empty and that it can write.
     """
 
     name: str
@@ -48,6 +48,7 @@ class CommandJudge:
     place: Path | None = None
     copies: Mapping[str, Path] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    caches: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -116,6 +117,13 @@ class CommandJudge:
         seen = self.place or directory
         # A real directory of the candidate's own hides what would be brought there.
         shown = {seen / path: source for path, source in self.mounts.items() if _is_empty(directory / path)}
+        caches = {
+            seen / path: reports.parent / f"cache-{number}"
+            for number, path in enumerate(self.caches)
+            if (seen / path).parent in shown
+        }
+        for cache in caches.values():
+            cache.mkdir()
         return await run_confined(
             self.argv,
             words={"candidate": seen, "reports": reports},
@@ -123,9 +131,9 @@ class CommandJudge:
             bounds=self.bounds,
             policy=self.policy,
             deadline=deadline,
-            places={**({} if self.place is None else {self.place: directory}), **shown},
+            places={**({} if self.place is None else {self.place: directory}), **shown, **caches},
             readable=(directory,),
-            writable=(directory, reports) if self.writes else (reports,),
+            writable=(*((directory,) if self.writes else ()), reports, *caches.values()),
         )
 
     def _read(self, reports: Path) -> tuple[TestCounts | None, dict[str, float]]:

@@ -18,7 +18,7 @@ from ratchet.ledger.runs import unended_attempt
 from ratchet.ledger.stages import stages_of_step
 from ratchet.loop import Attempted, GitTrunk, Plan, attempt
 from ratchet.projects.clarifying import open_blockers
-from ratchet.projects.environments import Environment
+from ratchet.projects.environments import Environment, stays_inside
 from ratchet.protocols.authorship import author_of
 from ratchet.protocols.baseline import environment_of
 from ratchet.protocols.budgeting import require_room
@@ -145,20 +145,25 @@ def _finish(workspace: Path, session: Session, *, step: ProtocolStep, root: str)
 
 def _equip(environment: Environment, request: Request, workspace: Workspace) -> Request:
     """The project's environment around an author: to read, at the paths where the project expects it."""
-    for path in environment.ignored:
-        source, target = environment.copies[path], workspace.path / path
-        if not target.parent.is_dir() or os.path.lexists(target):
+    places = environment.places_at(workspace.path)
+    for path, source in environment.copies.items():
+        target = workspace.path / path
+        is_wanted = path in environment.ignored and target.parent.is_dir() and not target.exists()
+        if not is_wanted or not stays_inside(workspace.path, path):
             continue
         if source.is_dir() and not source.is_symlink():
             shutil.copytree(source, target, symlinks=True)
         else:
             shutil.copy2(source, target, follow_symlinks=False)
+    for target, source in places.items():
+        if target == source:
+            target.mkdir(parents=True, exist_ok=True)
     path = os.environ.get("PATH", os.defpath)
     return replace(
         request,
         environment={**request.environment, **environment.variables_at(workspace.path, path=path)},
         readable=(*request.readable, *environment.shown),
-        places={**request.places, **environment.places_at(workspace.path)},
+        places={**request.places, **places},
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.projects.environments.environment import Environment
+    from ratchet.projects.environments.environment import Environment, stays_inside
     from ratchet.projects.environments.environments import Environments
     from ratchet.projects.environments.failure import SetupFailed
     from ratchet.projects.environments.managers import missing_packages
@@ -13,4 +13,12 @@ if TYPE_CHECKING:
 else:
     __getattr__ = on_demand(__name__)
 
-__all__ = ["Environment", "Environments", "Recipe", "SetupFailed", "missing_packages", "recipe_of"]
+__all__ = [
+    "Environment",
+    "Environments",
+    "Recipe",
+    "SetupFailed",
+    "missing_packages",
+    "recipe_of",
+    "stays_inside",
+]

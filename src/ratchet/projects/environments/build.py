@@ -21,6 +21,7 @@ from pathlib import Path
 from ratchet.environments import named_files, source_variables
 from ratchet.projects.discovery import Tree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (
+    CACHE,
     LEFT,
     NODE_TOOLS,
     STORE,
@@ -111,6 +112,7 @@ async def build(
         outputs=left.outputs,
         files=left.files,
         ignored=left.ignored,
+        caches=left.caches,
         imports=sorted(set(_imports(directory))),
         commands=work.commands,
         notes=work.notes,
@@ -166,7 +168,8 @@ class _Work:
             venv = str(self.directory / VENV)
             found |= {"VIRTUAL_ENV": venv, "UV_PROJECT_ENVIRONMENT": venv, "PDM_IGNORE_SAVED_PYTHON": "1"}
             found |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "POETRY_VIRTUALENVS_CREATE": "false"}
-            found |= {"UV_OFFLINE": "1", "UV_NO_SYNC": "1"} if offline else {}
+            # An author who runs the tests must not leave files of theirs in the change.
+            found |= {"UV_OFFLINE": "1", "UV_NO_SYNC": "1", "PYTHONDONTWRITEBYTECODE": "1"} if offline else {}
         if "node" in self.recipe.stack:
             found |= {
                 "npm_config_update_notifier": "false",
@@ -336,7 +339,9 @@ def _output(finished: Finished) -> str:
 
 
 def _last(finished: Finished) -> str:
-    lines = _output(finished).strip().splitlines()
+    lines = [
+        line for line in _output(finished).strip().splitlines() if "complete log of this run" not in line
+    ]
     errors = [line for line in lines if re.match(r"\s*(?:error|npm (?:error|ERR))", line, re.IGNORECASE)]
     return ((errors or lines or [finished.problem or "it failed"])[-1]).strip()[:300]
 
@@ -385,6 +390,7 @@ class _Left:
     outputs: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    caches: list[str] = field(default_factory=list)
 
 
 def _take_out(directory: Path) -> _Left:
@@ -407,6 +413,10 @@ def _take_out(directory: Path) -> _Left:
         target = directory / LEFT / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
+        if is_directory and target.name == "node_modules":
+            (target / CACHE).mkdir(exist_ok=True)
+            left.caches.append(f"{path}/{CACHE}")
+            left.ignored.extend(left.caches[-1:] if mark == "!!" else ())
     shutil.rmtree(tree)
     tree.mkdir()
     return left

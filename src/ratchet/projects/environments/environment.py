@@ -14,6 +14,7 @@ from pathlib import Path
 
 _FILE = "environment.json"
 TREE, LEFT, VENV, TOOLS, NODE_TOOLS, STORE = "tree", "left", "venv", "tools", "node-tools", "store"
+CACHE = ".cache"
 _SYSTEM = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -23,7 +24,8 @@ class Environment:
 
     Left in the checkout were `directories` of packages, which are only read; `outputs`, directories of what was built,
     which those who build again write; and `files`. `ignored` are those of the outputs and files that git does not see.
-    `imports` are directories of the project that Python imports from.
+    `caches` are empty directories among the packages that tools of Node write to. `imports` are directories of the
+    project that Python imports from.
     """
 
     directory: Path
@@ -34,6 +36,7 @@ class Environment:
     outputs: Sequence[str] = ()
     files: Sequence[str] = ()
     ignored: Sequence[str] = ()
+    caches: Sequence[str] = ()
     imports: Sequence[str] = ()
     commands: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
@@ -72,11 +75,13 @@ class Environment:
         found = {self.tree: workspace}
         for path in (*self.directories, *(each for each in self.outputs if each not in self.ignored)):
             target = workspace / path
-            if not target.exists() or (
-                target.is_dir() and not target.is_symlink() and not any(target.iterdir())
-            ):
+            if not target.exists() or (target.is_dir() and not target.is_symlink() and _is_bare(target)):
                 found[target] = self.directory / LEFT / path
-        return found
+        # What tools keep there is the workspace's own, where git does not see it.
+        own = [
+            workspace / path for path in self.caches if path in self.ignored and stays_inside(workspace, path)
+        ]
+        return found | {path: path for path in own if path.parent in found}
 
     def save(self) -> None:
         """Write it into its directory."""
@@ -86,3 +91,12 @@ class Environment:
     @classmethod
     def load(cls, directory: Path) -> Environment:
         return cls(directory, **json.loads((directory / _FILE).read_text()))
+
+
+def stays_inside(directory: Path, path: str) -> bool:
+    """Whether no part of a path below `directory` is a link, which could lead out of it."""
+    return (directory / path).resolve() == directory.resolve() / path
+
+
+def _is_bare(directory: Path) -> bool:
+    return all(each.name == CACHE for each in directory.iterdir())

@@ -129,6 +129,7 @@ def _command(check: Check, seconds: float, environment: Environment | None) -> C
         place=environment.tree,
         copies=environment.copies,
         mounts=environment.mounts,
+        caches=environment.caches,
     )
 
 

@@ -80,7 +80,7 @@ def build(view: View) -> None:
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
     devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
-    pieces += [_placed(target, path, path in view.writable) for target, path in sorted(view.places)]
+    pieces += [_placed(target, path, _is_below(path, view.writable)) for target, path in sorted(view.places)]
     root = _whole_root() if view.everything else _bare_root(view)
     size = "" if view.scratch_bytes is None else f",size={view.scratch_bytes or 4096}"
     tree.cover(root, "/tmp", f"mode=1777{size}")
@@ -123,6 +123,10 @@ def _wanted(view: View) -> list[tuple[str, int]]:
 def _placed(target: str, path: str, writable: bool) -> tree.Piece:
     attributes = ATTR_NOSUID | ATTR_NODEV if writable else _TO_READ
     return tree.cloned(path, attributes)._replace(target=target)
+
+
+def _is_below(path: str, tops: tuple[str, ...]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
 def _whole_root() -> int:
