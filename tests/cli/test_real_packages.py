@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.package_walk import Unreachable, walk
 
-PACKAGES = ["itsdangerous", "click", "tomlkit"]
+PACKAGES = ["itsdangerous", "click", "tomlkit", "toolz", "npm:qs"]
 
 
 @pytest.mark.soak

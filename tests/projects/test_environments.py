@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ratchet.projects.discovery import discover_files
 from ratchet.projects.environments import Environment, Environments, SetupFailed
 from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
+from ratchet.projects.environments.managers import how_to_reach
 from ratchet.protocols.qa.check_plan import Check
 from ratchet.protocols.qa.check_run import Ran, run_check
 from ratchet.workspaces import Repository
@@ -77,9 +79,9 @@ class Shop:
         [ran] = self.checks(commit, environment)
         return ran
 
-    def checks(self, commit: str, environment: Environment | None) -> list[Ran]:
-        """What each check that was found says of a commit."""
-        found = [Check(each.name, each.argv) for each in discover_files(self.place).checks]
+    def checks(self, commit: str, environment: Environment | None, found: Sequence[Check] = ()) -> list[Ran]:
+        """What each of these checks says of a commit, or each that is found."""
+        found = found or [Check(each.name, each.argv) for each in discover_files(self.place).checks]
         with self.repository as repository:
             workspace = repository.workspace(commit)
             candidate = Candidate(commit, commit, workspace.path, "nobody")
@@ -182,6 +184,37 @@ def test_a_manager_that_is_missing_is_named_with_what_ci_installs_beside_it(shop
     assert "no-such-manager-7" in str(failed.value)
     assert "lacks: apt-get install libno-such-thing-7;" in (failed.value.hint or "")
     assert "install no-such-manager-7" in (failed.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "wanted"),
+    [
+        ("go", "dial tcp: lookup proxy.example.org: no such host", "GOPROXY"),
+        ("cargo", "Could not resolve hostname (Could not resolve host: example.org)", "~/.cargo/config.toml"),
+        ("mvn", "[ERROR] Could not transfer artifact a:b:pom:1 from/to central", ".mvn/settings.xml"),
+        ("pnpm", "ERR_PNPM_META_FETCH_FAIL getaddrinfo ENOTFOUND registry", "npm_config_registry"),
+        ("python3", "Failed to establish a new connection: [Errno 111] Connection refused", "PIP_INDEX_URL"),
+        ("go", "go: no such thing", None),
+    ],
+)
+def test_a_registry_that_is_not_reached_is_said_with_where_a_mirror_is_set(
+    program: str, said: str, wanted: str | None
+) -> None:
+    told = how_to_reach(program, said)
+    assert (told is None) if wanted is None else (wanted in (told or ""))
+
+
+def test_the_registry_of_the_user_reaches_the_set_up_and_the_token_beside_it_does_not(
+    shop: Shop, tmp_path: Path
+) -> None:
+    (tmp_path / ".npmrc").write_text(
+        "registry=https://mirror.example.org/npm/\n//mirror.example.org/:_authToken=s3\n"
+    )
+    base = shop.commit({"scripts/ci/bootstrap.sh": "env | grep -i registry; cat ~/.npmrc\nexit 3\n"})
+    with pytest.raises(SetupFailed) as failed:
+        shop.make(base)
+    assert "npm_config_registry=https://mirror.example.org/npm/" in str(failed.value)
+    assert "s3" not in str(failed.value)
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.config.protocol_settings import Projects
+from ratchet.projects.environments import Environments
+from ratchet.protocols.qa.check_plan import Check
 from tests.projects.repositories import git
 from tests.projects.test_environments import Shop
 
@@ -85,6 +89,16 @@ def python(more: str, lock: str) -> Kind:
     return Kind({**PYTHON, "pyproject.toml": project + more}, {"shop.py": "VALUE = 2\n"}, lock)
 
 
+def declared(name: str, text: str) -> Kind:
+    """Tests that no file name tells of, but only a runner's settings."""
+    files = {
+        name: text,
+        "shop.py": "VALUE = 1\n",
+        "look.py": "import iniconfig, shop\n\nassert shop.VALUE == 1\n",
+    }
+    return Kind(files, {"shop.py": "VALUE = 2\n"})
+
+
 def node(lock: str, files: dict[str, str] | None = None, **more: str) -> Kind:
     about = {"name": "shop", "version": "1.0.0", "dependencies": {"ms": "2.1.3"}, **more}
     package = json.dumps({**about, "scripts": {"test": "node test.js"}})
@@ -112,6 +126,14 @@ KINDS = {
     "yarn-classic": node("yarn@1 -- yarn install --no-progress"),
     "yarn-berry": node(_BERRY, {".yarnrc.yml": "nodeLinker: node-modules\n"}, packageManager="yarn@4.18.1"),
     "yarn-plug-and-play": node(_BERRY),
+    "tox": declared(
+        "tox.ini", "[tox]\nskipsdist = true\n[testenv]\ndeps = iniconfig\ncommands = python look.py\n"
+    ),
+    "nox": declared(
+        "noxfile.py",
+        "import nox\n\n@nox.session\ndef tests(session):\n"
+        "    session.install('iniconfig')\n    session.run('python', 'look.py', *session.posargs)\n",
+    ),
     "cargo": Kind(
         {
             "Cargo.toml": "[package]\nname = 'shop'\nversion = '0.1.0'\nedition = '2021'\n",
@@ -199,3 +221,23 @@ def test_what_poetry_has_locked_is_installed_by_pip_where_poetry_does_not_work(s
         list(each) for each in environment.commands
     ]
     assert shop.check(base, environment).passed
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("name", "command", "python"),
+    [
+        ("tox", "tox run --notest -e py", ".tox/py/bin/python"),
+        ("nox", "nox --install-only", ".nox/tests/bin/python"),
+    ],
+)
+def test_a_set_up_may_be_the_runner_itself(name: str, command: str, python: str, shop: Shop) -> None:
+    """As a person settles it, with a check that uses what the runner has made."""
+    base = shop.commit({**KINDS[name].files, ".gitignore": ".tox\n.nox\n"})
+    check = {"name": "look", "argv": [python, "look.py"], "kind": "test"}
+    facts = {"stack": ["python"], "setup": [command.split()], "checks": [check]}
+    with shop.repository as repository:
+        environment = asyncio.run(Environments(shop.home, repository, facts, Projects()).of(base))
+    assert environment is not None
+    [ran] = shop.checks(base, environment, (Check("look", (python, "look.py")),))
+    assert ran.passed, ran.told

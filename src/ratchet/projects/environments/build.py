@@ -7,6 +7,7 @@ configuration of git, or what lies in the working tree and was not committed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -37,6 +38,7 @@ from ratchet.projects.environments.managers import (
     NODE_MANAGERS,
     PYTHON_MANAGERS,
     how_to_install,
+    how_to_reach,
     missing_packages,
     python_package,
 )
@@ -62,6 +64,7 @@ _PASSED_ON = (
         "npm_config_registry",
         "NPM_CONFIG_REGISTRY",
         "YARN_REGISTRY",
+        "YARN_NPM_REGISTRY_SERVER",
         "CARGO_HTTP_CAINFO",
         "GOPROXY",
         "GONOSUMDB",
@@ -95,6 +98,8 @@ async def build(
     )
     if recipe.python is not None:
         await work.need([recipe.python.program, "-I", "-m", "venv", str(directory / VENV)])
+    if "rust" in recipe.stack:
+        _copy_cargo_settings(directory / STORE / "cargo")
     for argv in recipe.setup:
         await work.set_up(argv)
     if recipe.python is not None:
@@ -276,7 +281,7 @@ class _Work:
             self.tell(" ".join(argv))
         temporary = str(self.directory / "tmp")
         variables = {
-            **source_variables(_with_pip_settings(os.environ), *_PASSED_ON),
+            **source_variables(_with_user_settings(os.environ), *_PASSED_ON),
             **self.variables(offline=False),
             "PATH": self._path,
             "HOME": temporary,
@@ -326,7 +331,11 @@ class _Work:
         if finished.stopped is Stopped.WALL:
             hint = "raise projects.setup_seconds"
             return SetupFailed(argv, f"took longer than {self.seconds:g} s", said, hint=hint)
-        return SetupFailed(argv, finished.problem or "failed", said, hint=self._hint("try it in a checkout"))
+        program, *words = unmoved(tuple(argv))[1]
+        reach = how_to_reach(Path(words[0]).name if program == "sh" and words else program, said)
+        return SetupFailed(
+            argv, finished.problem or "failed", said, hint=self._hint(reach or "try it in a checkout")
+        )
 
     def _hint(self, first: str) -> str:
         lacking = missing_packages(self.recipe.system_packages)
@@ -346,12 +355,41 @@ def _last(finished: Finished) -> str:
     return ((errors or lines or [finished.problem or "it failed"])[-1]).strip()[:300]
 
 
-def _with_pip_settings(ours: Mapping[str, str]) -> dict[str, str]:
-    """Our variables, with the user's own settings of pip, which the sandbox's home does not have."""
+def _with_user_settings(ours: Mapping[str, str]) -> dict[str, str]:
+    """Our variables, with what the user's files say of where packages come from: the sandbox's home has none."""
     home = Path(ours.get("HOME") or "/")
     places = (home / ".config" / "pip" / "pip.conf", home / ".pip" / "pip.conf")
     found = next((path for path in places if path.is_file()), None)
-    return {**({} if found is None else {"PIP_CONFIG_FILE": str(found)}), **ours}
+    registry = _npm_registry(home / ".npmrc")
+    return {
+        **({} if found is None else {"PIP_CONFIG_FILE": str(found)}),
+        **(
+            {}
+            if registry is None
+            else {"npm_config_registry": registry, "YARN_NPM_REGISTRY_SERVER": registry}
+        ),
+        **ours,
+    }
+
+
+def _npm_registry(settings: Path) -> str | None:
+    """The address alone: the tokens beside it stay where they are."""
+    with contextlib.suppress(OSError):
+        found = re.search(
+            r"^\s*registry\s*=\s*[\"']?(https?://[^\s\"']+)",
+            settings.read_text(errors="replace"),
+            re.MULTILINE,
+        )
+        return None if found is None else found[1]
+    return None
+
+
+def _copy_cargo_settings(target: Path) -> None:
+    """Where Cargo fetches from; its tokens are in another file."""
+    source = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo") / "config.toml"
+    if source.is_file():
+        target.mkdir(parents=True)
+        shutil.copyfile(source, target / source.name)
 
 
 def _check_out(repository: Path, commit: str, tree: Path) -> None:

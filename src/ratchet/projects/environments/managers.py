@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +19,26 @@ _DEBIAN = {
     "npm": "npm",
     "npx": "npm",
 }
+_UNREACHABLE = re.compile(
+    r"could not resolve host|no such host|name resolution|unknown host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED"
+    r"|connection refused|network is unreachable|could not transfer artifact|failed to establish a new connection",
+    re.IGNORECASE,
+)
+_MIRRORS = {
+    "cargo": "a source in ~/.cargo/config.toml",
+    "go": "GOPROXY",
+    **dict.fromkeys(("mvn", "mvnw"), "a mirror in .mvn/settings.xml, which .mvn/maven.config names with -s"),
+    "uv": "UV_DEFAULT_INDEX",
+    **dict.fromkeys(("npm", *NODE_MANAGERS), "npm_config_registry"),
+}
+
+
+def how_to_reach(program: str, said: str) -> str | None:
+    """What to do where the output of a manager says that it reached no registry; nothing where it does not."""
+    if _UNREACHABLE.search(said) is None:
+        return None
+    mirror = _MIRRORS.get(program, "PIP_INDEX_URL")
+    return f"no registry was reached: set HTTPS_PROXY, or a mirror with {mirror}, and try again"
 
 
 def python_package(name: str) -> str:
