@@ -70,13 +70,17 @@ def test_one_key_is_enough(
     default: str,
 ) -> None:
     name = f"setup-{provider}"
-    model_server.script(name, [])
+    model_server.script(
+        name, [], key="the-only-key", models=[author[1], default, reviewer[1].partition("/")[2]]
+    )
     url = model_server.anthropic_url(name) if provider == "anthropic" else model_server.openai_url(name)
     alone.setenv(f"{provider.upper()}_API_KEY", "the-only-key")
     alone.setenv(f"RATCHET_LLM__ENDPOINTS__{provider.upper()}__BASE_URL", url)
     done = ratchet("setup", "--yes", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
+    assert found["unverified"] is None
+    assert "verified" not in done.err
     assert (found["author"]["engine"], found["author"]["model"]) == author
     assert (found["reviewer"]["engine"], found["reviewer"]["model"]) == reviewer
     assert found["reviewer"]["independence"] == "another model"
@@ -160,6 +164,20 @@ def test_an_engine_that_is_set_and_cannot_work_is_named(
     assert "engines.default is 'claude'" in done.err
 
 
+def test_an_endpoint_that_shows_nothing_of_the_key_is_told_with_what_its_address_may_lack(
+    ratchet: Ratchet, alone: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.script("setup-v1", [], key="the-only-key")
+    url = model_server.openai_url("setup-v1")
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", url.removesuffix("/v1"))
+    done = ratchet("setup", "--yes")
+    assert done.code == 0, done.err
+    assert "could not be verified: HTTP 404" in done.err
+    assert f"set RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL to {url}" in done.err.replace("\n", " ")
+    assert "not verified" in done.out
+
+
 def test_a_login_is_used_in_place_and_its_agent_answers_plain_questions(
     ratchet: Ratchet, home: Path, alone: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -168,6 +186,7 @@ def test_a_login_is_used_in_place_and_its_agent_answers_plain_questions(
     done = ratchet("setup", "--yes")
     assert done.code == 0, done.err
     assert "nothing beyond the subscription" in done.out
+    assert "not verified" in done.out
     settings = written(home)
     assert settings["engines"] == {"default": "codex"}
     assert settings["workflows"] == {"overseer": "codex", "llm": "codex"}

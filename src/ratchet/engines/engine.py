@@ -13,7 +13,8 @@ from ratchet.engines.session import Capabilities, Request, Session
 class Readiness:
     """Whether an engine could be used now, and what to do if not.
 
-    `failure` is how a session would fail if it is not ready. `unpriced` is the model whose price nobody knows.
+    `failure` is how a session would fail if it is not ready. `unpriced` is the model whose price nobody knows, and
+    `unproven` says why the look has not shown that a session would begin, although nothing speaks against it.
     """
 
     ready: bool
@@ -21,6 +22,7 @@ class Readiness:
     mend: str | None = None
     failure: Failure = Failure.MISSING
     unpriced: str | None = None
+    unproven: str | None = None
 
 
 class Engine(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ratchet.engines.endpoint_errors import Cause, SettingNames, cause_of, failure_of
@@ -46,6 +46,7 @@ async def probe(endpoint: Endpoint) -> Readiness:
                 # A list need not name every model, so the model itself is asked for.
                 answer = await _get(http, endpoint, f"models/{endpoint.model}")
                 cause = Cause.MODEL if _lacks_model(answer, endpoint) else None
+            is_open = bool(models and endpoint.key) and await _lists_to_all(http, endpoint)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         told = Secrets([endpoint.key]).hide(f"{type(error).__name__}: {error}")
         return Readiness(
@@ -56,8 +57,12 @@ async def probe(endpoint: Endpoint) -> Readiness:
         )
     if cause is not None:
         return _not_ready(endpoint, cause, answer)
+    if (unproven := _unproven(answer, models)) is not None:
+        told = f"{endpoint.name}: {endpoint.url} could not be verified ({unproven})"
+        return Readiness(True, told, _better_address(endpoint), unproven=unproven)
     unlisted = "" if listed or not endpoint.model else " (it does not list this model)"
-    return Readiness(True, f"{endpoint.name}: {endpoint.url} answers{unlisted}")
+    unproven = "it lists its models without a key, so the key could not be verified" if is_open else None
+    return Readiness(True, f"{endpoint.name}: {endpoint.url} answers{unlisted}", unproven=unproven)
 
 
 async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx2.Response:
@@ -69,6 +74,11 @@ async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx
     if endpoint.speaks == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
     return await http.get(f"{endpoint.url}/{path}", headers=headers)
+
+
+async def _lists_to_all(http: httpx2.AsyncClient, endpoint: Endpoint) -> bool:
+    """Whether the models are listed without a key, too, so that the list says nothing of the key."""
+    return _models(await _get(http, replace(endpoint, key=""), "models")) is not None
 
 
 def _refusal(answer: httpx2.Response) -> Cause | None:
@@ -107,6 +117,27 @@ def _models(answer: httpx2.Response) -> set[str] | None:
         return {str(each["id"]) for each in answer.json()["data"]}
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _unproven(answer: httpx2.Response, models: set[str] | None) -> str | None:
+    """Why the answer shows nothing of the key; nothing if it does."""
+    if models is not None or "scope" in answer.text:
+        return None
+    if answer.is_redirect:
+        return f"redirect to {answer.headers.get('location', 'nowhere')[:_SHOWN]}"
+    if answer.status_code >= 400:
+        return f"HTTP {answer.status_code}"
+    is_page = answer.headers.get("content-type", "").startswith("text/html")
+    return "HTML, a page for people" if is_page else "its answer is no list of models"
+
+
+def _better_address(endpoint: Endpoint) -> str | None:
+    """What the address seems to lack, or to have too much of."""
+    if endpoint.speaks == "anthropic" or endpoint.url.endswith("/v1"):
+        return None
+    before, version, _ = endpoint.url.partition("/v1/")
+    better = f"{before}/v1" if version else f"{endpoint.url.rstrip('/')}/v1"
+    return f"such an address ends in /v1 as a rule: set {endpoint.names.address or 'it'} to {better}"
 
 
 def _has(models: set[str], endpoint: Endpoint) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from ratchet.engines import Engine, Readiness
+from ratchet.engines.registry import open_engine
 from ratchet.modelserver import ModelServer
 from tests.engines.conftest import Place
 from tests.engines.contract import KEY
 from tests.engines.llm.subject import LlmSubject
+from tests.http_server import listening
 
 
 def check(engine: Engine) -> Readiness:
@@ -24,7 +27,10 @@ def test_an_endpoint_that_lists_the_model_is_ready_and_was_not_asked(
     llm = LlmSubject(place, model_server, kind)
     address = f"{llm.url}/v1" if kind == "anthropic" else llm.url
     told = f"local/scripted: {address} answers"
-    assert check(llm.open()) == Readiness(True, told, unpriced="scripted")
+    found = check(llm.open())
+    assert found == Readiness(True, told, unpriced="scripted", unproven=found.unproven)
+    # The scripted endpoint lists its models to everybody.
+    assert "without a key, so the key could not be verified" in (found.unproven or "")
     assert llm.script.requests == []
 
 
@@ -35,6 +41,52 @@ def test_a_model_that_is_not_listed_is_mentioned(llm: LlmSubject) -> None:
 def test_ollama_must_have_the_model(place: Place, model_server: ModelServer) -> None:
     found = check(LlmSubject(place, model_server, "ollama").open(option="local/qwen3"))
     assert (found.ready, found.mend) == (False, "ollama pull qwen3")
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers with the status in its path: a page, a place to go to, or an error."""
+
+    def do_GET(self) -> None:
+        status = int(self.path.split("/")[1])
+        self.send_response(status)
+        self.send_header("content-type", "text/html")
+        self.send_header("location", "https://login.example/")
+        self.send_header("content-length", "4")
+        self.end_headers()
+        self.wfile.write(b"Page")
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "better"),
+    [
+        ("500/v1", "HTTP 500", None),
+        ("404/v1", "HTTP 404", None),
+        ("429/v1", "HTTP 429", None),
+        ("302/v1", "redirect to https://login.example/", None),
+        ("200/v1", "HTML", None),
+        ("200", "HTML", "200/v1"),
+        ("404/v1/responses", "HTTP 404", "404/v1"),
+    ],
+)
+def test_an_endpoint_that_lists_nothing_is_not_called_verified(
+    place: Place, path: str, said: str, better: str | None
+) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), Page)) as address:
+        url = f"{address.removesuffix('/mcp')}/{path}"
+        toml = f"[llm.endpoints.openai]\nbase_url = '{url}'"
+        around = place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})
+        found = check(open_engine("llm:gpt-5.5", around))
+    assert found.ready
+    assert said in (found.unproven or "")
+    assert f"could not be verified ({said}" in found.detail
+    if better is None:
+        assert found.mend is None
+    else:
+        assert (found.mend or "").endswith(
+            f"set llm.endpoints.openai.base_url to {url.partition(path)[0]}{better}"
+        )
 
 
 def test_a_missing_key_is_told_with_its_variable(llm: LlmSubject) -> None:

@@ -61,7 +61,7 @@ def setup(session: Session, yes: bool) -> None:
     if asking and len(found) > 1:
         found = _asked(found)
     installed = _installed(found, asking)
-    plan, around = _first_ready(session, found)
+    plan, around, unproven = _first_ready(session, found)
     reviewer = reviewer_in(around)
     file = add_settings(loaded.home, plan.settings)
     say_where_home_is(loaded.home)
@@ -81,6 +81,7 @@ def setup(session: Session, yes: bool) -> None:
             "model": reviewer.model,
             "independence": str(reviewer.independence),
         },
+        "unverified": unproven,
         "default_model": around.settings.llm.default,
         "price": None if plan.price is None else plan.price.model_dump(),
         "costs_at_most": costs,
@@ -91,6 +92,7 @@ def setup(session: Session, yes: bool) -> None:
         document,
         {
             "author": str(replace(plan.means, agent=plan.engine, model=plan.model)),
+            **({"not verified": unproven} if unproven else {}),
             "reviewer": f"{review} ({reviewer.independence})",
             "plain model": plain_model(around.settings, plan.engine, os.environ),
             "price": costs if plan.means.kind == "login" else price,
@@ -133,8 +135,8 @@ def _installed(found: Sequence[Means], asking: bool) -> list[str]:
     return done
 
 
-def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings]:
-    """The first that works, with the settings as they will be. Nothing is paid for."""
+def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings, str | None]:
+    """The first that works, the settings as they will be, and what could not be shown of it. Nothing is paid for."""
     refused = []
     for means in found:
         others = [each for each in found if each is not means]
@@ -150,7 +152,10 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
         with working(f"trying {means}"):
             [looked] = asyncio.run(look_at([plan.engine], around))
         if looked.readiness.ready:
-            return plan, around
+            if looked.readiness.unproven:
+                advice = f" ({looked.readiness.mend})" if looked.readiness.mend else ""
+                note(f"warning: {means} could not be verified: {looked.readiness.unproven}{advice}")
+            return plan, around, looked.readiness.unproven
         refused.append(f"{means}: {looked.readiness.detail}")
         note(f"left out: {refused[-1]}" + (f" ({looked.readiness.mend})" if looked.readiness.mend else ""))
     raise RatchetError(f"nothing of what was found works: {'; '.join(refused)}", hint=_NOTHING)

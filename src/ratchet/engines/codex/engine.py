@@ -75,7 +75,9 @@ class CodexEngine:
         driven = f"{program.version} at {program.path}, {access.told}"
         if access.by_login:
             # Its endpoint is the program's own affair; it lists no models to others.
-            return Readiness(True, driven)
+            return Readiness(
+                True, driven, unproven="a login shows with the first session whether it is accepted"
+            )
         settings = access.settings
         found = await probe(
             Endpoint(

@@ -20,8 +20,8 @@ async def readiness(
     looks = await asyncio.gather(*(_look(each, environment) for each in candidates))
     detail = "; ".join(look.detail for look in looks)
     unpriced = next((each.model for each in candidates if candidate_price(each, prices) is None), None)
-    if any(look.ready for look in looks):
-        return Readiness(True, detail, unpriced=unpriced)
+    if ready := [look for look in looks if look.ready]:
+        return Readiness(True, detail, ready[0].mend, unpriced=unpriced, unproven=ready[0].unproven)
     return Readiness(False, detail, looks[0].mend, looks[0].failure)
 
 
