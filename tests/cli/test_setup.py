@@ -225,6 +225,8 @@ def test_a_key_that_is_refused_is_told_and_nothing_is_written(
     done = ratchet("setup", "--yes")
     assert done.code == 1
     assert "http://127.0.0.1:9/v1 cannot be reached" in done.err
+    assert "hint: check RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL, the network" in done.err
+    assert "export OPENAI_API_KEY" not in done.err
     assert not home.exists()
 
 

@@ -48,7 +48,7 @@ async def probe(endpoint: Endpoint) -> Readiness:
                 cause = Cause.MODEL if _lacks_model(answer, endpoint) else None
             is_open = bool(models and endpoint.key) and await _lists_to_all(http, endpoint)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        told = Secrets([endpoint.key]).hide(f"{type(error).__name__}: {error}")
+        told = Secrets([endpoint.key]).hide(_in_words(error))
         return Readiness(
             False,
             f"{endpoint.name}: {endpoint.url} cannot be reached ({told})",
@@ -79,6 +79,15 @@ async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx
 async def _lists_to_all(http: httpx2.AsyncClient, endpoint: Endpoint) -> bool:
     """Whether the models are listed without a key, too, so that the list says nothing of the key."""
     return _models(await _get(http, replace(endpoint, key=""), "models")) is not None
+
+
+def _in_words(error: Exception) -> str:
+    """A time that is over says nothing by itself."""
+    import httpx2
+
+    if isinstance(error, httpx2.TimeoutException):
+        return f"no answer within {_SECONDS:g} s"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _refusal(answer: httpx2.Response) -> Cause | None:

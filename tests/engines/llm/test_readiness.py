@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -99,6 +100,15 @@ def test_nobody_there_is_told_without_the_key(llm: LlmSubject) -> None:
     assert not found.ready
     assert "http://127.0.0.1:9/v1 cannot be reached" in found.detail
     assert KEY not in repr(found)
+
+
+@pytest.mark.soak
+def test_an_endpoint_that_does_not_answer_is_told_in_words(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        toml = f"[llm.endpoints.openai]\nbase_url = 'http://127.0.0.1:{silent.getsockname()[1]}/v1'"
+        found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
+    assert not found.ready
+    assert found.detail.endswith("cannot be reached (no answer within 8 s)")
 
 
 def test_one_of_several_is_enough(llm: LlmSubject) -> None:

@@ -137,7 +137,7 @@ def _installed(found: Sequence[Means], asking: bool) -> list[str]:
 
 def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings, str | None]:
     """The first that works, the settings as they will be, and what could not be shown of it. Nothing is paid for."""
-    refused = []
+    refused, mends = [], []
     for means in found:
         others = [each for each in found if each is not means]
         loaded = session.load()
@@ -157,5 +157,8 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
                 note(f"warning: {means} could not be verified: {looked.readiness.unproven}{advice}")
             return plan, around, looked.readiness.unproven
         refused.append(f"{means}: {looked.readiness.detail}")
-        note(f"left out: {refused[-1]}" + (f" ({looked.readiness.mend})" if looked.readiness.mend else ""))
-    raise RatchetError(f"nothing of what was found works: {'; '.join(refused)}", hint=_NOTHING)
+        mends += [looked.readiness.mend] if looked.readiness.mend else []
+        note(f"left out: {refused[-1]}")
+    raise RatchetError(
+        f"nothing of what was found works: {'; '.join(refused)}", hint="; or ".join(mends) or _NOTHING
+    )
