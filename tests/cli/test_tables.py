@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import operator
 import os
 import pty
 import re
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
+from ratchet.cli.commands.doctor import print_checks
+from ratchet.cli.tables import print_markdown, print_table
+from ratchet.doctor import Check
 from ratchet.ledger import Ledger
 from tests.cli.program import MODULE, Program
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as a table asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_screen(monkeypatch: pytest.MonkeyPatch, columns: int, draw: Callable[[], None]) -> list[str]:
+    """The lines that a terminal of that width is given."""
+    for name, value in {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    screen = Screen()
+    with contextlib.redirect_stdout(screen):
+        draw()
+    return [line.rstrip() for line in _STYLE.sub("", screen.getvalue()).splitlines()]
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, rows: list[dict[str, object]]) -> list[str]:
+    """The lines of a table on a terminal of that width."""
+    by_name = {name: operator.itemgetter(name) for name in rows[0]}
+    return on_screen(monkeypatch, columns, lambda: print_table(rows, by_name))
+
+
+def test_a_table_that_fits_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(monkeypatch, 20, [{"id": 7, "name": "seven"}]) == ["id  name", " 7  seven"]
+
+
+def test_long_cells_share_the_room_that_short_ones_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    row: dict[str, object] = {"id": 7, "what": "to be or not to be", "why": "that is the question here"}
+    assert drawn(monkeypatch, 36, [row]) == [
+        "id  what             why",
+        " 7  to be or not to  that is the",
+        "    be               question here",
+    ]
+
+
+def test_a_cell_of_many_lines_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = drawn(monkeypatch, 40, [{"id": 7, "text": "x" * 5000}])
+    assert all(len(line) <= 40 for line in lines)
+    assert len(lines) == 13
+    assert lines[-1].endswith("x…")
+
+
+def test_columns_that_could_not_be_read_become_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    row: dict[str, object] = {"name": "n" * 20, "what": "w" * 20, "why": "y" * 20}
+    assert drawn(monkeypatch, 40, [row, row]) == [
+        *(f"name  {'n' * 20}", f"what  {'w' * 20}", f"why   {'y' * 20}"),
+        "",
+        *(f"name  {'n' * 20}", f"what  {'w' * 20}", f"why   {'y' * 20}"),
+    ]
 
 
 def on_terminal(program: Program, columns: int, *arguments: str) -> str:
@@ -35,17 +94,42 @@ def on_terminal(program: Program, columns: int, *arguments: str) -> str:
     return sent.decode()
 
 
+def test_tables_in_markdown_are_drawn_on_a_terminal_and_left_to_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "What was kept, the best first\n\n| exp | idea |\n| --- | --- |\n| 002 | a \\| b \\< c |\n| 001 |  |"
+    )
+    assert on_screen(monkeypatch, 20, lambda: print_markdown(text)) == [
+        *("What was kept, the", "best first", ""),
+        *("exp  idea", "002  a | b < c", "001"),
+    ]
+    print_markdown(text)
+    assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_the_words_of_the_doctor_stay_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check("engine codex", "warn", "OPENAI_API_KEY is not set", mend="run `ratchet setup`")
+    assert on_screen(monkeypatch, 44, lambda: print_checks([check])) == [
+        "warn  engine codex  OPENAI_API_KEY is not",
+        "                    set",
+        "                    to mend: run `ratchet",
+        "                    setup`",
+        *("", "0 ok, 1 warnings, 0 failed"),
+    ]
+
+
 @pytest.mark.soak
-def test_on_a_narrow_terminal_only_the_last_column_is_cut(program: Program, ledger: Ledger) -> None:
+def test_on_a_narrow_terminal_long_cells_are_wrapped(program: Program, ledger: Ledger) -> None:
     with ledger.write(actor="test") as tx:
-        tx.event("test.long", message="begins " + "x" * 500)
+        tx.event("test.long", message="begins " + "many words " * 10 + "ends")
     sent = on_terminal(program, 60, "events")
     assert "\x1b[1m" in sent, "a terminal is given styles"
-    _, row = _STYLE.sub("", sent).splitlines()
-    assert "test.long" in row
-    assert "begins" in row
-    assert row.endswith("…")
-    assert len(row) <= 60
+    rows = _STYLE.sub("", sent).splitlines()
+    assert all(len(row) <= 60 for row in rows)
+    assert "test.long" in rows[1]
+    assert "begins" in rows[1]
+    assert rows[-1].endswith("ends")
 
 
 @pytest.mark.soak

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +21,14 @@ def one_line(text: str) -> str:
 def lines(text: str) -> str:
     """`text` with its lines kept and other control characters made visible."""
     return "\n".join("".join(map(_visible, line)) for line in text.splitlines())
+
+
+def hanging(text: str, indent: int) -> str:
+    """`text` for column `indent` of a terminal, wrapped so that it stays to the right of it; elsewhere as it is."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(20, shutil.get_terminal_size().columns - indent)
+    return f"\n{' ' * indent}".join(textwrap.wrap(text, width, break_on_hyphens=False) or [""])
 
 
 def cost_words(used: Usage) -> str:

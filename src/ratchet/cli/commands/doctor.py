@@ -12,6 +12,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
+from ratchet.cli.words import hanging
 from ratchet.doctor import Check, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger
 
@@ -47,16 +48,17 @@ def doctor(session: Session) -> int:
     if session.json:
         print_document({"ok": not failed, "checks": [asdict(check) for check in checks]})
     else:
-        _print(checks)
+        print_checks(checks)
     return 1 if failed else 0
 
 
-def _print(checks: list[Check]) -> None:
+def print_checks(checks: list[Check]) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         colour = {"ok": "green", "warn": "yellow", "fail": "red"}[check.status]
-        click.echo(f"{click.style(f'{check.status:4}', fg=colour)}  {check.name:{width}}  {check.detail}")
+        status, indent = click.style(f"{check.status:4}", fg=colour), width + 8
+        click.echo(f"{status}  {check.name:{width}}  {hanging(check.detail, indent)}")
         if check.mend:
-            click.echo(f"      {'':{width}}  to mend: {check.mend}")
+            click.echo(f"{'':{indent}}{hanging(f'to mend: {check.mend}', indent)}")
     counts = Counter(check.status for check in checks)
     click.echo(f"\n{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")

@@ -32,6 +32,7 @@ from ratchet.research.evidence import evidence_of, full_report, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views import (
     cost,
+    draw_live,
     insights,
     knowledge,
     live_text,
@@ -107,6 +108,10 @@ def _show_status(session: Session, ledger: Ledger, run_id: int) -> None:
     with ledger.read() as tx:
         if session.json:
             print_document(status(tx, run_id))
+        elif sys.stdout.isatty():
+            from rich.console import Console
+
+            Console(highlight=False).print(draw_live(read_live(tx, run_id), whole=True))
         else:
             print(live_text(read_live(tx, run_id)))
 
@@ -124,7 +129,9 @@ def _view(name: str, help: str, read: Callable[[Transaction, int], View]) -> cli
         if session.json:
             print_document(found.to_dict())
         else:
-            print(found.to_markdown())
+            from ratchet.cli.tables import print_markdown
+
+            print_markdown(found.to_markdown())
 
     return show
 
@@ -155,7 +162,9 @@ def tree_(session: Session, wanted: str, exp: str | None) -> None:
     if session.json:
         print_document(found.to_dict())
     else:
-        print(found.to_markdown())
+        from ratchet.cli.tables import print_markdown
+
+        print_markdown(found.to_markdown())
 
 
 @command(

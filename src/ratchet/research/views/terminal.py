@@ -31,8 +31,11 @@ _STYLES = {
 }
 
 
-def draw_live(value: Live) -> RenderableType:
-    """The whole picture. Texts are drawn as they are: nothing in them is taken for markup."""
+def draw_live(value: Live, *, whole: bool = False) -> RenderableType:
+    """The whole picture. Texts are drawn as they are: nothing in them is taken for markup.
+
+    Long texts are cut to a line each, so that the picture stays small; with `whole` they are wrapped.
+    """
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
@@ -43,11 +46,13 @@ def draw_live(value: Live) -> RenderableType:
         Text("\n".join(_lines_of_scores(value))),
     ]
     if status.specialists.rows:
-        parts.append(_table("specialists", _YIELD, [_yield(each) for each in status.specialists.rows]))
+        parts.append(_table("specialists", _YIELD, [_yield(each) for each in status.specialists.rows], whole))
     if status.in_flight:
-        parts.append(_table("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight]))
+        parts.append(
+            _table("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight], whole)
+        )
     if value.last:
-        parts.append(_table("last trials", _TRIAL, [_trial(each) for each in value.last]))
+        parts.append(_table("last trials", _TRIAL, [_trial(each) for each in value.last], whole))
     return Group(*parts)
 
 
@@ -147,13 +152,14 @@ def _trial(trial: Trial) -> list[str]:
     ]
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     for name in columns:
-        drawn.add_column(name, no_wrap=True, overflow="ellipsis")
+        wraps = whole and name == columns[-1]
+        drawn.add_column(name, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
     for row in rows:
         drawn.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
     return drawn
