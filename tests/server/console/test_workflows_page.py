@@ -15,7 +15,7 @@ from ratchet.ledger.approvals import get_approval, request_approval
 from ratchet.ledger.workflows import get_workflow
 from ratchet.runtime.runs import enter_run
 from ratchet.server.console.filling import MORE
-from ratchet.workflows.running.batch import Place, StepRow, write_entries
+from ratchet.workflows.running.batch import Place, write_entry
 from ratchet.workflows.running.entries import Began, Completed, Failed
 from tests.cli.workflow_files import COUNT, counting, step, workflow
 from tests.server.console.forms import send
@@ -50,8 +50,8 @@ def finish(
     metrics = {"wall_ms": wall_ms, "cpu_ms": wall_ms / 2, "peak_bytes": 5_000_000, "cost_microusd": 120_000}
     end = Failed(name, {}, StepError(error, 1, metrics)) if error else Completed(name, Result(value, metrics))
     with ledger.write(actor="test") as tx:
-        rows: dict[str, StepRow] = write_entries(tx, place, {}, [Began(name, {"tool": name})])
-        write_entries(tx, place, rows, [end])
+        row = write_entry(tx, place, None, Began(name, {"tool": name}))
+        write_entry(tx, place, row, end)
 
 
 def test_without_workflows_the_page_says_how_to_get_one(visitor_client: TestClient) -> None:
