@@ -10,16 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, fail, say
+from ratchet.modelserver import ModelServer, Script, Turn, answer, call, call_mcp, fail, say
 from tests.cli.conftest import Ratchet
 from tests.modelserver.fixtures import model_server
 from tests.research.hill import write_hill
+from tests.workflows.overseer.plans import count_with
 
 __all__ = ["model_server"]
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Endpoint = Callable[..., Script]
 _numbers = itertools.count(1)
 KEY = "sk-right"
+ASK = """
+workflow_id: ask
+steps:
+  - {step_id: tide, type: llm_call, prompt_template: Tell about tides.}
+"""
 
 
 @pytest.fixture
@@ -131,6 +137,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "till"
     path.mkdir()
     (path / "till.py").write_text("TOTAL = 0\n")
+    (path / "ask.yaml").write_text(ASK)
     for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -qm begin"):
         subprocess.run(["git", *words.split()], cwd=path, check=True)
     monkeypatch.chdir(path)
@@ -141,10 +148,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "command",
     [
         ("agent", "create", "greeter", "Greet people by name."),
-        ("workflow", "new", "Count the words of a text.", "--no-reuse"),
+        ("agent", "create", "greeter", "Greet people by name.", "--detach"),
+        ("workflow", "new", "Count the words of a text."),
+        ("workflow", "new", "Count the words of a text.", "--no-reuse", "--detach"),
+        ("workflow", "run", "ask.yaml"),
+        ("workflow", "run", "ask.yaml", "--detach"),
         ("protocol", "new", "Add a discount to the till.", "--run"),
+        ("protocol", "new", "Add a discount to the till.", "--run", "--detach"),
     ],
-    ids=lambda command: command[0],
+    ids=lambda command: "-".join((*command[:2], command[-1])),
 )
 def test_every_flow_refuses_a_wrong_key_before_it_begins(
     ratchet: Ratchet, endpoint: Endpoint, repository: Path, command: tuple[str, ...]
@@ -164,6 +176,45 @@ def test_every_flow_refuses_a_wrong_key_before_it_begins(
         text=True,
     )
     assert branches.stdout.split() == ["main"]
+
+
+def test_a_plan_that_is_remembered_needs_no_key(ratchet: Ratchet, endpoint: Endpoint) -> None:
+    endpoint(answer(count_with("word_count")))
+    asked = ("workflow", "new", "Count the words of a text.")
+    assert ratchet(*asked).code == 0
+    endpoint(key="sk-wrong")
+    again = ratchet(*asked)
+    assert (again.code, "No model was asked" in again.err) == (0, True), again.err
+
+
+def test_answers_that_are_known_need_no_key(ratchet: Ratchet, endpoint: Endpoint, repository: Path) -> None:
+    endpoint(say("Twice a day."))
+    assert ratchet("workflow", "run", "ask.yaml").out == "Twice a day.\n"
+    endpoint(key="sk-wrong")
+    assert ratchet("workflow", "run", "ask.yaml").out == "Twice a day.\n"
+    assert "the key is refused" in ratchet("workflow", "run", "ask.yaml", "--no-cache").err
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        (fail(401), "put a valid key"),
+        (fail(404, code="model_not_found"), "set llm.default"),
+        (fail(429, code="insufficient_quota"), "billing"),
+    ],
+    ids=["key", "model", "credit"],
+)
+def test_a_step_that_may_not_ask_blocks_its_run_until_that_is_fixed(
+    ratchet: Ratchet, endpoint: Endpoint, repository: Path, turn: Turn, said: str
+) -> None:
+    endpoint(turn)
+    ended = ratchet("workflow", "run", "ask.yaml")
+    assert ended.code == 1
+    assert said in ended.err
+    assert "ratchet runs resume 1" in ended.err
+    shown = ratchet("runs", "show", "1", "--json").json
+    assert (shown["status"], said in shown["reason"]) == ("blocked", True)
+    assert ratchet("workflow", "show", "1", "--json").json["steps"]["tide"]["status"] == "blocked"
 
 
 def test_a_plan_without_credit_waits_for_a_person(ratchet: Ratchet, endpoint: Endpoint) -> None:

@@ -70,10 +70,7 @@ def check_feedback(
 
 def _require_engine(runtime: Runtime, engine: str | None, model: str | None) -> None:
     _check_engine(runtime, engine)
-    require_engines(
-        [(engine or runtime.settings.agents.engine, model)],
-        Surroundings(runtime.settings, runtime.home, os.environ),
-    )
+    require_engines(runtime, [(engine or runtime.settings.agents.engine, model)])
 
 
 def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: str | None = None) -> RunId:

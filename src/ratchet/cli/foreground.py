@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from ratchet.cli.heartbeat import Heartbeat
 from ratchet.cli.opening import require_ledger
-from ratchet.kernel import RunStatus
+from ratchet.cli.output import note
+from ratchet.cli.words import one_line
+from ratchet.kernel import RunStatus, with_hint
 from ratchet.ledger import Event, Filter, Ledger, Run, follow
 from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
@@ -38,6 +40,17 @@ class Foreground:
         self.runtime: Runtime = open_runtime(loaded, ledger)
         self._signals = StopSignals()
         self._asked = threading.Event()
+
+    def check(self, check: Callable[[], None], *, detach: bool) -> None:
+        """Look at the engines before anything is begun, here or by a worker. Raises `NotReady`."""
+        if not detach:
+            check()
+            return
+        from ratchet.engines.preflight import check_for_worker
+
+        left = check_for_worker(self.runtime, check)
+        if left is not None:
+            note(f"The worker needs what is not here: {one_line(with_hint(left))}.")
 
     def carry(self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, give_up: bool = False) -> Run:
         """Work until the run has ended, is paused or blocked. Nothing that it has done is lost.

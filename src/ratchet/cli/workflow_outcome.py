@@ -38,6 +38,11 @@ def tell_outcome(found: Mapping[str, Any]) -> None:
 def _tell_next(found: Mapping[str, Any]) -> None:
     run_id = found["run_id"]
     match found["status"]:
+        case "blocked" if not (found["reason"] or "").startswith("waits for"):
+            note(
+                f"Fix that; then `ratchet runs resume {run_id}` hands it to a worker, and "
+                f"`ratchet runs cancel {run_id}` ends it."
+            )
         case "blocked":
             note("`ratchet approval list` shows what is asked; an answer lets it go on.")
         case "failed" | "cancelled":

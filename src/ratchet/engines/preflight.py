@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import os
+import threading
+from collections.abc import Callable, Iterable
 
 from ratchet.engines.engine import Engine
 from ratchet.engines.failure import Failure
 from ratchet.engines.prices import how_to_price, no_price
 from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import BudgetPolicy, RatchetError
+from ratchet.kernel import BudgetPolicy, Missing, RatchetError
+from ratchet.runtime import Runtime, works_here
+
+# As long as a request or a command that hands its work over may take to look.
+_PATIENCE_SECONDS = 5.0
 
 
 class NotReady(RatchetError):
-    """An engine that could not be used now. Nothing was paid for."""
+    """An engine that could not be used now. Nothing was paid for.
 
-    http_status = 503
+    `is_local` says that something is not there, such as a program or a key: another machine may have it.
+    """
 
-    def __init__(self, message: str, *, hint: str | None, failure: Failure) -> None:
+    http_status = 424
+
+    def __init__(self, message: str, *, hint: str | None, failure: Failure, is_local: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.failure = failure
+        self.is_local = is_local
         self.exit_code = 3 if failure is Failure.MISSING else 1
 
 
 async def require_ready(engine: Engine, *, cost_usd: float | None = None) -> None:
     """Raise `NotReady` unless a session could start now, and be held to a budget of `cost_usd` if there is one."""
-    found = await engine.check()
+    try:
+        found = await engine.check()
+    except Missing as error:
+        raise NotReady(str(error), hint=error.hint, failure=Failure.MISSING, is_local=True) from error
     if not found.ready:
         raise NotReady(
-            f"the engine {engine.name} is not ready: {found.detail}", hint=found.mend, failure=found.failure
+            f"the engine {engine.name} is not ready: {found.detail}",
+            hint=found.mend,
+            failure=found.failure,
+            is_local=found.failure is Failure.MISSING,
         )
     if cost_usd is not None and found.unpriced is not None:
         raise NotReady(
@@ -40,28 +56,57 @@ async def require_ready(engine: Engine, *, cost_usd: float | None = None) -> Non
 
 
 def require_engines(
-    wanted: Iterable[tuple[str | None, str | None]],
-    surroundings: Surroundings,
-    *,
-    cost_usd: float | None = None,
+    runtime: Runtime, wanted: Iterable[tuple[str | None, str | None]], *, cost_usd: float | None = None
 ) -> None:
     """`require_ready` for engines by their names, each with the model that it is to use, before anything is begun.
 
     A budget of money that the settings give counts beside `cost_usd`. Not for use inside an event loop.
     """
+    surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
     opened = [open_engine(_named(name, model, surroundings), surroundings) for name, model in set(wanted)]
-    budgets = surroundings.settings.budgets
+    budgets = runtime.settings.budgets
     scopes = (budgets.attempt, budgets.run, budgets.project) if budgets.policy is BudgetPolicy.STRICT else ()
     limits = [limit for limit in (cost_usd, *(each.cost_usd for each in scopes)) if limit is not None]
 
     async def check_all() -> None:
-        looks = (require_ready(engine, cost_usd=min(limits, default=None)) for engine in opened)
-        found = await asyncio.gather(*looks, return_exceptions=True)
-        for problem in found:
-            if isinstance(problem, BaseException):
-                raise problem
+        # The first problem is told at once; those that are still looked at are let go.
+        await asyncio.gather(
+            *(require_ready(engine, cost_usd=min(limits, default=None)) for engine in opened)
+        )
 
     asyncio.run(check_all())
+
+
+def check_for_worker(
+    runtime: Runtime, check: Callable[[], None], *, seconds: float = _PATIENCE_SECONDS
+) -> NotReady | None:
+    """Call `check` before work is handed to a worker, from any face. Raises what it raises.
+
+    Two things are left to the worker: a look that takes longer than `seconds`, as at an endpoint that hangs, and what
+    is not there for this process unless it takes jobs itself: those that do may have it. The latter is returned.
+    """
+    problems: list[Exception] = []
+
+    def look() -> None:
+        try:
+            check()
+        except Exception as problem:  # noqa: BLE001 - raised below, where somebody waits for it
+            problems.append(problem)
+
+    # In a thread that nobody waits for in the end: what hangs may be a name server, which cannot be cancelled.
+    thread = threading.Thread(target=look, name="preflight", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    for problem in problems:
+        if isinstance(problem, NotReady) and problem.is_local and not _works_here(runtime):
+            return problem
+        raise problem
+    return None
+
+
+def _works_here(runtime: Runtime) -> bool:
+    with runtime.ledger.read() as tx:
+        return works_here(tx)
 
 
 def _named(name: str | None, model: str | None, surroundings: Surroundings) -> str:

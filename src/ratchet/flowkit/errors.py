@@ -25,7 +25,8 @@ class SpecError(Exception):
 
 
 class StepFailed(Exception):
-    """A try at a step that failed. `final` says that trying again cannot help."""
+    """A try at a step that failed. `final` says that trying again cannot help, and `blocks` that it can once
+    a person has changed something: unless another tool stands in, the step is held until then."""
 
     def __init__(
         self,
@@ -34,9 +35,11 @@ class StepFailed(Exception):
         final: bool = False,
         metrics: dict[str, object] | None = None,
         hint: str | None = None,
+        blocks: bool = False,
     ) -> None:
         super().__init__(reason)
         self.final = final
+        self.blocks = blocks
         self.metrics = metrics or {}
         self.hint = hint
 

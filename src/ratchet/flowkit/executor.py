@@ -55,7 +55,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 async def call_until_done(
     call: StepCall, caller: StepCaller, journal: ExecutionJournal, room: Room, *, guarded: bool
 ) -> Result | StepError:
-    """The result of the step. Room is taken only while something is called, not in the pauses."""
+    """The result of the step. Room is taken only while something is called, not in the pauses. Raises `StepHeld`."""
     step = call.step
     tries = 1 + (step.max_retries if step.retry_on_failure else 0)
     own_tool = call.tool
@@ -74,6 +74,8 @@ async def call_until_done(
                 pause = min(_LONGEST_PAUSE_SECONDS, step.backoff_seconds * 2 ** (number - 1))
             elif fallback is not None and fallback != own_tool:
                 pause, tries, call = 0.0, number + 1, replace(call, tool=fallback)
+            elif failed.blocks:
+                raise StepHeld(f"{failed} ({failed.hint})" if failed.hint else str(failed)) from failed
             else:
                 return error
             await journal.retrying(call, error, pause)

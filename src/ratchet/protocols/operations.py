@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from ratchet.kernel import RunStatus
@@ -104,8 +105,18 @@ def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     """Plan a protocol, or carry out the plan that it has; pending, planned and paused ones can be started.
 
     Without `automatic` no step begins by itself: a protocol that has its plan is then running, and waits until its next
-    step is asked for. So it can be started again when no answer came: nothing is planned or begun twice.
+    step is asked for. So it can be started again when no answer came: nothing is planned or begun twice. The engines
+    are looked at first; one that cannot work now is told, and nothing is begun.
     """
+    from ratchet.engines.preflight import check_for_worker
+    from ratchet.protocols.preflight import check_existing
+
+    check_for_worker(call.runtime, partial(check_existing, call.runtime, protocol_id))
+    return begin(call, protocol_id)
+
+
+def begin(call: Call, protocol_id: int) -> AcceptedAnswer:
+    """`start`, where the engines were looked at."""
     from ratchet.protocols.actions import start_protocol
 
     with call.write() as tx:

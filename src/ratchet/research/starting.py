@@ -38,17 +38,19 @@ class Wanted(Choices):
     simulated: bool = False
 
 
-def check_research(runtime: Runtime, wanted: Wanted) -> None:
+def check_research(
+    runtime: Runtime, wanted: Wanted, *, find: Callable[[str, str | None], TaskAdapter] = find_task
+) -> None:
     """Look whether the engines of a run could work here and now, before it is begun.
 
-    Raises `NotReady`, and `Misuse` for what can never work.
+    Raises `NotReady`, and `Misuse` for what can never work. `find` is as in `start_research`.
     """
-    task = find_task(wanted.task, wanted.variant)
+    task = find(wanted.task, wanted.variant)
     _plan(wanted, task)
     roster = [each for each in task.roster if not wanted.specialists or each.name in wanted.specialists]
     require_engines(
+        runtime,
         {(wanted.engine or each.engine, wanted.model or each.model) for each in roster},
-        Surroundings(runtime.settings, runtime.home, os.environ),
         cost_usd=wanted.cost_usd,
     )
 

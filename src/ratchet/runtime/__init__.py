@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ratchet.runtime.jobs import Jobs
     from ratchet.runtime.kinds import Kinds
     from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
-    from ratchet.runtime.processes import Process, anybody_works, list_processes
+    from ratchet.runtime.processes import Process, anybody_works, list_processes, works_here
     from ratchet.runtime.queues import QueueState, list_queues
     from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
     from ratchet.runtime.runtime import Runtime
@@ -67,4 +67,5 @@ __all__ = [
     "resume_run",
     "run_step",
     "start_run",
+    "works_here",
 ]

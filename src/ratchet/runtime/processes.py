@@ -145,6 +145,15 @@ def anybody_works(tx: Transaction) -> bool:
     return any(each.state == "alive" and each.slots > 0 for each in list_processes(tx))
 
 
+def works_here(tx: Transaction) -> bool:
+    """Whether this very process takes jobs."""
+    here = (socket.gethostname(), os.getpid())
+    return any(
+        (each.host, each.pid) == here and each.state == "alive" and each.slots > 0
+        for each in list_processes(tx)
+    )
+
+
 def all_snapshots(tx: Transaction, *, but: str | None = None) -> list[dict[str, float]]:
     """The metrics of every process `but` one, gone ones included."""
     query = sa.select(processes.c.metrics).where(processes.c.metrics.is_not(None))

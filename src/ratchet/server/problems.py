@@ -30,6 +30,7 @@ _DESCRIPTIONS = {
     409: "The thing is not in a state that allows this",
     413: "The body is too long",
     422: "A value is wrong",
+    424: "An engine that is needed cannot work now",
     502: "A remote or a forge did not answer as it should",
     503: "The database, or something else that is needed, is away",
 }

@@ -44,7 +44,8 @@ class ToolResult:
 
 
 class ToolFailed(RatchetError):
-    """A call that failed. `final` says that calling again cannot help: wrong input, no such program.
+    """A call that failed. `final` says that calling again cannot help: wrong input, no such program. `blocks`
+    says that no call of its kind can succeed until a person changes something, such as a key.
 
     `result` is what a program had printed until then and how it ended, where there was one.
     """
@@ -57,12 +58,14 @@ class ToolFailed(RatchetError):
         use: ToolUse | None = None,
         said: str = "",
         final: bool = False,
+        blocks: bool = False,
         result: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.use = use or ToolUse()
         self.said = said
         self.final = final
+        self.blocks = blocks
         self.result = result
 
 

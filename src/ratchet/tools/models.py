@@ -38,16 +38,13 @@ async def call_llm_tool(
     tool: Tool, body: LlmBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
     """Fill the prompt of the tool with the inputs, and ask. Raises `ToolFailed`."""
-    settings = occasion.runtime.settings
-    model = body.model
     try:
         prompt = prompt_of(body.prompt_template, values)
-        if _asks_llm(settings):
-            model = choose_model(
-                settings.llm, model=body.model, role=body.role, tier=body.tier, environment=os.environ
-            )
+        model = model_of(body, occasion.runtime.settings, os.environ)
     except (StepFailed, Misuse, Missing) as error:
-        raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint, final=True) from error
+        raise ToolFailed(
+            f"tool {tool.id}: {error}", hint=error.hint, final=True, blocks=isinstance(error, Missing)
+        ) from error
     return await call_model(
         prompt,
         occasion,
@@ -121,7 +118,17 @@ async def call_model(
     except SessionFailed as failed:
         raise _failure(failed, began) from failed
     except (BudgetExceeded, Misuse, Missing) as error:
-        raise ToolFailed(str(error), hint=error.hint, final=True) from error
+        blocks = isinstance(error, Missing)
+        raise ToolFailed(str(error), hint=error.hint, final=True, blocks=blocks) from error
+
+
+def model_of(body: LlmBody, settings: Settings, environment: Mapping[str, str]) -> str | None:
+    """The model that a tool asks, in the words of the engine that answers steps. Raises `Misuse` if there is none."""
+    if not _asks_llm(settings):
+        return body.model
+    return choose_model(
+        settings.llm, model=body.model, role=body.role, tier=body.tier, environment=environment
+    )
 
 
 def choose_model(
@@ -203,6 +210,7 @@ def _failure(failed: SessionFailed, began: float) -> ToolFailed:
         # What is needed is not there: the same whether that is a program, or a model.
         use=replace(use, exit_code=NOT_FOUND) if failed.failure is Failure.MISSING else use,
         final=failed.failure.is_hopeless,
+        blocks=failed.failure.is_permanent,
     )
 
 

@@ -11,9 +11,10 @@ import pytest
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowInput, WorkflowSpec, WorkflowStep
 from ratchet.ledger import Filter
 from ratchet.ledger import events as log
+from ratchet.ledger.runs import get_run
 from ratchet.ledger.sessions import list_sessions
 from ratchet.modelserver import ModelServer, fail, say
-from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
+from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, resume_run
 from ratchet.tools.caller import GROUP
 from tests.modelserver.fixtures import model_server
 from tests.runtime.deaths import die_at
@@ -100,6 +101,50 @@ def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[Mo
     again = run(runtime, tale(), {"topic": "ratchets"})
     assert again["outputs"] == {"shorten": "Ratchets."}
     assert [step["cached"] for step in again["steps"].values()] == [True, True]
+
+
+def test_a_key_that_is_refused_blocks_the_run_and_only_what_is_left_is_asked_when_it_is_resumed(
+    asked: tuple[ModelServer, Runtime],
+) -> None:
+    server, runtime = asked
+    server.script("flow", [say("A long tale."), fail(401)])
+    stands = run(runtime, tale(), {"topic": "keys"})
+    assert (stands["status"], stands["steps"]["shorten"]["status"]) == ("blocked", "blocked")
+    with runtime.ledger.read() as tx:
+        reason = get_run(tx, stands["run_id"]).reason or ""
+    assert reason.startswith("step shorten: local/scripted refused the key")
+    assert "export MODEL_KEY=" in reason
+    script = server.script("flow", [say("A tale.")])
+    with runtime.ledger.write(actor="test") as tx:
+        resume_run(tx, runtime, stands["run_id"])
+    done = settle(runtime.ledger, stands["run_id"])
+    assert (done["status"], done["outputs"]) == ("completed", {"shorten": "A tale."})
+    assert len(script.requests) == 1
+
+
+def test_a_tool_to_fall_back_on_is_used_instead_of_blocking(asked: tuple[ModelServer, Runtime]) -> None:
+    server, runtime = asked
+    server.script("flow", [fail(401)])
+    upper = ToolDefinition(
+        "upper", tool_type="python", source_code="def run(topic: str) -> str:\n    return topic.upper()\n"
+    )
+    spec = WorkflowSpec(
+        "tale",
+        inputs=(WorkflowInput("topic"),),
+        steps=(
+            WorkflowStep(
+                "write",
+                StepType.LLM_CALL,
+                prompt_template="Write about {topic}.",
+                input_mapping={"topic": "inputs.topic"},
+                fallback_tool="upper",
+            ),
+        ),
+        portable=True,
+        tool_definitions={"upper": upper},
+    )
+    done = run(runtime, spec, {"topic": "keys"})
+    assert (done["status"], done["outputs"]) == ("completed", {"write": "KEYS"})
 
 
 @pytest.mark.soak

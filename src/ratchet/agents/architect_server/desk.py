@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ratchet.agents import architect, operations, views
@@ -15,6 +16,7 @@ from ratchet.agents.operations import Moved
 from ratchet.agents.references import find_version
 from ratchet.agents.tokens import Bearer
 from ratchet.config import Loaded
+from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.resting import run_at_rest
@@ -48,10 +50,15 @@ class Desk:
 
     async def create_agent(self, caller: Caller, given: Given) -> Told:
         wanted = Wanted(**{key: value for key, value in given.items() if key != "wait_seconds"})
+        check = partial(architect.check_creation, self._runtime, wanted)
+        await asyncio.to_thread(check_for_worker, self._runtime, check)
         run_id = await asyncio.to_thread(architect.create_agent, self._runtime, wanted, actor=caller.actor)
         return await self._outcome(run_id, given)
 
     async def send_feedback(self, caller: Caller, given: Given) -> Told:
+        named = {"engine": given.get("engine"), "model": given.get("model")}
+        check = partial(architect.check_feedback, self._runtime, given["agent"], given["message"], **named)
+        await asyncio.to_thread(check_for_worker, self._runtime, check)
         run_id = await asyncio.to_thread(
             architect.send_feedback,
             self._runtime,

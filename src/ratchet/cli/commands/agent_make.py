@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,8 +81,7 @@ def create(
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
         wanted = Wanted(name=name, description=description, **options)
-        if not detach:
-            check_creation(here.runtime, wanted)
+        here.check(partial(check_creation, here.runtime, wanted), detach=detach)
         run_id = create_agent(here.runtime, wanted, actor="cli")
         return _carry(session, here, name, run_id, f"making {name}", detach=detach)
 
@@ -137,8 +137,8 @@ def feedback(
     loaded = session.load()
     message = given_text(text, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
-        if not detach:
-            check_feedback(here.runtime, name, message, engine=options["engine"], model=options["model"])
+        named = {"engine": options["engine"], "model": options["model"]}
+        here.check(partial(check_feedback, here.runtime, name, message, **named), detach=detach)
         run_id = send_feedback(
             here.runtime, name, message, severity=Severity(severity), actor="cli", **options
         )

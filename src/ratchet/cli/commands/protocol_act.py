@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -18,10 +19,12 @@ from ratchet.ledger.protocols import get_protocol
 from ratchet.protocols import operations
 from ratchet.protocols.finding import protocol_named
 from ratchet.protocols.moves import wake
+from ratchet.protocols.preflight import check_existing
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
+    from ratchet.runtime import Runtime
     from ratchet.runtime.operations.jobs import StepAcceptedAnswer
 
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
@@ -50,7 +53,9 @@ def start(session: Session, wanted: str, project: str | None, no_wait: bool, det
     Exits with 0 when the protocol is completed (or planned, if its steps are started by hand), 1 when it is blocked or
     waits for CI, 3 when an engine is missing.
     """
-    return _act(session, wanted, project, operations.start, detach=detach, wait=not no_wait)
+    return _act(
+        session, wanted, project, operations.begin, detach=detach, wait=not no_wait, check=check_existing
+    )
 
 
 @command(
@@ -155,10 +160,13 @@ def _act(
     detach: bool,
     wait: bool,
     done: Callable[[Overview], bool] = is_done,
+    check: Callable[[Runtime, int], None] | None = None,
 ) -> int | None:
     with existing_foreground(session) as here:
         with here.ledger.read() as tx:
             protocol = protocol_named(tx, wanted, project=project)
+        if check is not None:
+            here.check(partial(check, here.runtime, protocol.run_id), detach=detach)
         act(CliCall(session, here.ledger, here.runtime), protocol.run_id)
         if detach:
             with here.ledger.read() as tx:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,13 @@ from ratchet.cli.protocol_choice import detach_option
 from ratchet.cli.texts import from_file_option, given_text
 from ratchet.config import write_initial
 from ratchet.config.protocol_settings import REVIEWER_POLICIES
-from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import get_protocol
 from ratchet.projects.local import find_top
 from ratchet.protocols.actions import create_protocol, start_protocol
-from ratchet.protocols.choosing import Choice
 from ratchet.protocols.planning import create_described
-from ratchet.protocols.qa.reviewer import require_reviewer
+from ratchet.protocols.preflight import check_new
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
@@ -110,8 +109,9 @@ def new(
     with foreground(loaded) as here:
         reviewer = how["reviewer"] if how["reviewer"] not in REVIEWER_POLICIES else None
         _check_engines(here, how["engine"], reviewer, running=running)
-        if running and not detach:
-            _check_ready(here, how["engine"], how["model"], reviewer)
+        if running:
+            named = {"engine": how["engine"], "model": how["model"], "reviewer": reviewer}
+            here.check(partial(check_new, here.runtime, **named), detach=detach)
         chosen = set_up(session, here, chosen_project(session, here, where, base=base).id)
         if running:
             require_set_up(here, chosen)
@@ -143,24 +143,6 @@ def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
         settings = here.runtime.settings.protocols
         for usual in (settings.planner, named[0] or settings.engine):
             open_engine(usual, around)
-
-
-def _check_ready(here: Foreground, engine: str | None, model: str | None, reviewer: str | None) -> None:
-    """Whoever plans, carries out and reviews must be able to work before anything is made.
-
-    Raises `NotReady`, and `Blocked` where nobody can review.
-    """
-    settings = here.runtime.settings.protocols
-    around = Surroundings(here.runtime.settings, here.runtime.home, os.environ)
-    author = Choice(engine or settings.engine, model or settings.models.exec)
-    wanted = [
-        (settings.planner, settings.models.planning),
-        (author.engine, author.model),
-        *([(reviewer, settings.models.qa)] if reviewer else []),
-    ]
-    require_engines(wanted, around)
-    if reviewer is None:
-        require_reviewer(around, None, None, open_engine, author=author)
 
 
 def _create(

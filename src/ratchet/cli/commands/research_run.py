@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,8 +90,7 @@ def run(
     named = tuple(name.strip() for name in (specialists or "").split(",") if name.strip())
     wanted = Wanted(specialists=named, lineage=not no_lineage, **options)
     with foreground(session.load()) as here:
-        if not detach:
-            check_research(here.runtime, wanted)
+        here.check(partial(check_research, here.runtime, wanted), detach=detach)
         run_id = start_research(here.runtime, wanted, actor="cli")
         if detach:
             confirm(session, {"run": run_id}, f"Run {run_id} waits for a worker.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
 from ratchet.workflows.building import read_file
-from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, check_overseer, planned_of, start_plan
+from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, planned_of, start_plan
+from ratchet.workflows.preflight import check_overseer
 from ratchet.workflows.remembering import delete_workflow
 from ratchet.workflows.saving import keep_workflow
 
@@ -83,9 +85,8 @@ def new(
             "--detach and --out exclude each other", hint="`ratchet workflow show NAME --json` has it later"
         )
     with foreground(session.load()) as here:
-        if no_reuse and not detach:
-            # A plan that is remembered needs no model.
-            check_overseer(here.runtime, engine=options["engine"], model=options["model"])
+        asked = {"reuse": not no_reuse, "engine": options["engine"], "model": options["model"]}
+        here.check(partial(check_overseer, here.runtime, sentence, **asked), detach=detach)
         run_id = start_plan(here.runtime, sentence, reuse=not no_reuse, actor="cli", **options)
         if detach:
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")

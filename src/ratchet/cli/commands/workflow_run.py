@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,11 @@ from ratchet.cli.records import print_document, print_line
 from ratchet.cli.workflow_outcome import tell_outcome
 from ratchet.cli.workflow_progress import progress
 from ratchet.cli.workflow_sources import existing_file
+from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing, Misuse, RunStatus
+from ratchet.ledger.sessions import list_sessions
 from ratchet.workflows import views
+from ratchet.workflows.preflight import check_workflow
 from ratchet.workflows.running.preparing import prepare
 from ratchet.workflows.running.starting import start_workflow
 from ratchet.workflows.sources import load_workflow, names_file
@@ -82,6 +86,7 @@ def run(
         plan = prepare(
             here.runtime, spec, inputs, folder=folder, cached=not no_cache, spread=True if spread else None
         )
+        here.check(partial(check_workflow, here.runtime, plan), detach=detach)
         with here.ledger.write(actor="cli") as tx:
             run_id = start_workflow(tx, here.runtime, plan, **how)
         if detach:
@@ -96,6 +101,7 @@ def _carry(session: Session, here: Foreground, run_id: int, name: str, steps: in
         ended = here.carry(run_id, hear, quiet=session.json, give_up=True)
     with here.ledger.read() as tx:
         found = views.outcome(tx, here.ledger.artifacts, run_id)
+        last = list_sessions(tx, run_id=run_id, limit=1) if ended.status is RunStatus.BLOCKED else ()
     if session.json:
         (print_line if following else print_document)(found)
     else:
@@ -104,4 +110,5 @@ def _carry(session: Session, here: Foreground, run_id: int, name: str, steps: in
         return INTERRUPTED
     if ended.status is RunStatus.COMPLETED:
         return 0
-    return Missing.exit_code if views.lacks_program(found) else 1
+    lacks_engine = any(each.failure == Failure.MISSING for each in last)
+    return Missing.exit_code if lacks_engine or views.lacks_program(found) else 1

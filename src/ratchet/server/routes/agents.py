@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -9,8 +10,16 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.agents import operations, views
-from ratchet.agents.architect import Severity, Wanted, create_agent, send_feedback
+from ratchet.agents.architect import (
+    Severity,
+    Wanted,
+    check_creation,
+    check_feedback,
+    create_agent,
+    send_feedback,
+)
 from ratchet.agents.host import Host
+from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import RunId
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.runs import get_run
@@ -83,12 +92,15 @@ def agents(
 
 @router.post("/agents", status_code=202, response_model=shapes.AgentRun)
 def create(api: Api, new: NewAgent, response: Response) -> dict[str, Any]:
-    """Make an agent; a worker does it, and the run says how far it is. 409 when there is one of that name."""
+    """Make an agent; a worker does it, and the run says how far it is. 409 when there is one of that name, 424
+    when the engine that writes it cannot work now."""
     return _started(api, response, start_creation(api, new))
 
 
 def start_creation(api: Access, new: NewAgent) -> RunId:
-    return create_agent(api.runtime, new.wanted(), **_by(api))
+    wanted = new.wanted()
+    check_for_worker(api.runtime, partial(check_creation, api.runtime, wanted))
+    return create_agent(api.runtime, wanted, **_by(api))
 
 
 @router.get("/agents/{name}", response_model=shapes.ServedAgent)
@@ -143,12 +155,14 @@ def runs(api: Api, name: AgentName, pager: Paging) -> Cut[dict[str, Any]]:
 def feedback(api: Api, name: AgentName, given: Feedback, response: Response) -> dict[str, Any]:
     """Tell an agent what was wrong. A worker takes it up; feedback on one agent is taken one after the other.
 
-    422 when it is longer than `agents.feedback_bytes`.
+    422 when it is longer than `agents.feedback_bytes`, 424 when the engine cannot work now.
     """
     return _started(api, response, start_feedback(api, name, given))
 
 
 def start_feedback(api: Access, name: str, given: Feedback) -> RunId:
+    named = {"engine": given.engine, "model": given.model}
+    check_for_worker(api.runtime, partial(check_feedback, api.runtime, name, given.message, **named))
     return send_feedback(api.runtime, name, **given.model_dump(), **_by(api))
 
 

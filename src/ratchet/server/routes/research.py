@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import RatchetError, RunStatus
 from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run, list_runs
-from ratchet.research.starting import LARGEST_SEED, Wanted, start_research
+from ratchet.research.starting import LARGEST_SEED, Wanted, check_research, start_research
 from ratchet.research.tasks import find_installed, installed_task, task_names
 from ratchet.research.views import status
 from ratchet.runtime import cancel_run, pause_run, resume_run
@@ -65,13 +67,16 @@ class NewRun(BaseModel):
 
 @router.post("/research", status_code=201, response_model=RunShape)
 def start(api: Api, new: NewRun, response: Response) -> Run:
-    """Start a run; a worker carries it. 404 when no such task is installed, 422 for what can never work.
+    """Start a run; a worker carries it. 404 when no such task is installed, 422 for what can never work, 424 when an
+    engine of it cannot work now.
 
     Only installed tasks can be named. A path would let whoever holds the token have any directory of the server read,
     and the code in it run; tasks in folders are for the command line.
     """
+    wanted = new.wanted()
+    check_for_worker(api.runtime, partial(check_research, api.runtime, wanted, find=find_installed))
     run_id = start_research(
-        api.runtime, new.wanted(), actor=api.actor, request_id=api.request_id, find=find_installed
+        api.runtime, wanted, actor=api.actor, request_id=api.request_id, find=find_installed
     )
     response.headers["Location"] = f"/research/{run_id}"
     with api.read() as tx:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from fastapi import Path as InPath
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from ratchet.engines.preflight import check_for_worker
 from ratchet.flowkit.graph import waves as waves_of
 from ratchet.flowkit.schema import workflow_schema
 from ratchet.kernel import RunId
@@ -30,6 +32,7 @@ from ratchet.workflows.choosing import choose_of_workflow
 from ratchet.workflows.evolution import evolve_tool
 from ratchet.workflows.exports import Target, export_workflow
 from ratchet.workflows.overseer import LONGEST_SENTENCE, start_plan
+from ratchet.workflows.preflight import check_overseer, check_workflow
 from ratchet.workflows.profiling import profile_workflow
 from ratchet.workflows.remembering import delete_workflow
 from ratchet.workflows.running.preparing import prepare
@@ -114,7 +117,19 @@ def validate(api: Api, given: GivenWorkflow) -> dict[str, Any]:
 
 @router.post("/workflows/plan", status_code=202, response_model=shapes.WorkflowRun)
 def plan(api: Api, wish: Wish, response: Response) -> dict[str, Any]:
-    """Have an overseer plan a workflow; a worker does it, and the result of the run names what was saved."""
+    """Have an overseer plan a workflow; a worker does it, and the result of the run names what was saved.
+
+    424 when the engine that plans cannot work now, and no plan for this is remembered.
+    """
+    check = partial(
+        check_overseer,
+        api.runtime,
+        wish.sentence,
+        reuse=wish.reuse,
+        engine=wish.engine,
+        model=wish.model,
+    )
+    check_for_worker(api.runtime, check)
     run_id = start_plan(api.runtime, **wish.model_dump(), actor=api.actor, request_id=api.request_id)
     return _started(api, response, run_id)
 
@@ -164,7 +179,10 @@ def runs(api: Api, name: WorkflowName, pager: Paging) -> Cut[dict[str, Any]]:
 
 @router.post("/workflows/{name}/runs", status_code=202, response_model=shapes.WorkflowRun)
 def start(api: Api, name: WorkflowName, new: NewRun, response: Response) -> dict[str, Any]:
-    """Start a run; a worker carries it. 422 names every input and every tool that is wrong or missing."""
+    """Start a run; a worker carries it. 422 names every input and every tool that is wrong or missing.
+
+    424 when a model that its steps ask cannot be asked now.
+    """
     return _started(api, response, start_saved(api, name, new))
 
 
@@ -172,6 +190,7 @@ def start_saved(api: Access, name: str, new: NewRun) -> RunId:
     """A run of a saved workflow, with everything about it checked."""
     spec = load_saved(api.runtime, name)
     prepared = prepare(api.runtime, spec, new.inputs, cached=new.cached, spread=new.spread)
+    check_for_worker(api.runtime, partial(check_workflow, api.runtime, prepared))
     with api.write() as tx:
         return start_workflow(
             tx,

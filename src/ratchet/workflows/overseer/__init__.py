@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ratchet.workflows.overseer.asking import (
         LONGEST_SENTENCE,
         RUN_KIND,
-        check_overseer,
         plan_workflow,
         start_plan,
     )
@@ -23,7 +22,6 @@ __all__ = [
     "PlanFailed",
     "Planned",
     "Reused",
-    "check_overseer",
     "plan",
     "plan_workflow",
     "planned_of",

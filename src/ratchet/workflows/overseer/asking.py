@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 
-from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine, require_model
 from ratchet.flowkit.spec import WORKFLOW_ID, name_problem
 from ratchet.kernel import Misuse, RunId
@@ -27,15 +26,6 @@ LONGEST_SENTENCE = 16_000
 SIMULATED = "simulated"
 """The origin of a workflow that was planned by a recording."""
 _SHOWN = 30
-
-
-def check_overseer(runtime: Runtime, *, engine: str | None, model: str | None) -> None:
-    """Look whether the overseer could be asked here and now, before anything is begun. Raises `NotReady`."""
-    settings = runtime.settings.workflows
-    require_engines(
-        [(engine or settings.overseer, model or settings.model)],
-        Surroundings(runtime.settings, runtime.home, os.environ),
-    )
 
 
 def start_plan(

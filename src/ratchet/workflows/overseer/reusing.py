@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ratchet.config.workflow_settings import Workflows
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.validation import require_valid
@@ -45,7 +46,7 @@ def look_for_plan(work: Work) -> Found:
         return Found()
     known = [each for plan in plans if (each := _known(work, plan)) is not None]
     for each in known:
-        reason = _reason(work, each.plan)
+        reason = reason_to_reuse(work.settings, work.sentence, each.plan)
         if reason is not None:
             plan = each.plan
             reused = Reused(plan.workflow, plan.sentence, round(plan.likeness, 3), plan.exact, reason)
@@ -54,15 +55,15 @@ def look_for_plan(work: Work) -> Found:
     return Found(template=near[0] if near else None)
 
 
-def _reason(work: Work, plan: RememberedPlan) -> str | None:
+def reason_to_reuse(settings: Workflows, sentence: str, plan: RememberedPlan) -> str | None:
     """Why the plan is taken, if it is."""
     if plan.exact:
         return "the same sentence was planned before"
-    if plan.likeness < work.settings.reuse or differ_in(work.sentence, plan.sentence) is not None:
+    if plan.likeness < settings.reuse or differ_in(sentence, plan.sentence) is not None:
         return None
     return (
         f"a sentence that means nearly the same was planned before "
-        f"(likeness {plan.likeness:.2f}, at least {work.settings.reuse:g} is wanted)"
+        f"(likeness {plan.likeness:.2f}, at least {settings.reuse:g} is wanted)"
     )
 
 

@@ -44,6 +44,9 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
         caller = _ToolCaller(plan, replace(occasion, servers=servers, answers=None))
         done = await execute(plan.spec, plan.inputs, caller, guarded=False)
     use = ToolUse(cost_microusd=caller.cost_microusd, tokens=caller.tokens)
+    if done.status == "held":
+        held = next(f"{name}: {each.error}" for name, each in done.steps.items() if each.error)
+        raise ToolFailed(f"step {held}", use=use, final=True, blocks=True)
     if done.status != "completed":
         raise ToolFailed(f"step {done.error}", use=use)
     return ToolResult(dict(done.outputs), use, simulated=caller.simulated)
@@ -114,7 +117,11 @@ class _ToolCaller:
                 self.cost_microusd += failed.use.cost_microusd
                 self.tokens += failed.use.tokens
             raise StepFailed(
-                str(failed), final=failed.final, metrics=metrics(failed.use), hint=failed.hint
+                str(failed),
+                final=failed.final,
+                metrics=metrics(failed.use),
+                hint=failed.hint,
+                blocks=failed.blocks,
             ) from failed
         except ToolRateLimited as error:
             raise StepFailed(str(error), hint=error.hint) from error

@@ -45,8 +45,8 @@ class LedgerCaller:
         self._all = asyncio.Semaphore(settings.concurrency or _MOST_AT_ONCE)
         self.offering = Offering(job, self._computing, self._all) if plan.spread else None
         self.servers = KeptServers()
-        self.awaited: list[int] = []
-        """The approvals that nobody has decided yet."""
+        self.awaited: dict[str, int] = {}
+        """The approvals that nobody has decided yet, by the names of their steps."""
 
     def room(self, call: StepCall) -> AbstractAsyncContextManager[object]:
         """Steps that compute share the processors; the others may be many. What is offered to others needs no room."""
@@ -68,7 +68,11 @@ class LedgerCaller:
         except ToolFailed as failed:
             self._record(call, work.fixed, failed.use, error=str(failed))
             raise StepFailed(
-                str(failed), final=failed.final, metrics=use_metrics(failed.use), hint=failed.hint
+                str(failed),
+                final=failed.final,
+                metrics=use_metrics(failed.use),
+                hint=failed.hint,
+                blocks=failed.blocks,
             ) from failed
         self._check(call, called.value)
         self._record(call, work.fixed, called.use, called=called)
@@ -154,7 +158,7 @@ class LedgerCaller:
             )
         match approval.status:
             case ApprovalStatus.PENDING:
-                self.awaited.append(approval.id)
+                self.awaited[call.name] = approval.id
                 raise StepHeld(f"waits for approval {approval.id}: {question}")
             case ApprovalStatus.APPROVED:
                 return Result({"approved": True, "comment": approval.comment, "by": approval.decided_by})

@@ -51,7 +51,7 @@ async def _run(job: JobContext) -> object:
             ended = await asyncio.to_thread(_end, job, run, journal, done)
             await asyncio.to_thread(_learn, job, run, plan, done)
             return ended
-        if await asyncio.to_thread(_wait, job, run, caller.awaited):
+        if await asyncio.to_thread(_wait, job, run, caller.awaited, done):
             raise Waiting(f"run {run.id} waits for a person")
 
 
@@ -103,13 +103,21 @@ def _kept_outputs(tx: Transaction, job: JobContext, run: Run, outputs: Mapping[s
     }
 
 
-def _wait(job: JobContext, run: Run, awaited: list[int]) -> bool:
-    """Block the run until a person decides, unless one has decided just now."""
+def _wait(job: JobContext, run: Run, awaited: Mapping[str, int], done: Executed) -> bool:
+    """Block the run until a person decides, unless one has decided just now, or changes what keeps steps from going
+    on."""
+    reasons = []
+    if awaited:
+        approvals = ", ".join(map(str, awaited.values()))
+        reasons.append(f"waits for {'approval' if len(awaited) == 1 else 'approvals'} {approvals}")
+    # Many items of a list may be held for the same reason.
+    refused: dict[str, str] = {}
+    for name, record in done.steps.items():
+        if record.status == "held" and record.error and name not in awaited:
+            refused.setdefault(record.error, name)
+    reasons += [f"step {name}: {error}" for error, name in refused.items()]
     with job.write() as tx:
-        if not all(still_pending(tx, approval_id) for approval_id in awaited):
+        if not all(still_pending(tx, approval_id) for approval_id in awaited.values()):
             return False
-        reason = (
-            f"waits for {'approval' if len(awaited) == 1 else 'approvals'} {', '.join(map(str, awaited))}"
-        )
-        change_run(tx, run.id, RunStatus.BLOCKED, reason=reason)
+        change_run(tx, run.id, RunStatus.BLOCKED, reason="; ".join(reasons))
     return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
 from starlette.responses import Response
 
+from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project, get_project, list_projects
@@ -14,6 +16,7 @@ from ratchet.ledger.protocol_steps import count_protocol_steps
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.operations import listed
 from ratchet.protocols.planning import create_described
+from ratchet.protocols.preflight import check_new
 from ratchet.protocols.views import protocol_record
 from ratchet.server.console.acting import Acting
 from ratchet.server.console.door import ROOT
@@ -83,6 +86,7 @@ def create(
     with api.read() as tx:
         enter(api, tx, "project", project)
         owner = get_project(tx, project)
+    check_for_worker(api.runtime, partial(check_new, api.runtime))
 
     def make(tx: Transaction, called: str) -> int:
         run_id = create_protocol(
