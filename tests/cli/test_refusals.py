@@ -261,3 +261,35 @@ def test_a_cost_that_nobody_knows_is_never_told_as_nothing(
         told = ratchet(*shown).out
         assert "unknown" in told
         assert "$0.00" not in told
+
+
+TELLER = """
+id: teller
+type: llm
+input_schema: {type: object, properties: {topic: {type: string}}, required: [topic]}
+llm: {prompt_template: "Tell about {topic}."}
+"""
+
+
+def test_costs_of_a_tool_that_are_known_in_part_are_told_as_that(
+    ratchet: Ratchet, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "teller.yaml").write_text(TELLER)
+    endpoint(say("Tides come."), model="nameless")
+    assert ratchet("tool", "add", str(tmp_path / "teller.yaml")).code == 0
+    assert "unknown cost" in ratchet("tool", "run", "teller", "--input", "topic=tides").err
+    assert "unknown cost so far" in ratchet("tool", "show", "teller").out
+    endpoint(say("Tides go."))
+    paid = ratchet("tool", "run", "teller", "--input", "topic=moons").err
+    assert re.search(r" tokens, \$0\.0\d+", paid), paid
+    assert re.search(r"over \$0\.0\d+ so far", ratchet("tool", "show", "teller").out)
+    stats = ratchet("tool", "show", "teller", "--json").json["stats"]
+    assert 0 < stats["unpriced_tokens"] < stats["tokens"]
+
+
+def test_the_cost_of_a_step_without_a_price_is_unknown_in_its_profile(
+    ratchet: Ratchet, endpoint: Endpoint, repository: Path
+) -> None:
+    endpoint(say("Twice a day."), model="nameless")
+    assert ratchet("workflow", "run", "ask.yaml").code == 0
+    assert "unknown cost" in ratchet("workflow", "profile", "1").out

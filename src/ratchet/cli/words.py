@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def hanging(text: str, indent: int) -> str:
     return f"\n{' ' * indent}".join(textwrap.wrap(text, width, break_on_hyphens=False) or [""])
 
 
-def cost_words(used: Usage) -> str:
-    """What is known of the cost. What nobody knows is unknown, and never nothing."""
-    if not used.unpriced_tokens:
-        return f"${used.cost_usd:.4f}"
-    return f"over ${used.cost_usd:.4f}" if used.cost_microusd else "unknown cost"
+def cost_words(used: Usage | Mapping[str, Any]) -> str:
+    """What is known of the cost, of a usage or of metrics. What nobody knows is unknown, and never nothing."""
+    taken = used if isinstance(used, Mapping) else used.measures()
+    known = f"${taken['cost_microusd'] / 1_000_000:.4f}"
+    if not taken["unpriced_tokens"]:
+        return known
+    return f"over {known}" if taken["cost_microusd"] else "unknown cost"
 
 
 def compact(value: Any) -> str | None:

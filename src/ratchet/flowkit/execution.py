@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .spec import WorkflowSpec, WorkflowStep
 
-_ADDED = ("cpu_ms", "cost_microusd", "tokens")
+_ADDED = ("cpu_ms", "cost_microusd", "tokens", "unpriced_tokens")
 _MOST = "peak_bytes"
 SIMULATED = "simulated"
 WITHIN = "within"

@@ -32,6 +32,7 @@ class CallRow:
     peak_bytes: int | None = None
     cost_microusd: int = 0
     tokens: int = 0
+    unpriced_tokens: int = 0
     score: float | None = None
     input: Any = None
     output: Any = None
@@ -44,9 +45,10 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """How a version fares. The first five are over all its calls, the others over the last few, `recent` of them.
+    """How a version fares. The first six and the mean score are over all its calls, the others over the last few.
 
-    Calls of simulations count nowhere. What was never measured is `None`.
+    `recent` says how many those are. Calls of simulations count nowhere. What was never measured is `None`. What
+    `unpriced_tokens` cost nobody knows: it is not in the costs.
     """
 
     runs: int
@@ -54,6 +56,7 @@ class CallStats:
     mean_wall_ms: float | None
     cost_microusd: int
     tokens: int
+    unpriced_tokens: int
     mean_score: float | None
     recent: int
     recent_success_rate: float | None
@@ -113,7 +116,16 @@ def score_call(tx: Transaction, call_id: int, score: float) -> None:
 
 def call_stats(tx: Transaction, version_id: int, *, last: int = 100) -> CallStats:
     """How a version fares. However long its history is, only the `last` calls of it are read."""
-    names = ("calls", "failures", "wall_ms", "cost_microusd", "tokens", "scored", "score_sum")
+    names = (
+        "calls",
+        "failures",
+        "wall_ms",
+        "cost_microusd",
+        "tokens",
+        "unpriced_tokens",
+        "scored",
+        "score_sum",
+    )
     sums = tx.connection.execute(
         sa.select(*(tool_versions.c[name] for name in names)).where(tool_versions.c.id == version_id)
     ).one()
@@ -127,6 +139,7 @@ def call_stats(tx: Transaction, version_id: int, *, last: int = 100) -> CallStat
         mean_wall_ms=sums.wall_ms / sums.calls if sums.calls else None,
         cost_microusd=sums.cost_microusd,
         tokens=sums.tokens,
+        unpriced_tokens=sums.unpriced_tokens,
         mean_score=sums.score_sum / sums.scored if sums.scored else None,
         recent=len(recent),
         recent_success_rate=_mean(float(row.ok) for row in recent),
@@ -177,6 +190,7 @@ def _add_up(tx: Transaction, version_id: int, rows: Sequence[CallRow]) -> None:
             wall_ms=columns.wall_ms + sum(row.wall_ms for row in rows),
             cost_microusd=columns.cost_microusd + sum(row.cost_microusd for row in rows),
             tokens=columns.tokens + sum(row.tokens for row in rows),
+            unpriced_tokens=columns.unpriced_tokens + sum(row.unpriced_tokens for row in rows),
             scored=columns.scored + len(scores),
             score_sum=columns.score_sum + sum(scores),
         )

@@ -15,7 +15,7 @@ from ratchet.ledger.transaction import Transaction
 
 FIRST_VERSION = "1.0.0"
 NO_CALLS = dict.fromkeys(
-    ("calls", "failures", "wall_ms", "cost_microusd", "tokens", "scored", "score_sum"), 0
+    ("calls", "failures", "wall_ms", "cost_microusd", "tokens", "unpriced_tokens", "scored", "score_sum"), 0
 )
 _REVISIONS = "tools/revisions"
 
@@ -60,7 +60,7 @@ class VersionRow:
     """`parent_id` is the version that it was made from, and `origin` says by whom: `file`, `evolved`, `added`, …
 
     `promoted_at` orders those that were current. It is empty for one that never was, and for one that was taken back.
-    The last seven are sums over its calls.
+    The last eight are sums over its calls.
     """
 
     id: int
@@ -83,6 +83,7 @@ class VersionRow:
     wall_ms: float
     cost_microusd: int
     tokens: int
+    unpriced_tokens: int
     scored: int
     score_sum: float
 

@@ -82,8 +82,9 @@ class StepProfile(Shape):
     wall_ms: float
     cpu_ms: float | None
     peak_bytes: int | None
-    cost_microusd: float
+    cost_microusd: float = Field(description="what is known of the cost")
     tokens: float
+    unpriced_tokens: float = Field(description="those of unknown price; their cost comes on top")
     cached: float
     failed: float
     tries: float
@@ -112,8 +113,9 @@ class Profile(Shape):
     workflow: str
     runs: list[int]
     wall_ms: float
-    cost_microusd: float
+    cost_microusd: float = Field(description="what is known of the cost")
     tokens: float
+    unpriced_tokens: float = Field(description="those of unknown price; their cost comes on top")
     steps: list[StepProfile]
     critical_path: list[str]
     path_ms: float
@@ -148,8 +150,9 @@ class Stats(Shape):
     failures: int
     success_rate: float | None
     mean_wall_ms: float | None
-    cost_microusd: int
+    cost_microusd: int = Field(description="what is known of the cost")
     tokens: int
+    unpriced_tokens: int = Field(description="those of unknown price; their cost comes on top")
     mean_score: float | None
     recent: int
     recent_success_rate: float | None

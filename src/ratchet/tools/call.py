@@ -23,7 +23,10 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """What one call took, as it was measured; `None` where nothing can be measured."""
+    """What one call took, as it was measured; `None` where nothing can be measured.
+
+    What `unpriced_tokens` of the tokens cost nobody knows: it is not in `cost_microusd`.
+    """
 
     wall_ms: float = 0.0
     cpu_ms: float | None = None
@@ -31,6 +34,7 @@ class ToolUse:
     exit_code: int | None = None
     cost_microusd: int = 0
     tokens: int = 0
+    unpriced_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def call_row(
         peak_bytes=use.peak_bytes,
         cost_microusd=use.cost_microusd,
         tokens=use.tokens,
+        unpriced_tokens=use.unpriced_tokens,
         input=dict(values),
         output=None if called is None else called.value,
         run_id=run_id,

@@ -219,4 +219,5 @@ def _use(session: Session, began: float) -> ToolUse:
         wall_ms=(time.monotonic() - began) * 1000,
         cost_microusd=session.usage.cost_microusd,
         tokens=session.usage.tokens,
+        unpriced_tokens=session.usage.unpriced_tokens,
     )

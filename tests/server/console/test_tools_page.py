@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from ratchet.config import Loaded
+from ratchet.ledger import Ledger
+from ratchet.ledger.tools import CallRow, get_tool, record_calls
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor
 from tests.server.test_tools import define
@@ -56,6 +60,20 @@ def test_a_tool_is_tried_with_values_of_the_types_that_it_takes(
     wrong = send(visitor_client, f"{PAGE}/try", **{"input.n": "four"})
     assert (wrong.status_code, "n must be a number" in wrong.text) == (422, True)
     assert visitor_client.get(f"{PAGE}?format=json").json()["tool"]["stats"]["runs"] == 1
+
+
+def test_costs_that_are_known_in_part_are_shown_as_that(
+    visitor_client: TestClient, ledger: Ledger, double: str
+) -> None:
+    visitor_client.get(PAGE)
+    with ledger.write(actor="test") as tx:
+        tool = get_tool(tx, double)
+        known = CallRow(tool.id, tool.current_id or 0, True, 5.0, tx.now, cost_microusd=2_000_000, tokens=7)
+        record_calls(tx, [known, replace(known, cost_microusd=0, unpriced_tokens=7)])
+    page = visitor_client.get(PAGE).text
+    assert "over $2.00" in page
+    assert '<td class="number">$2.00</td>' in page
+    assert '<td class="number">unknown</td>' in page
 
 
 def test_examples_are_run_as_tests(visitor_client: TestClient, loaded: Loaded) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from ratchet.ledger import Filter
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.tools import call_stats
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, resume_run
 from ratchet.tools.caller import GROUP
+from ratchet.workflows.profiling import profile_run
+from ratchet.workflows.running.plan import tools_of_steps
+from ratchet.workflows.views import progress
 from tests.modelserver.fixtures import model_server
 from tests.runtime.deaths import die_at
 from tests.runtime.fleet import Fleet
@@ -38,6 +43,9 @@ def write_home(home: Path, model_server: ModelServer) -> None:
         [llm.endpoints.local]
         base_url = "{model_server.openai_url("flow")}"
         key_variable = "MODEL_KEY"
+        [llm.prices."priced"]
+        input = 1.0
+        output = 1.0
         """
     )
 
@@ -120,6 +128,26 @@ def test_a_key_that_is_refused_blocks_the_run_and_only_what_is_left_is_asked_whe
     done = settle(runtime.ledger, stands["run_id"])
     assert (done["status"], done["outputs"]) == ("completed", {"shorten": "A tale."})
     assert len(script.requests) == 1
+
+
+def test_costs_that_are_known_in_part_say_what_is_missing(asked: tuple[ModelServer, Runtime]) -> None:
+    server, runtime = asked
+    server.script("flow", [say("A tale."), say("A long tale."), say("Short.")])
+    editor = ToolDefinition("editor", tool_type="llm", model="local/priced", system_prompt="Be brief.")
+    spec = replace(tale(), tool_definitions={"editor": editor})
+    done = run(runtime, spec, {"topic": "prices"})
+    write, shorten = (done["steps"][name]["metrics"] for name in ("write", "shorten"))
+    assert (write["cost_microusd"], write["unpriced_tokens"]) == (0, write["tokens"])
+    assert (shorten["cost_microusd"] > 0, shorten["unpriced_tokens"]) == (True, 0)
+    with runtime.ledger.read() as tx:
+        found = profile_run(tx, done["run_id"])
+        row = get_run(tx, done["run_id"])
+        tool = tools_of_steps(tx, row)["editor"]
+        stats = call_stats(tx, tool.called_id or 0)
+        shown = progress(tx, row)
+    assert (found.cost_microusd, found.unpriced_tokens) == (shorten["cost_microusd"], write["tokens"])
+    assert (shown["cost_microusd"], shown["unpriced_tokens"]) == (shorten["cost_microusd"], write["tokens"])
+    assert (stats.cost_microusd, stats.unpriced_tokens) == (shorten["cost_microusd"], 0)
 
 
 def test_a_tool_to_fall_back_on_is_used_instead_of_blocking(asked: tuple[ModelServer, Runtime]) -> None:

@@ -20,7 +20,7 @@ from ratchet.cli.output import note
 from ratchet.cli.progress import working
 from ratchet.cli.records import print_document
 from ratchet.cli.toolbox import located, working_toolbox
-from ratchet.cli.words import compact, lines
+from ratchet.cli.words import compact, cost_words, lines
 from ratchet.kernel import Missing
 from ratchet.tools.call import Occasion, ToolFailed
 from ratchet.tools.examples import test_tool as try_examples
@@ -175,9 +175,7 @@ def _measured(metrics: Mapping[str, Any]) -> str:
     if "peak_bytes" in metrics:
         told.append(f"{metrics['peak_bytes'] / _MIB:.1f} MiB")
     if metrics.get("tokens"):
-        told.append(f"{metrics['tokens']} tokens")
-    if metrics.get("cost_microusd"):
-        told.append(f"${metrics['cost_microusd'] / 1e6:.4f}")
+        told += [f"{metrics['tokens']} tokens", cost_words(metrics)]
     return ", ".join(told)
 
 

@@ -13,7 +13,7 @@ from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.records import print_document
 from ratchet.cli.times import age_of
 from ratchet.cli.toolbox import existing_toolbox, located
-from ratchet.cli.words import compact, lines
+from ratchet.cli.words import compact, cost_words, lines
 from ratchet.tools.definition import ToolType
 from ratchet.workflows import views
 
@@ -189,7 +189,7 @@ def _fields(found: dict[str, Any]) -> dict[str, object]:
         "calls": stats["runs"] or None,
         "success": None if stats["success_rate"] is None else f"{stats['success_rate']:.0%}",
         "time": None if stats["mean_wall_ms"] is None else f"{stats['mean_wall_ms']:.1f}ms on average",
-        "cost": f"${stats['cost_microusd'] / 1e6:.4f} so far" if stats["cost_microusd"] else None,
+        "cost": f"{cost_words(stats)} so far" if stats["tokens"] else None,
         "score": None if stats["mean_score"] is None else f"{stats['mean_score']:.2f} of 1",
     }
 

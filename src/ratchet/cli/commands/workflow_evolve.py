@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
-from ratchet.cli.words import lines, one_line
+from ratchet.cli.words import cost_words, lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing
 from ratchet.workflows import views
@@ -144,7 +145,7 @@ def _print_profile(found: Profile) -> None:
             "time": lambda step: f"{step.time_share:.0%}",
             "cpu ms": lambda step: None if step.cpu_ms is None else f"{step.cpu_ms:.1f}",
             "MiB": lambda step: None if step.peak_bytes is None else f"{step.peak_bytes / _MIB:.0f}",
-            "cost": lambda step: f"${step.cost_microusd / 1e6:.4f}" if step.cost_microusd else None,
+            "cost": lambda step: cost_words(asdict(step)) if step.tokens else None,
             "cached": lambda step: f"{step.cached:.0%}" if step.cached else None,
             "failed": lambda step: f"{step.failed:.0%}" if step.failed else None,
         },

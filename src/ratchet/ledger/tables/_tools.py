@@ -56,6 +56,7 @@ tool_versions = sa.Table(
     sa.Column("wall_ms", sa.Float(53), nullable=False),
     sa.Column("cost_microusd", Number, nullable=False),
     sa.Column("tokens", Number, nullable=False),
+    sa.Column("unpriced_tokens", Number, nullable=False, server_default="0"),
     sa.Column("scored", Number, nullable=False),
     sa.Column("score_sum", sa.Float(53), nullable=False),
     sa.UniqueConstraint("tool_id", "hash"),
@@ -82,6 +83,7 @@ tool_calls = sa.Table(
     sa.Column("peak_bytes", Number),
     sa.Column("cost_microusd", Number, nullable=False),
     sa.Column("tokens", Number, nullable=False),
+    sa.Column("unpriced_tokens", Number, nullable=False, server_default="0"),
     # From 0 to 1, where somebody or something has scored it.
     sa.Column("score", sa.Float(53)),
     sa.Column("input", Json),

@@ -79,9 +79,7 @@ def cost(value: Any) -> str:
         return money(value)
     used = value if isinstance(value, Mapping) else asdict(value)
     known = (used.get("cost_microusd") or 0) / 1_000_000
-    # Of the calls of a tool only the sum is known: tokens that cost nothing had no price.
-    unpriced = used.get("unpriced_tokens", 0 if known else used.get("tokens"))
-    if not unpriced:
+    if not used.get("unpriced_tokens"):
         return money(known)
     return f"over {money(known)}" if known else _UNKNOWN
 

@@ -53,6 +53,9 @@ def measure_gains(rounds: Sequence[Round]) -> list[Gain]:
     """Every measure that both sides have in every round."""
     samples = {name: _samples(rounds, name) for name in _TAKEN}
     known = {name: found for name, found in samples.items() if found is not None}
+    if any(each.total(side, "unpriced_tokens") for each in rounds for side in Side):
+        # Who asks a model of unknown price would look cheap.
+        known.pop("cost_microusd", None)
     if "cost_microusd" in known:
         # Money is what tokens are counted for.
         known.pop("tokens", None)

@@ -12,6 +12,7 @@ class StepProfile:
 
     `wall_ms` is from its start to its end, all items of a list and all steps inside it included. `cached` and `failed`
     are parts of its calls. `time_share` is its part of all time that steps took, `path_share` that of the longest way.
+    What `unpriced_tokens` of the tokens cost nobody knows: it is not in `cost_microusd`.
     """
 
     step: str
@@ -22,6 +23,7 @@ class StepProfile:
     peak_bytes: int | None
     cost_microusd: float
     tokens: float
+    unpriced_tokens: float
     cached: float
     failed: float
     tries: float
@@ -58,6 +60,7 @@ class Profile:
     wall_ms: float
     cost_microusd: float
     tokens: float
+    unpriced_tokens: float
     steps: tuple[StepProfile, ...]
     critical_path: tuple[str, ...]
     path_ms: float

@@ -23,6 +23,7 @@ class Taken:
     peak_bytes: int | None = None
     cost_microusd: float = 0.0
     tokens: float = 0.0
+    unpriced_tokens: float = 0.0
     calls: int = 0
     cached: int = 0
     failed: int = 0
@@ -69,7 +70,12 @@ def _add_call(taken: Taken, row: Step, result: Mapping[str, Any]) -> None:
         return
     taken.wall_ms += float(metrics.get("wall_ms") or 0.0)
     taken.cost_microusd += float(metrics.get("cost_microusd") or 0)
-    taken.tokens += float(metrics.get("tokens") or 0)
+    tokens = float(metrics.get("tokens") or 0)
+    taken.tokens += tokens
+    # Older metrics do not say: tokens that cost nothing had no price.
+    taken.unpriced_tokens += float(
+        metrics.get("unpriced_tokens", 0 if metrics.get("cost_microusd") else tokens)
+    )
     if metrics.get("cpu_ms") is not None:
         taken.cpu_ms = (taken.cpu_ms or 0.0) + float(metrics["cpu_ms"])
     if metrics.get("peak_bytes") is not None:

@@ -43,7 +43,9 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
         # Answers are those of one call, and there may be many in here.
         caller = _ToolCaller(plan, replace(occasion, servers=servers, answers=None))
         done = await execute(plan.spec, plan.inputs, caller, guarded=False)
-    use = ToolUse(cost_microusd=caller.cost_microusd, tokens=caller.tokens)
+    use = ToolUse(
+        cost_microusd=caller.cost_microusd, tokens=caller.tokens, unpriced_tokens=caller.unpriced_tokens
+    )
     if done.status == "held":
         held = next(f"{name}: {each.error}" for name, each in done.steps.items() if each.error)
         raise ToolFailed(f"step {held}", use=use, final=True, blocks=True)
@@ -61,6 +63,7 @@ class _ToolCaller:
         self.simulated = False
         self.cost_microusd = 0
         self.tokens = 0
+        self.unpriced_tokens = 0
 
     async def call(self, call: StepCall) -> Result:
         if call.step.step_type is StepType.APPROVAL:
@@ -73,10 +76,14 @@ class _ToolCaller:
         occasion = self._occasion_of(call)
         called = await self._told(work.fixed, call, lambda: work.carry_out(call, occasion), use_metrics)
         # What a workflow inside this one takes is what its steps take.
-        self.cost_microusd += called.use.cost_microusd
-        self.tokens += called.use.tokens
+        self._count(called.use)
         self.simulated |= called.simulated
         return Result(called.value, metrics_of(called))
+
+    def _count(self, use: ToolUse) -> None:
+        self.cost_microusd += use.cost_microusd
+        self.tokens += use.tokens
+        self.unpriced_tokens += use.unpriced_tokens
 
     async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
         fixed = self._plan.held_tool(call)
@@ -114,8 +121,7 @@ class _ToolCaller:
             )
         except ToolFailed as failed:
             if not call.container:
-                self.cost_microusd += failed.use.cost_microusd
-                self.tokens += failed.use.tokens
+                self._count(failed.use)
             raise StepFailed(
                 str(failed),
                 final=failed.final,

@@ -30,6 +30,7 @@ _MEASURES = (
     "peak_bytes",
     "cost_microusd",
     "tokens",
+    "unpriced_tokens",
     "cached",
     "failed",
     "tries",
@@ -76,6 +77,7 @@ def progress(tx: Transaction, run: Run) -> dict[str, Any]:
         "wall_ms": found.wall_ms,
         "cost_microusd": found.cost_microusd,
         "tokens": found.tokens,
+        "unpriced_tokens": found.unpriced_tokens,
         "truncated": truncated,
     }
 

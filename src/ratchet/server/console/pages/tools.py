@@ -176,6 +176,7 @@ def _call(row: CallRow) -> dict[str, Any]:
         "error": clean(row.error),
         "wall_ms": row.wall_ms,
         "cost_microusd": row.cost_microusd,
+        "unpriced_tokens": row.unpriced_tokens,
         "run_id": row.run_id,
         "simulated": row.simulated,
         "input": None if row.input is None else cut(row.input, _LONGEST_SCHEMA),
