@@ -14,8 +14,9 @@ from ratchet.agents.architect import Wanted, create_agent, send_feedback
 from ratchet.agents.operations import delete
 from ratchet.agents.place import Place, place_of
 from ratchet.agents.references import find_version
+from ratchet.agents.views.agent import agents
 from ratchet.kernel import Conflict, Misuse, RunStatus
-from ratchet.ledger import Filter, Ledger, Run
+from ratchet.ledger import Filter, Ledger, Run, change_run
 from ratchet.ledger.agents import AgentStatus, get_agent, list_versions, move_current, set_pinned
 from ratchet.ledger.events import latest
 from ratchet.ledger.runs import get_run
@@ -274,6 +275,29 @@ def test_an_agent_that_cannot_be_made_leaves_its_name_free(
     assert again.status is RunStatus.COMPLETED, again.reason
     with pytest.raises(Conflict, match="already"):
         create_agent(runtime, Wanted(name=NAME, description="another"), actor="test")
+
+
+def test_an_agent_whose_creation_is_blocked_says_so_with_run_and_reason(
+    runtime: Runtime, ledger: Ledger
+) -> None:
+    wanted = Wanted(name=NAME, description="create hello")
+    old = create_agent(runtime, wanted, actor="test")
+    with ledger.write() as tx:
+        change_run(tx, old, RunStatus.BLOCKED, reason="an older one")
+    delete(runtime, NAME, actor="test")
+    run_id = create_agent(runtime, wanted, actor="test")
+    with ledger.write() as tx:
+        assert agents(tx)[0]["status"] == "creating"
+        change_run(tx, run_id, RunStatus.BLOCKED, reason="the key is refused")
+        [shown] = agents(tx)
+    assert (shown["status"], shown["reason"]) == ("blocked", f"run {run_id} is blocked: the key is refused")
+    for again in (
+        lambda: send_feedback(runtime, NAME, "Be kinder.", actor="test"),
+        lambda: create_agent(runtime, wanted, actor="test"),
+    ):
+        with pytest.raises(Conflict, match=f"run {run_id} is blocked: the key is refused") as refused:
+            again()
+        assert "ratchet runs resume" in (refused.value.hint or "")
 
 
 def test_words_that_cannot_be_meant_are_refused_before_anything_is_recorded(runtime: Runtime) -> None:

@@ -6,6 +6,7 @@ the other.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ratchet.agents.place import check_name, place_of
 from ratchet.agents.references import find_version
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Conflict, Misuse, RunId
+from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.ledger import Transaction
 from ratchet.ledger import agents as rows
 from ratchet.ledger.agents import Agent, AgentStatus
@@ -80,6 +81,8 @@ def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: st
     _check_engine(runtime, wanted.engine)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         _give_up_abandoned(tx, wanted.name)
+        with contextlib.suppress(NotFound):
+            _check_not_blocked(*rows.with_blocked(tx, [rows.get_agent(tx, wanted.name)]))
         agent = rows.create_agent(
             tx,
             wanted.name,
@@ -114,7 +117,8 @@ def send_feedback(
     text = _checked_text(runtime, message, "feedback")
     _check_engine(runtime, engine)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
-        agent = rows.get_agent(tx, name)
+        [agent] = rows.with_blocked(tx, [rows.get_agent(tx, name)])
+        _check_not_blocked(agent)
         if agent.status is not AgentStatus.READY:
             raise Conflict(
                 f"the agent {name} is {agent.status}",
@@ -201,6 +205,14 @@ def _check_engine(runtime: Runtime, name: str | None) -> None:
         raise Misuse(
             f"the engine {engine.name} edits no files, so it cannot write an agent",
             hint="use codex, claude or another engine that does: `ratchet engine list`",
+        )
+
+
+def _check_not_blocked(agent: Agent) -> None:
+    if agent.status is AgentStatus.BLOCKED:
+        raise Conflict(
+            f"the creation of the agent {agent.name} is blocked: {agent.reason}",
+            hint="change what the reason says, then resume that run with `ratchet runs resume`",
         )
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from ratchet.kernel import Conflict, NotFound, StateChanged
-from ratchet.ledger.tables import agent_versions, agents
+from ratchet.kernel import Conflict, NotFound, RunStatus, StateChanged
+from ratchet.ledger.tables import agent_versions, agents, runs
 from ratchet.ledger.transaction import Transaction
 
 
 class AgentStatus(StrEnum):
-    """`failed` is an agent whose creation came to nothing; it may be created again."""
+    """`failed` is an agent whose creation failed; it may be created again. `blocked` is one that is being created, by a
+    run that is blocked or paused: it is shown so, see `with_blocked`, and never stored."""
 
     CREATING = "creating"
+    BLOCKED = "blocked"
     READY = "ready"
     FAILED = "failed"
     DELETED = "deleted"
@@ -121,6 +123,30 @@ def list_agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[A
     """Agents by their names."""
     query = sa.select(agents).where(agents.c.status != AgentStatus.DELETED, agents.c.name > after)
     return [_agent(row) for row in tx.connection.execute(query.order_by(agents.c.name).limit(limit))]
+
+
+def with_blocked(tx: Transaction, found: Sequence[Agent]) -> list[Agent]:
+    """The same agents; those whose creation cannot continue until a person acts are blocked, with run and reason."""
+    created = {agent.name: agent for agent in found if agent.status is AgentStatus.CREATING}
+    if not created:
+        return list(found)
+    query = sa.select(runs).where(
+        runs.c.kind == "agent",
+        runs.c.name.in_(created),
+        runs.c.status.in_((RunStatus.BLOCKED, RunStatus.PAUSED)),
+    )
+    # Runs of an agent of that name that was deleted are older.
+    halted = {
+        run.name: f"run {run.id} is {run.status}: {run.reason}"
+        for run in tx.connection.execute(query)
+        if run.created_at >= created[run.name].created_at
+    }
+    return [
+        replace(agent, status=AgentStatus.BLOCKED, reason=halted[agent.name])
+        if agent.name in halted and agent.name in created
+        else agent
+        for agent in found
+    ]
 
 
 def end_creation(tx: Transaction, agent_id: int, *, run_id: int, reason: str | None = None) -> None:

@@ -11,7 +11,7 @@ from ratchet.agents.views._versions import version_record
 from ratchet.agents.views.runs import agent_runs
 from ratchet.agents.views.words import bounded
 from ratchet.kernel import iso
-from ratchet.ledger.agents import Agent, AgentVersion, current_versions, get_agent, list_agents
+from ratchet.ledger.agents import Agent, AgentVersion, current_versions, get_agent, list_agents, with_blocked
 
 if TYPE_CHECKING:
     from ratchet.config.agent_settings import Agents
@@ -22,14 +22,14 @@ _LAST_RUNS = 5
 
 def agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[dict[str, Any]]:
     """Agents by their names, those after `after`."""
-    found = list_agents(tx, after=after, limit=limit)
+    found = with_blocked(tx, list_agents(tx, after=after, limit=limit))
     current = current_versions(tx, found)
     return [agent_record(agent, current.get(agent.id)) for agent in found]
 
 
 def one_agent(tx: Transaction, home: Path, settings: Agents, name: str) -> dict[str, Any]:
     """An agent with its current version, where it answers, where it lies, and its last runs. Raises `NotFound`."""
-    agent = get_agent(tx, name)
+    [agent] = with_blocked(tx, [get_agent(tx, name)])
     current = current_versions(tx, [agent]).get(agent.id)
     return {
         **agent_record(agent, current),
