@@ -185,4 +185,5 @@ class Standing(Shape):
     usage: Used
     active_seconds: float
     seconds_since_keep: float
+    last_keep: str
     specialists: list[Yield]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ratchet.kernel import Direction, NotFound, Usage
-from ratchet.ledger import Budgets, Ledger, Spender
+from ratchet.kernel import Direction, NotFound, RunStatus, Usage
+from ratchet.ledger import Budgets, Ledger, Spender, change_run
 from ratchet.ledger.research import add_active, record_specialist
 from ratchet.ledger.usage import charge
 from ratchet.research.views import status
@@ -80,6 +80,20 @@ def test_time_since_the_last_keep_is_time_in_which_the_run_ran(ledger: Ledger) -
         add_active(tx, run, 1500)
     found = read(ledger, run)
     assert (found["active_seconds"], found["seconds_since_keep"]) == (5.5, 1.5)
+
+
+def test_the_last_keep_of_a_run_that_stopped_is_told_from_then(ledger: Ledger) -> None:
+    run = make_run(ledger)
+    make_baseline(ledger, run)
+    assert read(ledger, run)["last_keep"] == "nothing kept"
+    try_out(ledger, run, "keep", 2.0)
+    told = []
+    for to in (RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.CANCELLED):
+        with ledger.write() as tx:
+            add_active(tx, run, 1000)
+            change_run(tx, run, to)
+        told.append(read(ledger, run)["last_keep"])
+    assert told == ["last keep 1s ago", "last keep 2s before it stopped", "last keep 3s before the end"]
 
 
 def test_specialists_are_told_by_what_they_brought_and_cost(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from ratchet.ledger.trial_pages import in_flight
 from ratchet.ledger.trials import find_trial
 from ratchet.research.views._yields import Yields, usage_record, yields
 from ratchet.research.views.baseline import Baseline, baseline_of
-from ratchet.research.views.words import finite, json_text
+from ratchet.research.views.words import duration, finite, json_text
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -49,6 +49,17 @@ class Status:
     def seconds_since_keep(self) -> float:
         """Only time in which the run really ran."""
         return max(0, self.standing.active_ms - self.standing.kept_at_ms) / 1000
+
+    @property
+    def last_keep(self) -> str:
+        """When a trial was kept last, in words: of a run that runs from now, of one that stopped from its end."""
+        if not self.standing.best:
+            return "nothing kept"
+        since = duration(self.seconds_since_keep)
+        status = self.run.status
+        if not status.stands:
+            return f"last keep {since} ago"
+        return f"last keep {since} before {'the end' if status.final else 'it stopped'}"
 
     @property
     def plain_baseline(self) -> str | None:
@@ -89,6 +100,7 @@ class Status:
             "usage": usage_record(self.usage),
             "active_seconds": self.active_seconds,
             "seconds_since_keep": self.seconds_since_keep,
+            "last_keep": self.last_keep,
             "specialists": self.specialists.to_dict(),
         }
 

@@ -88,7 +88,7 @@ def _head(status: Status) -> list[str]:
     counts = ", ".join(f"{count} {name}" for name, count in status.by_status.items())
     lines = [
         f"{status.standing.trials} trials{': ' if counts else ''}{counts}",
-        f"ran {duration(status.active_seconds)}, last keep {duration(status.seconds_since_keep)} ago, "
+        f"ran {duration(status.active_seconds)}, {status.last_keep}, "
         f"{status.usage.tokens:,} tokens, {cost_of(status.usage, 'unknown cost')}",
         _best(status),
         *(

@@ -116,7 +116,7 @@ def _facts(status: Status) -> list[tuple[str, str]]:
             f"{sum(each.keeps for each in status.specialists.rows):,}",
             f"kept, policy {one_line(standing.keep_policy, 30)}",
         ),
-        (duration(status.active_seconds), f"of running; last keep {duration(status.seconds_since_keep)} ago"),
+        (duration(status.active_seconds), f"of running; {status.last_keep}"),
         (cost_of(status.usage), f"{status.usage.tokens:,} tokens"),
     ]
 
