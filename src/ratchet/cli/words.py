@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ratchet.kernel.usage import dollars
+
 if TYPE_CHECKING:
     from ratchet.kernel import Usage
 
@@ -35,7 +37,7 @@ def hanging(text: str, indent: int) -> str:
 def cost_words(used: Usage | Mapping[str, Any]) -> str:
     """What is known of the cost, of a usage or of metrics. What nobody knows is unknown, and never nothing."""
     taken = used if isinstance(used, Mapping) else used.measures()
-    known = f"${taken['cost_microusd'] / 1_000_000:.4f}"
+    known = dollars(taken["cost_microusd"] / 1_000_000)
     if not taken["unpriced_tokens"]:
         return known
     return f"over {known}" if taken["cost_microusd"] else "unknown cost"

@@ -29,7 +29,7 @@ from ratchet.kernel.status import (
 )
 from ratchet.kernel.times import iso
 from ratchet.kernel.trials import Direction, TrialStatus, exp_id
-from ratchet.kernel.usage import BudgetPolicy, Limits, Usage
+from ratchet.kernel.usage import BudgetPolicy, Limits, Usage, dollars
 from ratchet.kernel.verdict import Outcome, Verdict
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "Verdict",
     "Waiting",
     "check_transition",
+    "dollars",
     "exp_id",
     "is_name",
     "iso",

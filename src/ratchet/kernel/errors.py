@@ -6,6 +6,8 @@ the next step to take. `exit_code` is what the command line exits with, `http_st
 
 from __future__ import annotations
 
+from ratchet.kernel.usage import dollars
+
 
 class RatchetError(Exception):
     """The root of Ratchet's own errors."""
@@ -106,7 +108,7 @@ class BudgetExceeded(RatchetError):
     ) -> None:
         how = "promised to others" if held else "used up"
         super().__init__(
-            f"the budget of ${limit:,.2f} is {how} (${used:,.2f})"
+            f"the budget of {dollars(limit)} is {how} ({dollars(used)})"
             if (scope, measure) == ("run", "cost_usd")
             else f"the {measure} budget of {scope} {key} is {how}: {used:g} of {limit:g}",
             hint=f"raise budgets.{scope}.{measure}, or set budgets.policy to warn",

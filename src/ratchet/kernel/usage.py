@@ -78,6 +78,13 @@ _amounts: Callable[[Usage], tuple[int, ...]] = attrgetter(*MEASURES)
 _WHOLE = {int}
 
 
+def dollars(amount: float) -> str:
+    """An amount of money as people read it. One that is not nothing is never shown as nothing."""
+    if 0 < amount < 0.0001:
+        return "under $0.0001"
+    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most that may be used; `None` is no limit."""

@@ -14,7 +14,7 @@ from ratchet.engines.llm.account import candidate_price
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.prices import no_price, price_of
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Limits, Misuse, RatchetError, with_hint
+from ratchet.kernel import Limits, Misuse, RatchetError, dollars, with_hint
 from ratchet.protocols.qa.reviewer import Reviewer, require_reviewer
 from ratchet.setup.means import Means
 
@@ -44,7 +44,7 @@ def costs_at_most(plan: SetupPlan, settings: Settings) -> str:
     if limits.cost_usd is not None and plan.price is None:
         return f"nothing runs: {no_price(plan.model or 'its model', limits.cost_usd)}"
     if limits.cost_usd is not None:
-        return f"${limits.cost_usd:.2f} (budgets.run.cost_usd)"
+        return f"{dollars(limits.cost_usd)} (budgets.run.cost_usd)"
     if limits.tokens is not None:
         return f"the price of {limits.tokens:,} tokens (budgets.run.tokens)"
     return "not bounded: set budgets.run.cost_usd"

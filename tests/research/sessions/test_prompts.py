@@ -157,7 +157,7 @@ def test_the_user_is_told_who_it_is_what_it_has_and_what_is_left(task: TaskAdapt
         "trials of the run: 40",
         "30 minutes",
         "tokens: 5000",
-        "1.50 USD",
+        "money: $1.50",
         "`submit_trial`",
     ):
         assert part in told

@@ -11,7 +11,7 @@ from ratchet.kernel import Direction, NotFound, RunStatus, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, change_run
 from ratchet.ledger.research import add_active, record_specialist
 from ratchet.ledger.usage import charge
-from ratchet.research.views import status
+from ratchet.research.views import live_text, read_live, status
 from tests.research.views.made_up import make_baseline, make_run, submit, try_out
 
 
@@ -133,3 +133,16 @@ def test_the_spread_of_the_baseline_is_found_in_its_samples(ledger: Ledger) -> N
 def test_a_run_that_is_not_research_is_not_found(ledger: Ledger) -> None:
     with ledger.read() as tx, pytest.raises(NotFound):
         status(tx, 77)
+
+
+@pytest.mark.parametrize(
+    ("microusd", "told"), [(0, "$0.00"), (3, "under $0.0001"), (8_100, "$0.0081"), (1_500_000, "$1.50")]
+)
+def test_a_cost_that_is_not_nothing_is_not_shown_as_nothing(ledger: Ledger, microusd: int, told: str) -> None:
+    run = make_run(ledger)
+    used = Usage(input_tokens=10, cost_microusd=microusd)
+    with ledger.write() as tx:
+        record_specialist(tx, run, "opt", used)
+        charge(tx, Spender(run_id=run), used, Budgets(), engine="test")
+    with ledger.read() as tx:
+        assert live_text(read_live(tx, run)).count(told) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ratchet.engines.offering import Way
-from ratchet.kernel import Limits, exp_id
+from ratchet.kernel import Limits, dollars, exp_id
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.sessions.recipe import list_recipe
 
@@ -66,5 +66,5 @@ def _left(
     if limits.tokens is not None:
         lines.append(f"- tokens: {limits.tokens}")
     if limits.cost_usd is not None:
-        lines.append(f"- money: {limits.cost_usd:.2f} USD")
+        lines.append(f"- money: {dollars(limits.cost_usd)}")
     return lines

@@ -59,7 +59,7 @@ def _row(who: str, usage: Usage, trials: int, keeps: int) -> list[str]:
         f"{usage.tokens:,}",
         cost_of(usage),
         *(
-            money(usage.cost_microusd // number) if number and not usage.unpriced_tokens else NOTHING
+            money(usage.cost_microusd / number) if number and not usage.unpriced_tokens else NOTHING
             for number in (trials, keeps)
         ),
         duration(usage.wall_seconds),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ratchet.kernel import Usage
+from ratchet.kernel import Usage, dollars
 
 NOTHING = "–"
 _CUT = "…"
@@ -61,8 +61,8 @@ def signed(value: float | None) -> str:
     return f"{value:+.6f}" if _plain_number(value) else f"{value:+.6g}"
 
 
-def money(microusd: int) -> str:
-    return f"${microusd / 1_000_000:,.2f}"
+def money(microusd: float) -> str:
+    return dollars(microusd / 1_000_000)
 
 
 def cost_of(usage: Usage, unknown: str = "unknown") -> str:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from ratchet.kernel import dollars
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SIZES = ("bytes", "kB", "MB", "GB")
 _MOST_DIFF_LINES = 4000
@@ -65,10 +67,7 @@ def number(value: Any) -> str:
 
 
 def money(value: Any) -> str:
-    if value is None:
-        return NOTHING
-    value = float(value)
-    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+    return NOTHING if value is None else dollars(float(value))
 
 
 def cost(value: Any) -> str:
