@@ -98,9 +98,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Go on with a run that was paused, blocked or cut off, here and now.", "research_run:resume"
             ),
             "pause": Leaf(
-                "Pause a run; trials in flight are made again when it goes on.", "research_run:pause"
+                "Pause a research run; trials in flight are measured again when it is resumed.",
+                "research.operations:pause",
             ),
-            "stop": Leaf("End a run for good; what was kept stays.", "research_run:stop"),
+            "stop": Leaf("End a research run for good; what was kept stays.", "research.operations:stop"),
             "status": Leaf(
                 "Show where a run stands: the best, the specialists, what is in flight.",
                 "research_show:status_",

@@ -5,13 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ratchet.runtime import JobContext, Kinds
+    from ratchet.ledger import Run, Transaction
+    from ratchet.runtime import JobContext, Kinds, Runtime
+    from ratchet.runtime.kinds import RunActions
 
 KIND = "research.run"
 
 
 def add_kinds(kinds: Kinds) -> None:
     kinds.add(KIND, _run)
+    kinds.add_run("research", _actions)
+
+
+def _actions(_tx: Transaction, _run: Run) -> RunActions:
+    from ratchet.runtime.kinds import RunActions
+
+    return RunActions(resume=_resume)
+
+
+def _resume(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
+    from ratchet.kernel import Conflict
+    from ratchet.runtime.runs import resume_any
+
+    if run.status.final:
+        raise Conflict(
+            f"run {run.id} is {run.status}; only a paused or blocked one can be resumed",
+            hint="start a new one with `ratchet research run`",
+        )
+    resume_any(tx, runtime, run, reason)
 
 
 async def _run(job: JobContext) -> Any:

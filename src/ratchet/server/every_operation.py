@@ -6,6 +6,7 @@ from typing import Any
 
 from ratchet.operations import Operation
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS
+from ratchet.research.operations import OPERATIONS as RESEARCH_OPERATIONS
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 
 EVERY: tuple[Operation[..., Any], ...] = (
@@ -16,4 +17,5 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *schedules.OPERATIONS,
     *PROTOCOL_OPERATIONS,
     *STEP_OPERATIONS,
+    *RESEARCH_OPERATIONS,
 )

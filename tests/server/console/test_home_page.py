@@ -157,7 +157,7 @@ def test_an_approval_is_given_on_the_page(visitor: Visitor, ledger: Ledger) -> N
     visitor.phone()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_role("status")).to_have_text(f"Approval {asked.id} is given.")
+    expect(page.get_by_role("status")).to_have_text(f"Approval {asked.id} is approved.")
     with ledger.read() as tx:
         assert get_approval(tx, asked.id).status is ApprovalStatus.APPROVED
 

@@ -206,7 +206,7 @@ def test_an_action_needs_a_form_of_ours_and_a_state_that_allows_it(
     assert visitor_client.post(f"{base}/actions/stop", data={}).status_code == 403
     form = {"csrf": csrf(visitor_client, base)}
     assert visitor_client.post(f"{base}/actions/resume", data=form).status_code == 409
-    assert visitor_client.post(f"{base}/actions/explode", data=form).status_code == 422
+    assert visitor_client.post(f"{base}/actions/explode", data=form).status_code == 404
     with ledger.read() as tx:
         assert get_run(tx, run_id).status is RunStatus.RUNNING
     visitor_client.post(f"{base}/actions/stop", data=form)

@@ -1,4 +1,4 @@
-"""`ratchet research run`, `resume`, `pause` and `stop`"""
+"""`ratchet research run` and `resume`"""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.numbers import COUNT, Amount, Number
-from ratchet.cli.opening import existing_runtime
+from ratchet.cli.operation import CliCall
 from ratchet.cli.output import confirm, note
 from ratchet.cli.records import print_document
 from ratchet.cli.research_progress import progress
 from ratchet.cli.words import lines
-from ratchet.kernel import Conflict, RunStatus
+from ratchet.kernel import RunStatus
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
+from ratchet.research import operations
 from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, check_research, start_research
 from ratchet.research.views import status
-from ratchet.runtime import cancel_run, pause_run, resume_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -107,48 +107,12 @@ def resume(session: Session, wanted: str) -> int | None:
     What was measured is not measured again. Exits with 0 when a stop was reached, 1 otherwise.
     """
     with foreground(session.load()) as here:
-        with here.ledger.write(actor="cli") as tx:
+        with here.ledger.read() as tx:
             found = get_run(tx, find_research(tx, wanted))
-            if found.status.final:
-                raise Conflict(
-                    f"run {found.id} is {found.status}", hint="start a new one with `ratchet research run`"
-                )
-            if found.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
-                resume_run(tx, here.runtime, found.id)
+        # One that was cut off still counts as running: it only needs a worker.
+        if found.status.stands:
+            operations.resume(CliCall(session, here.ledger, here.runtime), str(found.id))
         return _carry(session, here, found.id)
-
-
-@command(examples=["ratchet research pause 3"], see=["research resume", "research stop"])
-@research_argument
-@click.pass_obj
-def pause(session: Session, wanted: str) -> None:
-    """Pause a run; trials in flight are made again when it goes on.
-
-    Whoever works on it stops; `ratchet research resume` goes on.
-    """
-    with existing_runtime(session) as runtime:
-        with runtime.ledger.write(actor="cli") as tx:
-            run_id = find_research(tx, wanted)
-            pause_run(tx, runtime, run_id)
-        confirm(session, {"run": run_id, "status": "paused"}, f"Run {run_id} is paused.")
-
-
-@command(
-    examples=["ratchet research stop 3", "ratchet research stop tides"],
-    see=["research pause", "research report"],
-)
-@research_argument
-@click.pass_obj
-def stop(session: Session, wanted: str) -> None:
-    """End a run for good; what was kept stays.
-
-    It cannot be resumed. Its trials, its best recipe and its report can still be looked at.
-    """
-    with existing_runtime(session) as runtime:
-        with runtime.ledger.write(actor="cli") as tx:
-            run_id = find_research(tx, wanted)
-            cancel_run(tx, runtime, run_id, reason="stopped on request")
-        confirm(session, {"run": run_id, "status": "cancelled"}, f"Run {run_id} has ended.")
 
 
 def _carry(session: Session, here: Foreground, run_id: int) -> int | None:

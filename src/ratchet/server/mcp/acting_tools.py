@@ -78,29 +78,6 @@ _RESEARCH = (
         outside=True,
         queues=True,
     ),
-    _act(
-        "pause_research",
-        "Pause research",
-        "POST /research/{run}/pause",
-        "Let a research run stand still; trials in flight are measured again when it goes on.",
-        repeatable=True,
-    ),
-    _act(
-        "resume_research",
-        "Resume research",
-        "POST /research/{run}/resume",
-        "Go on with a paused or blocked research run.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "stop_research",
-        "Stop research",
-        "POST /research/{run}/stop",
-        "End a research run for good; what was kept stays.",
-        destructive=True,
-        repeatable=True,
-    ),
 )
 _WORKFLOWS = (
     _act(

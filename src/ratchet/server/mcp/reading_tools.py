@@ -125,7 +125,6 @@ _RESEARCH = (
         "GET /research/tasks",
         "The installed research tasks, each with its score and its specialists.",
     ),
-    _read("list_research", "List research runs", "GET /research", "The research runs, newest first."),
     _read(
         "get_research",
         "Show a research run",

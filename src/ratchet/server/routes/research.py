@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -10,18 +9,19 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.engines.preflight import check_for_worker
-from ratchet.kernel import RatchetError, RunStatus
+from ratchet.kernel import RatchetError
 from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
-from ratchet.ledger.runs import get_run, list_runs
+from ratchet.ledger.runs import get_run
+from ratchet.research.operations import OPERATIONS
 from ratchet.research.starting import LARGEST_SEED, Wanted, check_research, start_research
 from ratchet.research.tasks import find_installed, installed_task, task_names
 from ratchet.research.views import status
-from ratchet.runtime import cancel_run, pause_run, resume_run
 from ratchet.server import research_shapes as shapes
 from ratchet.server.fields import EngineName, Text
-from ratchet.server.paging import Cut, Page, Paging
-from ratchet.server.service import Access, Api
+from ratchet.server.operation import add_operations
+from ratchet.server.paging import Page
+from ratchet.server.service import Api
 from ratchet.server.shapes import Run as RunShape
 
 router = APIRouter(tags=["research"])
@@ -83,14 +83,6 @@ def start(api: Api, new: NewRun, response: Response) -> Run:
         return get_run(tx, run_id)
 
 
-@router.get("/research", response_model=Page[RunShape])
-def runs(api: Api, pager: Paging, status: RunStatus | None = None) -> Cut[Run]:
-    """Newest first."""
-    with api.read() as tx:
-        found = list_runs(tx, kind="research", status=status, before=pager.before, limit=pager.one_more)
-    return pager.cut(found)
-
-
 @router.get("/research/tasks")
 def tasks() -> Page[shapes.Task]:
     """The installed tasks by name, all at once."""
@@ -102,31 +94,6 @@ def standing(api: Api, run: RunName) -> dict[str, Any]:
     """Where a run stands: the baseline, the best, what ended how, what is in flight, what it has cost."""
     with api.read() as tx:
         return status(tx, find_research(tx, run))
-
-
-@router.post("/research/{run}/pause", response_model=RunShape)
-def pause(api: Api, run: RunName) -> Run:
-    """Stand still: trials in flight are measured again when it goes on. 409 when it cannot be paused."""
-    return _act(api, pause_run, run)
-
-
-@router.post("/research/{run}/resume", response_model=RunShape)
-def resume(api: Api, run: RunName) -> Run:
-    """Go on with a paused or blocked run; 409 for any other."""
-    return _act(api, resume_run, run)
-
-
-@router.post("/research/{run}/stop", response_model=RunShape)
-def stop(api: Api, run: RunName) -> Run:
-    """End a run for good; what was kept stays. Stopping it again changes nothing; 409 when it has ended otherwise."""
-    return _act(api, cancel_run, run)
-
-
-def _act(api: Access, action: Callable[..., Any], wanted: str) -> Run:
-    with api.write() as tx:
-        run_id = find_research(tx, wanted)
-        action(tx, api.runtime, run_id)
-        return get_run(tx, run_id)
 
 
 def _task(name: str) -> shapes.Task:
@@ -145,3 +112,6 @@ def _task(name: str) -> shapes.Task:
         known_best=task.known_best,
         plain_baseline=task.plain_baseline,
     )
+
+
+add_operations(router, OPERATIONS)

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ratchet.kernel import RunStatus
+from ratchet.research import operations
 from ratchet.research.views import overview
 from ratchet.server.console.drawing.plot import spark
 from ratchet.server.console.rendering import Page
@@ -20,7 +21,7 @@ router = APIRouter()
 
 @router.get("/research")
 def runs(page: Page, pager: Paging, status: RunStatus | None = None) -> Response:
-    found = api_of_research.runs(page.api, pager, status)
+    found = operations.list_(page.api, pager, status)
     with page.api.read() as tx:
         rows = overview(tx, found.items)
     document = {

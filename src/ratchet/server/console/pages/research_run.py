@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic_core import to_jsonable_python
@@ -13,29 +12,21 @@ from ratchet.kernel import IllegalTransition, RunStatus, check_transition
 from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.trial_rows import Trial
-from ratchet.research import views
+from ratchet.research import operations, views
 from ratchet.research.columns import columns_of
 from ratchet.research.views.plot import draw_plot
 from ratchet.research.views.plotted import plotted
 from ratchet.research.views.words import finite
 from ratchet.server import research_shapes as shapes
-from ratchet.server.console.acting import Acting
-from ratchet.server.console.door import ROOT
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.rendering import Page
-from ratchet.server.routes import research as api_of_research
 from ratchet.server.routes import research_views as api_of_views
 from ratchet.server.routes.research import RunName
-from ratchet.server.service import Access
 
 router = APIRouter()
 # What the plot shows of a long run: so many picked evenly, and the newest of what was kept.
 _PICKED, _KEPT = 400, 200
-_ACTIONS: dict[str, tuple[Callable[[Access, str], Run], str]] = {
-    "pause": (api_of_research.pause, "paused"),
-    "resume": (api_of_research.resume, "resumed; a worker carries it on"),
-    "stop": (api_of_research.stop, "stopped for good; what was kept stays"),
-}
-Action = Literal["pause", "resume", "stop"]
+add_buttons(router, (operations.pause, operations.resume, operations.stop), "/research/{run}")
 
 
 @router.get("/research/{run}")
@@ -66,13 +57,6 @@ def run(page: Page, run: RunName) -> Response:
 def report(page: Page, run: RunName) -> Response:
     """The report as one file. Its own policy lets its own style in, and nothing else."""
     return api_of_views.report(page.api, run)
-
-
-@router.post("/research/{run}/actions/{action}")
-def act(page: Page, _: Acting, run: RunName, action: Action) -> Response:
-    do, said = _ACTIONS[action]
-    changed = do(page.api, run)
-    return page.done(f"Run {changed.id} is {said}.", f"{ROOT}/research/{changed.id}")
 
 
 def _prevented(run: Run) -> dict[str, str | None]:
