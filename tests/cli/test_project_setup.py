@@ -59,6 +59,19 @@ def test_a_base_whose_checks_cannot_run_stops_before_anything_is_spent_and_leave
 
 
 @pytest.mark.soak
+def test_a_check_that_prints_without_end_on_the_base_blocks_before_anything_is_spent(
+    ratchet: Ratchet, shop: Shop
+) -> None:
+    commit(shop, README__md="A shop\n", flood__sh="echo the database is missing >&2; yes\n")
+    assert ratchet("project", "add").code == 0
+    assert ratchet("project", "checks", "1", "--add", "tests=bash flood.sh").code == 0
+    stopped = ratchet("protocol", "new", WISH, "--run")
+    assert stopped.code == 1
+    assert "it wrote more output than it may: the database is missing" in stopped.out
+    assert ratchet("protocol", "show", "2", "--json").json["status"] == "blocked"
+
+
+@pytest.mark.soak
 def test_what_is_red_before_the_change_is_shown_and_not_blamed_on_it(ratchet: Ratchet, shop: Shop) -> None:
     commit(shop, test_it__py="def test_old(): assert False\n\ndef test_good(): ...\n")
     assert ratchet("project", "add").code == 0

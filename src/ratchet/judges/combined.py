@@ -14,6 +14,10 @@ from ratchet.judges.hearing import hear
 from ratchet.judges.judge import Candidate, Judge, Judged, Report, ruled
 from ratchet.kernel import Misuse, Outcome, Verdict
 
+NOT_COUNTED = "not_counted"
+"""How much a judge looked at that could not decide, such as checks that were red before the change."""
+ABSTAINED = "abstained"
+"""Whether nothing that a judge looked at could decide, so that it passes without having judged."""
 _WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.PASSED)
 
 
@@ -81,7 +85,7 @@ def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:
     merged = ruled(
         judge,
         outcome,
-        "; ".join(against) or f"passed by {', '.join(each.judge for each in verdicts)}",
+        "; ".join(against) or _passed_by(verdicts),
         report=own,
         # Two scores cannot be one: then each is only among the measurements.
         score=scored[0].score if len(scored) == 1 else None,
@@ -95,6 +99,13 @@ def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:
         verdict=replace(merged.verdict, simulated=simulated),
         reports=(own, *(report for each in judged for report in each.reports)),
     )
+
+
+def _passed_by(verdicts: Sequence[Verdict]) -> str:
+    """Who passed it; of a judge that left something out of its decision, what that was."""
+    decided = [each.judge for each in verdicts if not each.measurements.get(ABSTAINED)]
+    partly = [f"{each.judge}: {each.reason}" for each in verdicts if each.measurements.get(NOT_COUNTED)]
+    return "; ".join((f"passed by {', '.join(decided) or 'no judge'}", *partly))
 
 
 def _measurements(verdicts: Sequence[Verdict]) -> dict[str, float]:

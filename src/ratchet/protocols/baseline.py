@@ -85,7 +85,7 @@ async def check_baseline(stream: Stream, commit: str) -> None:
         stream.event(tx, "baseline_started", f"checking the untouched base {commit[:12]}: {names}")
     ran = await _run(stream, commit, plan.checks, environment)
     await asyncio.to_thread(_record, stream, commit, key, ran)
-    broken = [each for each in ran if each.is_broken or each.found_nothing_that_works]
+    broken = [each for each in ran if _does_not_work(each)]
     if broken:
         number = stream.project.id
         wanted = read_facts(table(stream.project.facts)).system_packages
@@ -138,9 +138,13 @@ def _record(stream: Stream, commit: str, key: str, ran: Sequence[Ran]) -> None:
     ]
     data: dict[str, Any] = {"commit": commit, "key": key, "red": red, "checks": results}
     # One that could not run is run again when the protocol is resumed.
-    works = not any(each.is_broken or each.found_nothing_that_works for each in ran)
+    works = not any(_does_not_work(each) for each in ran)
     with stream.job.write() as tx:
         stream.event(tx, CHECKED, _told(ran), data={**data, "works": works})
+
+
+def _does_not_work(ran: Ran) -> bool:
+    return ran.is_broken or ran.was_cut_off or ran.found_nothing_that_works
 
 
 def _names(ran: Ran) -> list[str] | None:

@@ -11,6 +11,8 @@ import pytest
 from ratchet.judges import Judged
 from ratchet.kernel import Outcome
 from ratchet.protocols.qa.check_files import is_configuration, is_test
+from ratchet.protocols.qa.check_plan import Check
+from ratchet.protocols.qa.check_run import Ran
 from ratchet.protocols.qa.checks import CheckGate
 from tests.protocols.qa.ground import Ground
 
@@ -100,6 +102,15 @@ def test_a_check_that_takes_too_long_fails(ground: Ground) -> None:
     found = judged(ground, ground.change({"src/a.py": "x\n"}), facts=facts("sleep", "60"), seconds=0.5)
     assert found.verdict.outcome is Outcome.FAILED
     assert "did not end in time" in found.verdict.reason
+
+
+def test_a_check_that_floods_its_output_is_cut_off_and_what_it_complained_of_is_shown(ground: Ground) -> None:
+    flood = "echo the database is missing >&2; yes x | head -c 40000000 | tr -d '\\n'; exit 1"
+    found = judged(ground, ground.change({"src/a.py": "x\n"}), facts=facts("bash", "-c", flood))
+    assert found.verdict.outcome is Outcome.FAILED
+    ran = Ran(Check("test", ("bash",)), Judged(found.verdict, found.reports[1:]))
+    assert ran.was_cut_off
+    assert ran.told.endswith("the database is missing")
 
 
 def test_a_check_has_no_network(ground: Ground) -> None:

@@ -43,6 +43,28 @@ def test_a_good_change_passes_all_gates_and_the_review(ground: Ground, desk: Des
     assert judged.usage.input_tokens > 0
 
 
+@pytest.mark.parametrize(
+    ("checks", "said"),
+    [
+        (
+            {"test": "exit 1\n"},
+            "passed by contract, size, secrets, review; checks: test not counted (red before the change)",
+        ),
+        (
+            {"test": "exit 1\n", "lint": "exit 0\n"},
+            "passed by contract, size, secrets, checks, review; checks: passed: lint; "
+            "test not counted (red before the change)",
+        ),
+    ],
+)
+def test_a_check_that_was_red_before_is_not_said_to_have_passed_the_change(
+    ground: Ground, desk: Desk, checks: dict[str, str], said: str
+) -> None:
+    ground.settle({f"scripts/ci/{name}.sh": text for name, text in checks.items()})
+    judge = ground.judge(desk.says(answer(review())), red={"test": None})
+    assert ground.ask(judge, ground.change(HELLO)).verdict.reason == said
+
+
 def test_a_reviewer_that_says_no_fails_it(ground: Ground, desk: Desk) -> None:
     blocker = {**FINDING, "severity": "blocker", "message": "it greets nobody"}
     judged = ground.ask(

@@ -59,6 +59,11 @@ class Ran:
         return self.is_missing or self.judged.verdict.outcome is Outcome.ERROR
 
     @property
+    def was_cut_off(self) -> bool:
+        """Whether a limit ended it: on an untouched base that says that it does not work, whatever it has printed."""
+        return bool(self.judged.reports) and self._said["stopped"] is not None
+
+    @property
     def found_nothing_that_works(self) -> bool:
         """Whether every test that it found is an error, as when nothing can be imported."""
         numbers = self._said.get("measurements", {}) if self.judged.reports else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.judges import Candidate, Judged
+from ratchet.judges.combined import ABSTAINED, NOT_COUNTED
 from ratchet.judges.deadline import Deadline
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import copied, in_thread, scratch
@@ -134,16 +135,20 @@ class CheckGate:
         broken = [each for each in ran if each.is_broken]
         told = [f"could not decide: {each.told}" for each in broken]
         told += [_INSTALL] if missing else []
-        good = ", ".join(each.check.name for each in ran if each.passed)
-        passed = f"passed: {good or 'none'}" if ran else "there are no checks to run"
-        if excused:
-            passed += f"; red before the change: {', '.join(each.check.name for each in excused)}"
+        good = [each.check.name for each in ran if each.passed]
+        passed = [f"passed: {', '.join(good)}"] if good else []
+        passed += [f"{each.check.name} not counted (red before the change)" for each in excused]
         return ruled_by(
             self,
             found,
-            passed=passed,
+            passed="; ".join(passed) or "there are no checks to run",
             error="; ".join(told) if broken else None,
-            measurements={"checks": float(len(ran)), "missing": float(len(missing))},
+            measurements={
+                "checks": float(len(ran)),
+                "missing": float(len(missing)),
+                NOT_COUNTED: float(len(excused)),
+                ABSTAINED: float(bool(excused) and not good),
+            },
             more={"outputs": {each.check.name: each.output for each in ran if each.judged.reports}},
             reports=tuple(report for each in ran for report in each.judged.reports),
         )
