@@ -296,6 +296,8 @@ class Judgement:
             record_judged(tx, self.account.ledger.artifacts, self.judged, self.account.spender)
             return also(tx)
 
+        for session in self.judged.sessions:
+            self.listener.learn(session.engine, session.model)
         done = await self.listener.record(write, self.judged.usage + Usage(trials=trials), work)
         passed(JUDGED)
         return done

@@ -13,6 +13,7 @@ from ratchet.engines.listening import Account, Listener
 from ratchet.ledger import Budgets, Filter, Ledger, Spender
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import create_run
+from ratchet.ledger.spending import spent
 from ratchet.ledger.usage import total
 
 
@@ -77,6 +78,21 @@ def test_usage_is_charged_once_however_often_it_is_told(ledger: Ledger) -> None:
 
     asyncio.run(session())
     assert used(ledger, run_id) == 9
+
+
+def test_usage_is_charged_to_the_engine_and_the_model_that_worked(ledger: Ledger) -> None:
+    listener, _ = listener_of(ledger)
+
+    async def session() -> None:
+        with listener.listening():
+            told = {"engine": "codex", "model": "gpt-5.5", "input_tokens": 7}
+            listener.hear(SessionEvent(EventKind.USAGE, data=told))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        asyncio.run(session())
+    with ledger.read() as tx:
+        assert [each.key for each in spent(tx, "engine", since=0)] == [("codex", "gpt-5.5")]
 
 
 def test_what_is_heard_is_written_while_the_session_goes_on(ledger: Ledger) -> None:

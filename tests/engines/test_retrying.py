@@ -99,8 +99,9 @@ def test_what_failed_tries_used_is_added_and_told() -> None:
     heard: list[SessionEvent] = []
     session = run(Moody(Failure.CRASHED), Request("x", listen=heard.append))
     assert session.usage.tokens == 12
-    told = [Usage(**each.data).tokens for each in heard if each.kind is EventKind.USAGE]
-    assert told == [6, 12]
+    told = [each.data for each in heard if each.kind is EventKind.USAGE]
+    assert [each["input_tokens"] + each["output_tokens"] for each in told] == [6, 12]
+    assert {each["engine"] for each in told} == {Moody.name}
 
 
 def test_each_retry_is_an_event_and_in_the_transcript() -> None:

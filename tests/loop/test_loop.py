@@ -33,6 +33,7 @@ from ratchet.ledger import events as log
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.spending import spent
 from ratchet.ledger.usage import set_budget, total
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
@@ -288,6 +289,18 @@ def test_a_recorded_verdict_moves_a_ref_only_in_a_run_that_is_a_simulation(
     assert (ended.kept, place.best != place.first) == (simulated, simulated)
     with place.ledger.read() as tx:
         assert get_run(tx, get_attempt(tx, ended.attempt_id).run_id).used_recording
+
+
+def test_what_a_review_uses_is_charged_to_the_engine_and_the_model_that_reviewed(place: Place) -> None:
+    class Reviewed(Says):
+        async def judge(self, candidate: Candidate) -> Judged:
+            said = Session("codex", "gpt-5.5", text="pass", usage=Usage(input_tokens=20))
+            return ruled(self, Outcome.PASSED, "it passed", sessions=(said,))
+
+    place.attempt(place.plan(judge=Reviewed(Outcome.PASSED)))
+    with place.ledger.read() as tx:
+        paid = {each.key for each in spent(tx, "engine", since=0) if each.usage.tokens}
+    assert paid == {("fixed", ""), ("codex", "gpt-5.5")}
 
 
 def test_what_a_session_says_and_uses_is_in_the_ledger_while_it_runs(place: Place) -> None:

@@ -82,6 +82,7 @@ class Listener:
         self._waiting: list[SessionEvent] = []
         self._reported = Usage()
         self._charged = Usage()
+        self._engine, self._model = account.engine, account.model
 
     @property
     def used(self) -> Usage:
@@ -91,9 +92,14 @@ class Listener:
     def hear(self, event: SessionEvent) -> None:
         if event.kind is EventKind.USAGE:
             self._reported = _usage(event).largest(self._reported)
+            self.learn(event.data.get("engine"), event.data.get("model"))
         if self._waiting and _continues(self._waiting[-1], event):
             event = SessionEvent(event.kind, self._waiting.pop().text + event.text, event.data)
         self._waiting.append(event)
+
+    def learn(self, engine: str | None, model: str | None) -> None:
+        """Charge from now on what is known to have worked: a judge asks an engine, and an engine chooses a model."""
+        self._engine, self._model = engine or self._engine, model or self._model
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -153,7 +159,7 @@ class Listener:
             )
         owed = reported.less(self._charged)
         if owed != Usage():
-            charge(tx, account.spender, owed, account.budgets, engine=account.engine, model=account.model)
+            charge(tx, account.spender, owed, account.budgets, engine=self._engine, model=self._model)
         tx.after_commit(lambda: self._written(count, reported))
 
     def _written(self, count: int, reported: Usage) -> None:

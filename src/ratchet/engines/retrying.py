@@ -44,7 +44,7 @@ async def propose(engine: Engine, request: Request, *, tries: int, backoff: Back
     for number in range(1, tries + 1):
         began = time.monotonic()
         try:
-            session = await _try(engine, _what_is_left(request, spent, ends - began))
+            session = await _try(engine, _what_is_left(engine, request, spent, ends - began))
         except SessionFailed as failed:
             failed.session = _with_earlier(failed.session, spent, said)
             pause = backoff.pause(number, failed.retry_after)
@@ -78,25 +78,30 @@ def _may_repeat(failed: SessionFailed, request: Request, spent: Usage) -> bool:
     return failed.failure in _REPEATABLE and not failed.worked and request.limits.reached_by(spent) is None
 
 
-def _what_is_left(request: Request, spent: Usage, seconds: float) -> Request:
+def _what_is_left(engine: Engine, request: Request, spent: Usage, seconds: float) -> Request:
     return replace(
         request,
         deadline_seconds=seconds,
         limits=request.limits.less(spent),
-        listen=_counting_on(request.listen, spent),
+        listen=_counting_on(request.listen, engine.name, spent),
     )
 
 
-def _counting_on(listen: Callable[[SessionEvent], None], spent: Usage) -> Callable[[SessionEvent], None]:
-    """Usage events tell what the session used so far, so those of a later try must begin where the earlier ended."""
+def _counting_on(
+    listen: Callable[[SessionEvent], None], engine: str, spent: Usage
+) -> Callable[[SessionEvent], None]:
+    """Usage events tell what the session used so far, so those of a later try must begin where the earlier ended.
+
+    They say of which engine it is: one that hears of a judge's sessions cannot know.
+    """
 
     def hear(event: SessionEvent) -> None:
         if event.kind is EventKind.USAGE:
             told = {each.name: event.data.get(each.name, 0) for each in fields(Usage)}
-            event = replace(event, data=asdict(spent + Usage(**told)))
+            event = replace(event, data={"engine": engine, **event.data, **asdict(spent + Usage(**told))})
         listen(event)
 
-    return listen if spent == Usage() else hear
+    return hear
 
 
 def _with_earlier(session: Session, spent: Usage, said: bytes) -> Session:

@@ -81,6 +81,8 @@ async def run_session(
             await asyncio.shield(writing)
         raise
 
+    listener.learn(None, session.model)
+
     def ended(tx: Transaction) -> R:
         number = _record(tx, account, keeping, session, prompt, None)
         return record(tx, number, session, taken)
@@ -105,6 +107,7 @@ async def _record_failure(
     also_used: Usage,
 ) -> None:
     error.session = replace(error.session, usage=error.session.usage.largest(listener.used))
+    listener.learn(None, error.session.model)
 
     def ended(tx: Transaction) -> None:
         _record(tx, account, keeping, error.session, prompt, error)

@@ -219,7 +219,8 @@ class Hearing:
 
     def _told_usage(self) -> None:
         used = asdict(self.usage)
-        self.say(EventKind.USAGE, data={name: value for name, value in used.items() if name != "wall_ms"})
+        told = {name: value for name, value in used.items() if name != "wall_ms"}
+        self.say(EventKind.USAGE, data={"model": self.model, **told})
 
     def _inside(self, path: str) -> str:
         """A path as people know it: from the workspace on, where it is inside."""

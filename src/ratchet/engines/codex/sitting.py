@@ -61,7 +61,7 @@ class Sitting:
         usage = replace(priced(tokens, self._price()), wall_ms=transcript.wall_ms)
         if usage.tokens > self._told.tokens:
             self._told = usage
-            transcript.say(EventKind.USAGE, data=asdict(usage))
+            transcript.say(EventKind.USAGE, data={"model": self.model, **asdict(usage)})
         return usage
 
     def check_price(self) -> None:

@@ -77,7 +77,7 @@ class Sitting:
         usage = replace(known, wall_ms=self._transcript.wall_ms)
         if (usage.tokens, usage.cost_microusd) != (self._told.tokens, self._told.cost_microusd):
             self._told = usage
-            self._transcript.say(EventKind.USAGE, data=asdict(usage))
+            self._transcript.say(EventKind.USAGE, data={"model": self.model, **asdict(usage)})
         return usage
 
     def look(self) -> Fault | None:

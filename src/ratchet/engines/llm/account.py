@@ -88,7 +88,8 @@ class Account:
         if price is None and candidate.name not in self.unpriced:
             self.unpriced.append(candidate.name)
             self._note(f"the price of {candidate.name} is unknown, so what its calls cost is unknown too")
-        self._transcript.say(EventKind.USAGE, candidate.name, asdict(self.usage))
+        data = {"model": candidate.name, **asdict(self.usage)}
+        self._transcript.say(EventKind.USAGE, candidate.name, data)
 
     def _note(self, text: str) -> None:
         self._transcript.say(EventKind.NOTE, text)
