@@ -162,6 +162,7 @@ def test_an_engine_that_is_set_and_cannot_work_is_named(
     done = ratchet("setup", "--yes")
     assert done.code == 1
     assert "engines.default is 'claude'" in done.err
+    assert "hint: set engines.default to codex" in done.err
 
 
 def test_an_endpoint_that_shows_nothing_of_the_key_is_told_with_what_its_address_may_lack(
@@ -224,7 +225,7 @@ def test_a_key_that_is_refused_is_told_and_nothing_is_written(
     alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", "http://127.0.0.1:9/v1")
     done = ratchet("setup", "--yes")
     assert done.code == 1
-    assert "http://127.0.0.1:9/v1 cannot be reached" in done.err
+    assert done.err.count("http://127.0.0.1:9/v1 cannot be reached") == 1
     assert "hint: check RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL, the network" in done.err
     assert "export OPENAI_API_KEY" not in done.err
     assert not home.exists()

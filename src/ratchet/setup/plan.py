@@ -87,7 +87,10 @@ def _in_force(means: Means, settings: Settings, is_set: Callable[[str], bool]) -
     engine = settings.engines.default if is_set("engines.default") else means.agent
     plain, _, option = engine.partition(":")
     if plain != means.agent:
-        raise Misuse(f"engines.default is {engine!r}, which works with something else")
+        raise Misuse(
+            f"engines.default is {engine!r}, which works with something else",
+            hint=f"set engines.default to {means.agent}, or see what {plain} needs with `ratchet engine check {plain}`",
+        )
     return engine, option or (None if is_set(f"engines.{plain}.model") else means.model)
 
 

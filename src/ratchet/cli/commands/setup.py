@@ -147,18 +147,19 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
             loaded = session.load({".".join(key): value for key, value in plan.settings.items()})
         except RatchetError as error:
             refused.append(f"{means}: {error}")
+            mends += [error.hint] if error.hint else []
             continue
         around = Surroundings(loaded.settings, loaded.home, os.environ)
         with working(f"trying {means}"):
             [looked] = asyncio.run(look_at([plan.engine], around))
         if looked.readiness.ready:
+            for each in refused:
+                note(f"left out: {each}")
             if looked.readiness.unproven:
                 advice = f" ({looked.readiness.mend})" if looked.readiness.mend else ""
                 note(f"warning: {means} could not be verified: {looked.readiness.unproven}{advice}")
             return plan, around, looked.readiness.unproven
         refused.append(f"{means}: {looked.readiness.detail}")
         mends += [looked.readiness.mend] if looked.readiness.mend else []
-        note(f"left out: {refused[-1]}")
-    raise RatchetError(
-        f"nothing of what was found works: {'; '.join(refused)}", hint="; or ".join(mends) or _NOTHING
-    )
+    hint = "; or ".join(dict.fromkeys(mends)) or _NOTHING
+    raise RatchetError(f"nothing of what was found works: {'; '.join(refused)}", hint=hint)
