@@ -87,6 +87,22 @@ def test_what_would_fail_again_is_not_tried_again(failure: Failure) -> None:
     assert (caught.value.failure, len(engine.requests)) == (failure, 1)
 
 
+class Changed(Moody):
+    """Could be used when it was looked at first, and then its endpoint became a page to log in."""
+
+    async def check(self) -> Readiness:
+        return Readiness(False, "it answers with a web page", "check the network", Failure.NO_ACCESS)
+
+
+def test_a_session_that_broke_at_once_fails_for_what_every_other_one_would_fail_for() -> None:
+    engine = Changed(*[Failure.CRASHED] * 5)
+    with pytest.raises(SessionFailed, match="it answers with a web page") as caught:
+        run(engine)
+    assert (caught.value.failure, caught.value.hint) == (Failure.NO_ACCESS, "check the network")
+    assert len(engine.requests) == 1
+    assert caught.value.session.usage.tokens == 6
+
+
 def test_the_last_failure_is_raised_with_the_usage_of_all_tries() -> None:
     engine = Moody(*[Failure.CRASHED] * 5)
     with pytest.raises(SessionFailed) as caught:

@@ -57,11 +57,17 @@ async def probe(endpoint: Endpoint) -> Readiness:
         )
     if cause is not None:
         return _not_ready(endpoint, cause, answer)
+    if answer.status_code == 200 and answer.headers.get("content-type", "").startswith("text/html"):
+        told = (
+            f"{endpoint.name}: {endpoint.url} does not speak the protocol: it answers with a web page (HTML)"
+        )
+        hint = _better_address(endpoint) or endpoint.names.hint(Cause.DOWN)
+        return Readiness(False, told, hint, Failure.NO_ACCESS)
     if (unproven := _unproven(answer, models)) is not None:
         told = f"{endpoint.name}: {endpoint.url} could not be verified ({unproven})"
         return Readiness(True, told, _better_address(endpoint), unproven=unproven)
     unlisted = "" if listed or not endpoint.model else " (it does not list this model)"
-    unproven = "it lists its models without a key, so the key could not be verified" if is_open else None
+    unproven = "it lists its models without a key" if is_open else None
     return Readiness(True, f"{endpoint.name}: {endpoint.url} answers{unlisted}", unproven=unproven)
 
 
@@ -136,8 +142,7 @@ def _unproven(answer: httpx2.Response, models: set[str] | None) -> str | None:
         return f"redirect to {answer.headers.get('location', 'nowhere')[:_SHOWN]}"
     if answer.status_code >= 400:
         return f"HTTP {answer.status_code}"
-    is_page = answer.headers.get("content-type", "").startswith("text/html")
-    return "HTML, a page for people" if is_page else "its answer is no list of models"
+    return "its answer is no list of models"
 
 
 def _better_address(endpoint: Endpoint) -> str | None:

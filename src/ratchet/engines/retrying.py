@@ -18,6 +18,7 @@ from ratchet.engines.session import EventKind, Request, Session, SessionEvent
 from ratchet.engines.transcript import Transcript
 from ratchet.kernel import RatchetError, Usage
 
+_LOOK_SECONDS = 20.0
 _REPEATABLE = (Failure.RATE_LIMITED, Failure.CRASHED)
 
 
@@ -46,12 +47,13 @@ async def propose(engine: Engine, request: Request, *, tries: int, backoff: Back
         try:
             session = await _try(engine, _what_is_left(engine, request, spent, ends - began))
         except SessionFailed as failed:
+            failed = await _looked_into(engine, failed) if number == 1 else failed
             failed.session = _with_earlier(failed.session, spent, said)
             pause = backoff.pause(number, failed.retry_after)
             spent, said = failed.session.usage, failed.session.transcript
             left = ends - time.monotonic()
             if number == tries or not _may_repeat(failed, request, spent) or pause >= left:
-                raise
+                raise failed from None
             said += _tell(request, failed, number, pause)
             await asyncio.sleep(pause)
             spent += Usage(wall_ms=round(pause * 1000))
@@ -72,6 +74,20 @@ async def _try(engine: Engine, request: Request) -> Session:
             f"the engine {engine.name} broke down: {type(error).__name__}: {error}",
             session=Session(engine.name),
         ) from error
+
+
+async def _looked_into(engine: Engine, failed: SessionFailed) -> SessionFailed:
+    """A session that broke before it began says little: if every other one would fail too, the engine says why."""
+    if failed.failure is not Failure.CRASHED or failed.worked:
+        return failed
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            found = await engine.check()
+    except Exception:  # noqa: BLE001 - what the session said is the reason, then
+        return failed
+    if found.ready or not found.failure.is_permanent:
+        return failed
+    return SessionFailed(found.failure, found.detail, session=failed.session, hint=found.mend, worked=False)
 
 
 def _may_repeat(failed: SessionFailed, request: Request, spent: Usage) -> bool:

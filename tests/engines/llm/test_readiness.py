@@ -31,7 +31,7 @@ def test_an_endpoint_that_lists_the_model_is_ready_and_was_not_asked(
     found = check(llm.open())
     assert found == Readiness(True, told, unpriced="scripted", unproven=found.unproven)
     # The scripted endpoint lists its models to everybody.
-    assert "without a key, so the key could not be verified" in (found.unproven or "")
+    assert found.unproven == "it lists its models without a key"
     assert llm.script.requests == []
 
 
@@ -66,8 +66,7 @@ class Page(BaseHTTPRequestHandler):
         ("404/v1", "HTTP 404", None),
         ("429/v1", "HTTP 429", None),
         ("302/v1", "redirect to https://login.example/", None),
-        ("200/v1", "HTML", None),
-        ("200", "HTML", "200/v1"),
+        ("404", "HTTP 404", "404/v1"),
         ("404/v1/responses", "HTTP 404", "404/v1"),
     ],
 )
@@ -88,6 +87,20 @@ def test_an_endpoint_that_lists_nothing_is_not_called_verified(
         assert (found.mend or "").endswith(
             f"set llm.endpoints.openai.base_url to {url.partition(path)[0]}{better}"
         )
+
+
+@pytest.mark.parametrize(("path", "hint"), [("200/v1", "the network"), ("200", "/200/v1")])
+def test_an_endpoint_that_answers_with_a_page_is_not_ready_however_often_it_is_asked(
+    place: Place, path: str, hint: str
+) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), Page)) as address:
+        toml = f"[llm.endpoints.openai]\nbase_url = '{address.removesuffix('/mcp')}/{path}'"
+        around = place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})
+        found = check(open_engine("llm:gpt-5.5", around))
+    assert not found.ready
+    assert found.failure.is_permanent
+    assert "does not speak the protocol: it answers with a web page (HTML)" in found.detail
+    assert hint in (found.mend or "")
 
 
 def test_a_missing_key_is_told_with_its_variable(llm: LlmSubject) -> None:
