@@ -1,10 +1,13 @@
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ratchet.kernel import RunStatus
+from ratchet.ledger import Filter
+from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
 from ratchet.projects.clarifying import Clarification, answer, list_clarifications
@@ -174,6 +177,21 @@ def test_the_origin_on_github_becomes_ssh_and_who_commits_is_set(
     assert project.facts["identity"] == {"name": "Ratchet Bot", "email": "bot@example.org"}
     assert project.remote == "github.com/example/demo"
     assert {"setup_git_remote", "setup_git_identity"} <= set(types(runtime, project.id))
+
+
+def test_a_repository_that_names_nobody_is_told_that_a_global_identity_is_not_used(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = make_local(tmp_path / "demo")
+    (tmp_path / "global").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
+    for key in ("user.name", "user.email"):
+        subprocess.run(["git", "-C", str(local), "config", "--local", "--unset", key], check=False)
+    project = onboard(runtime, local_path=str(local))
+    assert "identity" not in project.facts
+    with runtime.ledger.read() as tx:
+        [event] = latest(tx.connection, where=Filter(type="setup_git_identity"), limit=1)
+    assert "a global git identity is not used" in (event.message or "")
 
 
 def test_a_password_in_the_origin_of_a_repository_is_neither_used_nor_kept(

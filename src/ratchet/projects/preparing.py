@@ -129,7 +129,11 @@ def _configured(job: JobContext, project: Project, tree: Path) -> Done:
     )
     identity = settings.identity
     if identity is None:
-        notes.append(Note("setup_git_identity", "nobody is set; commits are by Ratchet"))
+        told = (
+            "commits are by Ratchet: the repository's own configuration names nobody, and a global git identity is not "
+            f"used; `ratchet project answer {project.id} git_identity` or projects.git_user and git_email name somebody"
+        )
+        notes.append(Note("setup_git_identity", told))
     else:
         notes.append(Note("setup_git_identity", f"commits are by {identity['name']}", identity))
 
