@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ratchet.cli.heartbeat import Heartbeat
+from ratchet.cli.progress import working
 from ratchet.ledger import Event
 from tests.waiting import eventually
 
@@ -13,7 +14,16 @@ def event(type: str, message: str, **data: object) -> Event:
     return Event(id=1, at=0, type=type, message=message, data=data or None, actor="test")
 
 
-def test_a_run_that_is_silent_is_spoken_for(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("heard", "told"),
+    [
+        (event("session.tool_call", "make test"), "a tool is used: make test"),
+        (event("environment_command", "make setup"), "the project is set up: make setup"),
+    ],
+)
+def test_a_run_that_is_silent_is_spoken_for(
+    capsys: pytest.CaptureFixture[str], heard: Event, told: str
+) -> None:
     said: list[str] = []
 
     def lines() -> list[str]:
@@ -21,8 +31,8 @@ def test_a_run_that_is_silent_is_spoken_for(capsys: pytest.CaptureFixture[str]) 
         return said
 
     with Heartbeat(every_seconds=0.05) as heartbeat:
-        heartbeat.hear(event("session.tool_call", "make test"))
-        eventually(lambda: len([each for each in lines() if each.endswith("a tool is used: make test")]) >= 3)
+        heartbeat.hear(heard)
+        eventually(lambda: len([each for each in lines() if each.endswith(told)]) >= 3)
 
 
 def test_a_pause_is_told_at_once_and_counted_down(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +45,14 @@ def test_a_program_that_reads_json_is_told_nothing(capsys: pytest.CaptureFixture
     with Heartbeat(quiet=True, every_seconds=0.01) as heartbeat:
         heartbeat.hear(event("session.retry", "later", seconds=28.0))
     assert capsys.readouterr().err == ""
+
+
+def test_long_work_says_so_where_nobody_watches_a_moving_line(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def heard() -> bool:
+        said.append(capsys.readouterr().err)
+        return "".join(said).count("trying the key: ") >= 2
+
+    with working("trying the key", every_seconds=0.01):
+        eventually(heard)

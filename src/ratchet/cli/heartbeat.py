@@ -27,6 +27,8 @@ _DOING = {
     "session.file_change": "a file was changed:",
     "attempt.started": "an attempt has begun",
     "run.running": "the run has begun",
+    "environment_command": "the project is set up:",
+    "baseline_started": "the checks run on the untouched base",
 }
 
 
