@@ -21,6 +21,7 @@ OPENAI = {"OPENAI_API_KEY": "key-of-openai"}
     ("agent", "named", "environment", "found"),
     [
         ("codex", "gpt-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
+        ("codex", " gpt-5.5\n", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
         ("codex", "openai/gpt-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
         ("codex", "ollama/qwen3", {}, ("qwen3", "http://127.0.0.1:11434/v1", "")),
         ("codex", "qwen3:8b", {"OLLAMA_HOST": "box"}, ("qwen3:8b", "http://box:11434/v1", "")),

@@ -33,7 +33,7 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     With an address in the table of the agent, a name is passed on as it is: the endpoint there knows it.
     """
     own = _own(agent)
-    name = named or settings.model
+    name = (named or settings.model or "").strip() or None
     table = f"engines.{agent}"
 
     def told(key: str, address: str | None) -> SettingNames:

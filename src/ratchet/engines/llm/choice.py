@@ -88,7 +88,7 @@ def candidates(
     when there is neither a name nor a default.
     """
     around = environment or {}
-    wanted = choice or default_model(settings, around)
+    wanted = (choice or "").strip() or default_model(settings, around)
     if wanted is None:
         raise Missing(
             "no model is named, llm.default is not set, and the environment has no key or several",
