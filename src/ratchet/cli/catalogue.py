@@ -47,6 +47,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
     "worker": Leaf("Do jobs until told to stop.", "worker:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to mend them.", "doctor:doctor"),
+    "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "usage:usage"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
     "engine": Branch(
         "Engines: what proposes changes.",

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetPolicy, Limits, Usage
 from ratchet.ledger.accounts import Budgets, Scope
+from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import budgets, usage_days
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.usage import DAY_MS, totals
 
 By = Literal["day", "engine", "run", "project"]
 _MEASURES = tuple(each.name for each in fields(Usage))
+_SHOWN = (
+    *("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "wall_seconds"),
+    *("tokens", "trials"),
+)
+_MOST_DAYS = 366
+_ROWS = 20
+_REPLAYED = "replay"
 _SUMS = [sa.func.sum(usage_days.c[name]).label(name) for name in _MEASURES]
 _KEYS: dict[By, tuple[sa.Column[Any], ...]] = {
     "day": (usage_days.c.day,),
@@ -81,6 +90,79 @@ def spent(
         )
         for row in tx.connection.execute(query).mappings()
     ]
+
+
+def usage_report(
+    tx: Transaction, days: int, *, hidden: Callable[[Iterable[Any]], Collection[Any]] = lambda _projects: ()
+) -> dict[str, Any]:
+    """Everything that was used in the last `days` days, without the projects that are `hidden` of those it names."""
+    since = today(tx) - min(days, _MOST_DAYS) + 1
+    projects = spent(tx, "project", since=since, limit=1000)
+    without = hidden(each.key[0] for each in projects)
+    by_day = spent(tx, "day", since=since, without=without, limit=_MOST_DAYS)
+    by_engine = spent(tx, "engine", since=since, without=without)
+    by_run = spent(tx, "run", since=since, without=without, limit=_ROWS)
+    return {
+        "period": [_date(day) for day in range(since, today(tx) + 1)],
+        "total": _sum(by_day),
+        "known_cost_usd": sum(each.usage.cost_usd for each in by_day),
+        "replayed": _sum([each for each in by_engine if _is_replayed(each)]),
+        "unpriced": _sum([each for each in by_engine if not _is_priced(each)]),
+        "by_day": [{"day": _date(each.key[0]), **_record(each.usage)} for each in by_day],
+        "by_engine": [
+            {
+                "engine": each.key[0],
+                "model": each.key[1] or None,
+                "simulated": _is_replayed(each),
+                "priced": _is_priced(each),
+                **_record(each.usage),
+            }
+            for each in by_engine
+        ],
+        "by_run": [_of_run(tx, each) for each in by_run],
+        "by_project": [
+            {"project_id": each.key[0], **_record(each.usage)}
+            for each in projects[:_ROWS]
+            if each.key[0] is not None and each.key[0] not in without
+        ],
+    }
+
+
+def _of_run(tx: Transaction, each: Spent) -> dict[str, Any]:
+    if each.key[0] == 0:
+        return {"run_id": None, "kind": None, "name": "no run", "simulated": False, **_record(each.usage)}
+    run = get_run(tx, each.key[0])
+    simulated = run.simulated or run.used_recording
+    return {
+        "run_id": run.id,
+        "kind": run.kind,
+        "name": run.name,
+        "simulated": simulated,
+        **_record(each.usage),
+    }
+
+
+def _record(used: Usage) -> dict[str, Any]:
+    """What was used. A cost of which a part is unknown is null."""
+    return {name: getattr(used, name) for name in _SHOWN} | {"cost_usd": used.whole_cost_usd}
+
+
+def _sum(found: Sequence[Spent]) -> dict[str, Any]:
+    return _record(sum((each.usage for each in found), Usage()))
+
+
+def _is_replayed(each: Spent) -> bool:
+    """Whether a recording was played: nobody was paid for it."""
+    return bool(str(each.key[0]).partition(":")[0] == _REPLAYED)
+
+
+def _is_priced(each: Spent) -> bool:
+    """Whether money is known where tokens were used."""
+    return each.usage.unpriced_tokens == 0 or _is_replayed(each)
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()
 
 
 def budget_standings(
