@@ -29,7 +29,8 @@ def test_queues_are_listed_with_their_counts(ratchet: Ratchet, runtime: Runtime)
         "cancelled": 0,
     }
     header, row = ratchet("queue", "list").out.splitlines()
-    assert dict(zip(header.split(), row.split(), strict=True))["queued"] == "1"
+    told = dict(zip(header.split(), row.split(), strict=True))
+    assert (told["state"], told["queued"]) == ("active", "1")
 
 
 def test_configured_queues_are_listed_with_their_limits(

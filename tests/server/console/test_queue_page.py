@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import expect
@@ -83,6 +85,15 @@ def test_the_twin_has_queues_workers_and_jobs(
     assert [each["job_id"] for each in twin["jobs"]] == [job_id]
     page = visitor_client.get(f"/console/queue/jobs/{job_id}").text
     assert HOSTILE not in page
+
+
+def test_the_page_has_the_words_of_the_command_line(visitor_client: TestClient) -> None:
+    page = visitor_client.get("/console/queue").text
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", page)[:10]
+    assert [head for head in heads if head != "Limits"] == [
+        *("Queue", "State", "Queued", "Scheduled", "Waiting", "Started"),
+        *("Finished", "Failed", "Cancelled"),
+    ]
 
 
 def test_an_action_without_its_form_does_nothing(visitor_client: TestClient, runtime: Runtime) -> None:

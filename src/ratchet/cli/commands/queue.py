@@ -39,7 +39,7 @@ def list_(session: Session) -> None:
         found,
         {
             "queue": lambda queue: queue.name,
-            "state": lambda queue: "paused" if queue.paused else "open",
+            "state": lambda queue: "paused" if queue.paused else "active",
             "limits": _limits,
             **{str(status): _counting(status) for status in (*_OPEN, *_ENDED)},
         },
