@@ -23,7 +23,7 @@ from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Kinds, Runtime, Worker, open_ledger, open_runtime
 from ratchet.workflows.jobs import add_kinds
-from ratchet.workflows.running import prepare, report_run, start_workflow
+from ratchet.workflows.runs import prepare, report_run, start_workflow
 
 _TO_PREFECT = 10.0
 _TO_LANGGRAPH = 1.0

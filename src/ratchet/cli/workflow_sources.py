@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.kernel import Misuse
 from ratchet.runtime import Kinds
-from ratchet.workflows.building import read_file
-from ratchet.workflows.sources import load_saved, names_file
+from ratchet.workflows.files import read_file
+from ratchet.workflows.saved import load_saved, names_file
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -60,11 +60,6 @@ def waves(spec: WorkflowSpec) -> list[list[str]]:
     raise SpecError(unknown + [cycle_message(cycle) for cycle in cycles(edges)])
 
 
-def find_cycle(spec: WorkflowSpec) -> list[str] | None:
-    """Steps that wait for each other, each for the next one, the first again at the end."""
-    return next(cycles(dependencies(spec)), None)
-
-
 def levels(edges: Mapping[str, Collection[str]]) -> list[list[str]]:
     """The steps by the length of the longest path to each; what can never run is left out."""
     waiting = {name: len(set(others)) for name, others in edges.items()}

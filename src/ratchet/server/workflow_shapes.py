@@ -74,7 +74,7 @@ class Checked(Shape):
 
 
 class StepProfile(Shape):
-    """A step as a mean over the runs. `path_share` is its part of the longest way, `time_share` of all time."""
+    """A step as a mean over the runs. `path_share` is its part of the critical path, `time_share` of all time."""
 
     step: str
     tool: str | None

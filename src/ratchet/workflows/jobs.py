@@ -4,41 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratchet.workflows import kinds as names
-
 if TYPE_CHECKING:
     from ratchet.runtime import JobContext, Kinds
 
 
+RUN = "workflow"
+"""Carries a run."""
+STEP = "workflow.step"
+"""One step of a run that another worker carries."""
+PLAN = "workflow.plan"
+EVOLVE = "workflow.evolve"
+OPTIMISE = "workflow.optimise"
+SCHEDULED = "workflow.scheduled"
+"""Starts a run at its time."""
+
+
 def add_kinds(kinds: Kinds) -> None:
-    kinds.add(names.RUN, _run)
-    kinds.add(names.STEP, _step)
-    kinds.add(names.PLAN, _plan)
-    kinds.add(names.EVOLVE, _evolve)
-    kinds.add(names.OPTIMISE, _optimise)
-    kinds.add(names.SCHEDULED, _start_scheduled)
+    kinds.add(RUN, _run)
+    kinds.add(STEP, _step)
+    kinds.add(PLAN, _plan)
+    kinds.add(EVOLVE, _evolve)
+    kinds.add(OPTIMISE, _optimise)
+    kinds.add(SCHEDULED, _start_scheduled)
 
 
 async def _run(job: JobContext) -> object:
-    from ratchet.workflows.running.carrying import run_workflow
+    from ratchet.workflows.runs.execution import run_workflow
 
     return await run_workflow(job)
 
 
 async def _step(job: JobContext) -> object:
-    from ratchet.workflows.running.offered import do_step
+    from ratchet.workflows.runs.remote_calls import do_step
 
     return await do_step(job)
 
 
 async def _plan(job: JobContext) -> object:
-    from ratchet.workflows.overseer.planning import plan
+    from ratchet.workflows.overseer.planner import plan
 
     return await plan(job)
 
 
 async def _evolve(job: JobContext) -> object:
-    from ratchet.workflows.evolution.run import evolve
+    from ratchet.workflows.evolution.evolver import evolve
 
     return await evolve(job)
 
@@ -50,6 +59,6 @@ async def _optimise(job: JobContext) -> object:
 
 
 async def _start_scheduled(job: JobContext) -> object:
-    from ratchet.workflows.scheduling import start_scheduled
+    from ratchet.workflows.schedules import start_scheduled
 
     return await start_scheduled(job)

@@ -15,9 +15,9 @@ from ratchet.memory import MemoryFault, open_memory
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import LlmBody
 from ratchet.tools.models import model_of
-from ratchet.workflows.overseer.reusing import reason_to_reuse
-from ratchet.workflows.remembering import find_plans
-from ratchet.workflows.running.plan import RunPlan
+from ratchet.workflows.memory import find_plans
+from ratchet.workflows.overseer.proposal import reason_to_reuse
+from ratchet.workflows.runs.plan import RunPlan
 
 RUN_KIND = "workflow"
 _LAST_RUNS = 20

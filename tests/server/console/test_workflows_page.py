@@ -15,8 +15,7 @@ from ratchet.ledger.approvals import get_approval, request_approval
 from ratchet.ledger.workflows import get_workflow
 from ratchet.runtime.runs import enter_run
 from ratchet.server.console.filling import MORE
-from ratchet.workflows.running.batch import Place, write_entry
-from ratchet.workflows.running.entries import Began, Completed, Failed
+from ratchet.workflows.runs.step_rows import Began, Completed, StepFailure, StepPlace, write_entry
 from tests.cli.workflow_files import COUNT, counting, step, workflow
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor
@@ -46,9 +45,13 @@ def finish(
     ledger: Ledger, run_id: int, name: str, value: Any = None, *, wall_ms: float = 10.0, error: str = ""
 ) -> None:
     """A step of the run, as a worker writes it down."""
-    place = Place(run_id, 1, "test", ledger.artifacts)
+    place = StepPlace(run_id, 1, "test", ledger.artifacts)
     metrics = {"wall_ms": wall_ms, "cpu_ms": wall_ms / 2, "peak_bytes": 5_000_000, "cost_microusd": 120_000}
-    end = Failed(name, {}, StepError(error, 1, metrics)) if error else Completed(name, Result(value, metrics))
+    end = (
+        StepFailure(name, {}, StepError(error, 1, metrics))
+        if error
+        else Completed(name, Result(value, metrics))
+    )
     with ledger.write(actor="test") as tx:
         row = write_entry(tx, place, None, Began(name, {"tool": name}))
         write_entry(tx, place, row, end)

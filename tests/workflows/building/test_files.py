@@ -13,8 +13,7 @@ from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse
-from ratchet.workflows.building import UnreadableWorkflow, read_file
-from ratchet.workflows.building.yaml_text import load_yaml
+from ratchet.workflows.files import UnreadableWorkflow, load_yaml, read_file
 
 from ...flowkit import fixtures
 from ...flowkit.strategies import values

@@ -8,7 +8,7 @@ from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.schema import workflow_schema
 from ratchet.flowkit.validation import check_inputs, check_spec
 from ratchet.flowkit.writer import write_spec
-from ratchet.workflows.building import read_file
+from ratchet.workflows.files import read_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "workflow-format.md").read_text()
 

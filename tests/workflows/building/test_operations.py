@@ -2,7 +2,7 @@
 
 import pytest
 
-from ratchet.workflows.building import infer_operation_type
+from ratchet.workflows.builder import infer_operation_type
 
 
 @pytest.mark.parametrize(

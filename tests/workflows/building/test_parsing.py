@@ -11,13 +11,13 @@ from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType
 from ratchet.flowkit.validation import check_inputs, check_spec
 from ratchet.kernel import RatchetError
-from ratchet.workflows.building import (
-    BadPlan,
+from ratchet.workflows.builder import (
     build_from_data,
     build_from_json,
     build_from_text,
     create_simple_workflow,
 )
+from ratchet.workflows.files import BadPlan
 
 
 def plan(**more: Any) -> dict[str, Any]:

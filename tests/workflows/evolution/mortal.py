@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.runtime import JobContext
 from ratchet.workflows.evolution import evolve, optimise
-from ratchet.workflows.evolution.evolving import announce
+from ratchet.workflows.evolution.evolver import announce
 from tests.runtime.deaths import pass_by
 
 

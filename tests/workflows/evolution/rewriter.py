@@ -18,7 +18,7 @@ from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.sessions import list_sessions
-from ratchet.workflows.evolution.prompt import TRIED
+from ratchet.workflows.evolution.author import TRIED
 from tests.runtime.deaths import pass_by
 from tests.runtime.kinds import mark
 from tests.waiting import eventually

@@ -13,7 +13,7 @@ from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
 from ratchet.ledger.runs import list_runs
 from ratchet.memory import open_memory
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
-from ratchet.workflows.remembering import lessons_for
+from ratchet.workflows.memory import lessons_for
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
 from tests.waiting import eventually
@@ -62,7 +62,7 @@ def evolutions(runtime: Runtime) -> list[int]:
 
 def is_remembered(runtime: Runtime) -> bool:
     with contextlib.closing(open_memory(runtime.settings.memory, runtime.home)) as memory:
-        return any("add-up" in lesson.told for lesson in lessons_for(memory, "make the tool add-up better"))
+        return any("add-up" in lesson.text for lesson in lessons_for(memory, "make the tool add-up better"))
 
 
 @pytest.mark.soak

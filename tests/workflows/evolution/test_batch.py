@@ -13,7 +13,7 @@ from ratchet.ledger.runs import list_runs
 from ratchet.ledger.tools import get_tool, pin_version
 from ratchet.runtime import Runtime
 from ratchet.workflows.evolution import find_opportunities, optimise_batch
-from ratchet.workflows.kinds import OPTIMISE
+from ratchet.workflows.jobs import OPTIMISE
 from tests.runtime.conftest import ended
 from tests.runtime.deaths import places_passed
 from tests.waiting import eventually

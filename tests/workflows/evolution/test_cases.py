@@ -6,7 +6,7 @@ from typing import Any
 
 from ratchet.ledger.tool_calls import CallRow
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.workflows.evolution.cases import Case, Origin, held_out_cases, read_cases, write_cases
+from ratchet.workflows.evolution.subject import CaseOrigin, ToolCase, held_out_cases, read_cases, write_cases
 from tests.workflows.evolution.lab import definition
 
 
@@ -41,7 +41,7 @@ def test_the_choice_depends_on_the_inputs_alone() -> None:
 
 
 def test_an_answer_counts_only_if_the_incumbent_always_gives_it() -> None:
-    case = Case(Origin.HELD_OUT, {"n": 1}, recorded=5)
+    case = ToolCase(CaseOrigin.HELD_OUT, {"n": 1}, recorded=5)
     assert case.answered(5, 5).complaint(6) == "another answer than the right one"
     assert case.answered(5, 6).complaint(7) is None
     assert case.answered(6, 6).complaint(7) is None

@@ -12,8 +12,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.tool_calls import CallRow
 from ratchet.ledger.tools import get_tool, pin_version
 from ratchet.workflows.evolution import note_look, should_evolve
-from ratchet.workflows.evolution.degradation import weigh
-from ratchet.workflows.evolution.scoring import Targets, call_score
+from ratchet.workflows.evolution.health import Targets, call_score, weigh
 from tests.workflows.evolution.lab import NAME, put_calls, put_tool
 
 MINUTE = 60_000

@@ -12,20 +12,27 @@ import pytest
 
 from ratchet.tools.call import ToolResult, ToolUse
 from ratchet.tools.definition import Tool, ToolType
-from ratchet.workflows.evolution.cases import Case, Origin
-from ratchet.workflows.evolution.gains import Gain, is_hopeless, measure_gains
-from ratchet.workflows.evolution.rounds import Answer, Round, Side, measure_round
+from ratchet.workflows.evolution.judge import (
+    Gain,
+    MeasuredAnswer,
+    MeasuredSide,
+    Round,
+    is_hopeless,
+    measure_gains,
+    measure_round,
+)
+from ratchet.workflows.evolution.subject import CaseOrigin, ToolCase
 
 
 def rounds(
-    old: Sequence[ToolUse], new: Sequence[ToolUse], right: Mapping[Side, bool] | None = None
+    old: Sequence[ToolUse], new: Sequence[ToolUse], right: Mapping[MeasuredSide, bool] | None = None
 ) -> list[Round]:
     """One case in each round."""
     found = []
     for pair in zip(old, new, strict=True):
         taken = Round()
-        for side, use in zip(Side, pair, strict=True):
-            taken.answers[side].append(Answer(use, right is None or right[side]))
+        for side, use in zip(MeasuredSide, pair, strict=True):
+            taken.answers[side].append(MeasuredAnswer(use, right is None or right[side]))
         found.append(taken)
     return found
 
@@ -81,7 +88,9 @@ def test_faster_at_the_price_of_much_more_memory_is_seen() -> None:
 
 def test_a_side_that_fails_quickly_is_not_faster() -> None:
     found = measure_gains(
-        rounds(uses(*[100.0] * 5), uses(*[1.0] * 5), {Side.INCUMBENT: True, Side.VARIANT: False})
+        rounds(
+            uses(*[100.0] * 5), uses(*[1.0] * 5), {MeasuredSide.INCUMBENT: True, MeasuredSide.VARIANT: False}
+        )
     )
     assert [(each.measure, each.better, each.worse) for each in found] == [("score", False, True)]
 
@@ -94,8 +103,8 @@ def test_both_sides_take_turns_at_being_first() -> None:
         asked.append(tool.id)
         return ToolResult(values)
 
-    cases = [Case(Origin.HELD_OUT, {"n": n}) for n in range(2)]
-    sides = {Side.INCUMBENT: old, Side.VARIANT: replace(old, id="new")}
+    cases = [ToolCase(CaseOrigin.HELD_OUT, {"n": n}) for n in range(2)]
+    sides = {MeasuredSide.INCUMBENT: old, MeasuredSide.VARIANT: replace(old, id="new")}
     for number in range(2):
         asyncio.run(measure_round(number, sides, cases, call))
     assert asked == ["old", "new", "new", "old", "new", "old", "old", "new"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.workflows.evolution.sameness import same_program
+from ratchet.workflows.evolution.parts import same_program
 
 BASE = 'def run(a):\n    """Adds one."""\n    return a + 1\n'
 

@@ -9,11 +9,10 @@ import pytest
 
 from ratchet.flowkit.errors import StepFailed
 from ratchet.modelserver import ModelServer, Script, Turn, answer, fail, say
-from ratchet.workflows.exports.runner.asking import ask, ask_for_json
-from ratchet.workflows.exports.runner.endpoints import Endpoint, Question, endpoint_of
+from ratchet.workflows.export_runner.models import ModelEndpoint, ModelRequest, ask, ask_for_json, endpoint_of
 
-QUESTION = Question("some-model", "how much?", system="You count.", temperature=0.0)
-COUNTED = Question(
+QUESTION = ModelRequest("some-model", "how much?", system="You count.", temperature=0.0)
+COUNTED = ModelRequest(
     "some-model",
     "how much?",
     schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
@@ -28,7 +27,7 @@ class Model:
         self._server, self._name = server, name
         self.script: Script = server.script(name, turns)
 
-    def endpoint(self, provider: str) -> Endpoint:
+    def endpoint(self, provider: str) -> ModelEndpoint:
         variables = {
             "OPENAI_BASE_URL": self._server.openai_url(self._name),
             "OPENAI_API_KEY": KEY,

@@ -16,8 +16,8 @@ from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.runtime import Runtime, Worker
 from ratchet.tools.definition import LlmBody
 from ratchet.workflows.exports import NotExportable, Target, export_workflow, read_target
-from ratchet.workflows.exports.models import NoModel, place_of
-from ratchet.workflows.running import BadWorkflow
+from ratchet.workflows.exports.contents import NoModel, place_of
+from ratchet.workflows.files import BadWorkflow
 from tests.workflows.exports.specs import article, one_step, python
 from tests.workflows.running.settled import run as run_here
 

@@ -25,8 +25,8 @@ from ratchet.ledger.tool_calls import calls_of_tool
 from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import folder_of
+from ratchet.workflows.export_runner.package import read_package
 from ratchet.workflows.exports import Target, export_workflow
-from ratchet.workflows.exports.runner.package import read_package
 from tests.waiting import eventually
 from tests.workflows.exports.machine import Machine
 from tests.workflows.exports.specs import one_step, python

@@ -18,7 +18,7 @@ from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.ledger.workflows import SavedWorkflow, list_workflows
 from ratchet.modelserver import ModelServer, Script, Turn
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, open_runtime
-from ratchet.workflows.kinds import PLAN
+from ratchet.workflows.jobs import PLAN
 from ratchet.workflows.overseer import Planned, plan, planned_of, start_plan
 from tests.modelserver.fixtures import model_server
 from tests.runtime.worker_process import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.runtime import JobContext
 from ratchet.workflows.overseer import plan
-from ratchet.workflows.overseer.work import announce
+from ratchet.workflows.overseer.context import announce
 from tests.runtime.deaths import pass_by
 
 

@@ -15,8 +15,8 @@ from ratchet.ledger.workflows import list_workflows
 from ratchet.memory import open_memory
 from ratchet.modelserver import ModelServer, Turn, answer
 from ratchet.runtime import Runtime, start_run
+from ratchet.workflows.memory import find_plans
 from ratchet.workflows.overseer import RUN_KIND, planned_of
-from ratchet.workflows.remembering import find_plans
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet
 from tests.waiting import eventually

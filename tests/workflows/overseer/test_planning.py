@@ -16,8 +16,14 @@ from ratchet.ledger.usage import total
 from ratchet.ledger.workflows import save_workflow
 from ratchet.modelserver import answer, fail, hang, say
 from ratchet.runtime import cancel_run, resume_run
-from ratchet.workflows.overseer import LONGEST_SENTENCE, PlanFailed, plan_workflow, planned_of, start_plan
-from ratchet.workflows.remembering import delete_workflow
+from ratchet.workflows.memory import delete_workflow
+from ratchet.workflows.overseer import (
+    LONGEST_SENTENCE,
+    WorkflowPlanFailed,
+    plan_workflow,
+    planned_of,
+    start_plan,
+)
 from tests.waiting import eventually
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import SENTENCE, circle, count_with, plan, step
@@ -106,7 +112,7 @@ def test_garbage_twice_fails_the_run_with_the_reasons_and_saves_nothing(desk: De
     assert "does not fit its schema" in (run.reason or "")
     assert "2 sessions" in (run.reason or "")
     assert "I would rather not" in script.requests[1].said
-    with pytest.raises(PlanFailed, match="does not fit its schema") as failed:
+    with pytest.raises(WorkflowPlanFailed, match="does not fit its schema") as failed:
         planned_of(run)
     assert len(failed.value.problems) == 1
     assert desk.saved() == []
@@ -172,7 +178,7 @@ def test_a_plan_that_nobody_waits_for_any_more_can_be_cancelled(desk: Desk) -> N
     with desk.runtime.ledger.write() as tx:
         cancel_run(tx, desk.runtime, run_id)
     assert desk.look(run_id).status is RunStatus.CANCELLED
-    with pytest.raises(PlanFailed, match="cancelled"):
+    with pytest.raises(WorkflowPlanFailed, match="cancelled"):
         planned_of(desk.look(run_id))
     assert desk.saved() == []
 
@@ -307,7 +313,7 @@ def test_whoever_asks_can_wait_for_the_plan(desk: Desk) -> None:
     desk.open(answer(count_with("tally_words")), say("no"), **{"workflows.repairs": 0})
     planned = asyncio.run(plan_workflow(desk.runtime, SENTENCE))
     assert planned == planned_of(desk.look(planned.run_id))
-    with pytest.raises(PlanFailed):
+    with pytest.raises(WorkflowPlanFailed):
         asyncio.run(plan_workflow(desk.runtime, "Paint a picture"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from ratchet.kernel import RunStatus
 from ratchet.memory import open_memory
 from ratchet.modelserver import answer, fail
-from ratchet.workflows.remembering import remember_plan
+from ratchet.workflows.memory import remember_plan
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import GOOD_SOURCE, circle, count_with, plan, source, step, wants_a_tool
 
@@ -136,7 +136,7 @@ def test_what_failed_and_what_mended_it_is_told_to_the_next_overseer(desk: Desk)
     script = desk.open(answer(circle()), GOOD, answer(plan(step("other"))))
     desk.plan(COUNT, reuse=False)
     desk.plan(f"{COUNT} in French", reuse=False)
-    assert "What mended it: a plan with the steps count, say" in script.requests[2].said
+    assert "What fixed it: a plan with the steps count, say" in script.requests[2].said
 
 
 @pytest.mark.soak

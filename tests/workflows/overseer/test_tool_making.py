@@ -18,7 +18,7 @@ from ratchet.tools.call import Occasion
 from ratchet.tools.caller import call_tool
 from ratchet.tools.portable import tool_from_definition
 from ratchet.tools.registry import open_toolbox
-from ratchet.workflows.overseer.tool_checking import read_answer
+from ratchet.workflows.overseer.tool_writer import read_answer
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import GOOD_SOURCE, plan, source, step, wants_a_tool
 

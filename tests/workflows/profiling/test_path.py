@@ -1,4 +1,4 @@
-"""The longest way through steps, and what rows of items and inner steps add up to."""
+"""The critical path through steps, and what rows of items and inner steps add up to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.kernel import RunId, StepId, StepStatus
 from ratchet.ledger import Step
-from ratchet.workflows.profiling.path import longest_way
-from ratchet.workflows.profiling.taken import add_up, top_step
+from ratchet.workflows.profile import add_up, longest_way, top_step
 
 DIAMOND = {"a": frozenset[str](), "b": frozenset("a"), "c": frozenset("a"), "d": frozenset("bc")}
 

@@ -9,7 +9,7 @@ from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime
-from ratchet.workflows.profiling import profile_run, profile_workflow
+from ratchet.workflows.profile import profile_run, profile_workflow
 from tests.workflows.running.settled import run
 from tests.workflows.running.tools import ADD, DOUBLE, python, workflow
 
@@ -47,7 +47,7 @@ def test_a_profile_shows_the_critical_path_and_what_to_evolve_next(runtime: Runt
     assert steps["slow"].peak_bytes
     assert profile.evolve_next is not None
     assert (profile.evolve_next.tool, profile.evolve_next.folder) == ("work", "workflow:busy")
-    assert "of the longest way" in profile.evolve_next.why
+    assert "of the critical path" in profile.evolve_next.why
     assert profile.data()["evolve_next"]["tool"] == "work"
 
 

@@ -14,7 +14,7 @@ from ratchet.ledger import Run
 from ratchet.ledger.runs import create_run, get_run
 from ratchet.memory import Memory, open_memory
 from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
-from ratchet.workflows.remembering import lessons_for, remember_failed_run
+from ratchet.workflows.memory import lessons_for, remember_failed_run
 from tests.runtime.worker_process import load
 
 SPEC = WorkflowSpec("letters", "Translate letters into French", tags=("mail",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ratchet.memory import Memory
-from ratchet.workflows.remembering import (
+from ratchet.workflows.memory import (
     forget_workflow,
     lessons_for,
     remember_failure,
@@ -64,7 +64,7 @@ def test_a_failure_is_remembered_once_and_told_to_who_asks_for_something_similar
         "translate",
         "the translator answered nothing in time",
     )
-    assert lesson.told == (
+    assert lesson.text == (
         "“Translate a poem into French” failed at translate: the translator answered nothing in time"
     )
     assert lessons_for(memory, "Plot the sales of a year") == []
@@ -81,7 +81,7 @@ def test_a_fix_says_what_was_wrong_and_what_mended_it(memory: Memory) -> None:
         workflow="poem",
     )
     [lesson] = lessons_for(memory, "Translate a poem")
-    assert "wait for each other. What mended it: b reads the input itself" in lesson.told
+    assert "wait for each other. What fixed it: b reads the input itself" in lesson.text
     assert forget_workflow(memory, "poem") == 1
     assert lessons_for(memory, "Translate a poem") == []
 

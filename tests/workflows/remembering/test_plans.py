@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ratchet.memory import Memory
-from ratchet.workflows.remembering import find_plans, forget_workflow, remember_failure, remember_plan
-from ratchet.workflows.remembering.sentences import differ_in, particulars, shared_words
+from ratchet.workflows.memory import (
+    differ_in,
+    find_plans,
+    forget_workflow,
+    particulars,
+    remember_failure,
+    remember_plan,
+    shared_words,
+)
 from tests.memory.conftest import OpenMemory
 
 COUNT = "Count the words of a text"

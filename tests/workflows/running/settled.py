@@ -9,7 +9,7 @@ from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Runtime
-from ratchet.workflows.running import prepare, report_run, start_workflow
+from ratchet.workflows.runs import prepare, report_run, start_workflow
 from tests.waiting import eventually
 
 

@@ -18,8 +18,8 @@ from ratchet.ledger.tools import call_stats
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, resume_run
 from ratchet.tools.caller import GROUP
-from ratchet.workflows.profiling import profile_run
-from ratchet.workflows.running.plan import tools_of_steps
+from ratchet.workflows.profile import profile_run
+from ratchet.workflows.runs.plan import tools_of_steps
 from ratchet.workflows.views import progress
 from tests.modelserver.fixtures import model_server
 from tests.runtime.deaths import die_at

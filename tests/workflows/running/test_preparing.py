@@ -9,8 +9,8 @@ import pytest
 from ratchet.flowkit.spec import StepType, WorkflowStep
 from ratchet.kernel import RatchetError
 from ratchet.runtime import Runtime
-from ratchet.workflows.running import prepare
-from ratchet.workflows.running.preparing import BadWorkflow
+from ratchet.workflows.files import BadWorkflow
+from ratchet.workflows.runs import prepare
 from tests.workflows.running.tools import DOUBLE, function, python, workflow
 
 

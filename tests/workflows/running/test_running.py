@@ -19,7 +19,7 @@ from ratchet.ledger.tools import find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job_rows import unfinished_jobs
 from ratchet.tools.definition import folder_of
-from ratchet.workflows.running import prepare, start_workflow
+from ratchet.workflows.runs import prepare, start_workflow
 from tests.runtime.kinds import marks
 from tests.waiting import eventually
 from tests.workflows.running.settled import run, settle, start

@@ -18,9 +18,10 @@ from ratchet.runtime import Job, JobContext, JobStatus, Runtime, list_jobs, list
 from ratchet.runtime.job import BACKGROUND
 from ratchet.runtime.processes import register
 from ratchet.runtime.schedules import fire
-from ratchet.workflows.kinds import SCHEDULED
-from ratchet.workflows.running import BadWorkflow, read_outputs
-from ratchet.workflows.scheduling import schedule_optimisation, schedule_workflow, start_scheduled
+from ratchet.workflows.files import BadWorkflow
+from ratchet.workflows.jobs import SCHEDULED
+from ratchet.workflows.runs import read_outputs
+from ratchet.workflows.schedules import schedule_optimisation, schedule_workflow, start_scheduled
 from tests.runtime.fleet import Fleet
 from tests.waiting import eventually
 from tests.workflows.running.tools import python, sums, workflow

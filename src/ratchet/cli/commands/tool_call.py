@@ -27,7 +27,7 @@ from ratchet.tools.examples import test_tool as try_examples
 from ratchet.tools.invocation import CALL_SECONDS, use_tool
 from ratchet.tools.sandboxed import NOT_FOUND
 from ratchet.workflows import views
-from ratchet.workflows.running.as_tool import with_workflows
+from ratchet.workflows.runs.tool_workflow import with_workflows
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -21,7 +21,7 @@ from ratchet.tools.definition import read_name
 from ratchet.tools.invocation import take_server
 from ratchet.workflows import views
 from ratchet.workflows.evolution import roll_back_tool
-from ratchet.workflows.running.tools_of_run import tool_of_run
+from ratchet.workflows.runs.plan import tool_of_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -19,9 +19,9 @@ from ratchet.cli.words import cost_words, lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing
 from ratchet.workflows import views
-from ratchet.workflows.choosing import choose_tool
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
-from ratchet.workflows.profiling import Profile, profile_run, profile_workflow
+from ratchet.workflows.evolution.requests import choose_tool
+from ratchet.workflows.profile import WorkflowProfile, profile_run, profile_workflow
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -44,7 +44,7 @@ _MIB = 1024 * 1024
 def profile_(session: Session, wanted: str, last: int) -> None:
     """Show where the time of a workflow goes, and what to make better first.
 
-    A number is a run; a name stands for the last runs of that workflow. Steps with a * are on the longest way: only
+    A number is a run; a name stands for the last runs of that workflow. Steps with a * are on the critical path: only
     shortening one of them makes the workflow faster.
     """
     with existing_ledger(session) as ledger, ledger.read() as tx:
@@ -128,7 +128,7 @@ def _tell(session: Session, here: Foreground, tool: str, ended: Run) -> int:
     return Missing.exit_code if Failure.MISSING in failures else 1
 
 
-def _print_profile(found: Profile) -> None:
+def _print_profile(found: WorkflowProfile) -> None:
     from ratchet.cli.tables import print_table
 
     runs = f"run {found.runs[0]}" if len(found.runs) == 1 else f"{len(found.runs)} runs"
@@ -150,7 +150,7 @@ def _print_profile(found: Profile) -> None:
             "failed": lambda step: f"{step.failed:.0%}" if step.failed else None,
         },
     )
-    print(f"\nlongest way: {' → '.join(found.critical_path)}, {found.path_ms:.1f} ms")
+    print(f"\ncritical path: {' → '.join(found.critical_path)}, {found.path_ms:.1f} ms")
     if found.truncated:
         note("Some runs have more steps than were looked at.")
     following = found.evolve_next

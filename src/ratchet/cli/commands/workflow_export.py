@@ -22,7 +22,7 @@ from ratchet.kernel import RunId
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
 from ratchet.workflows.exports import Exported, export_workflow, read_target
-from ratchet.workflows.sources import load_workflow, names_file
+from ratchet.workflows.saved import load_workflow, names_file
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

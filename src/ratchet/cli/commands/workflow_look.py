@@ -50,7 +50,7 @@ def validate(session: Session, file: str | None, schema: bool) -> int:
         raise Misuse("the file is missing", hint="name a workflow file, or use --schema")
     # Loaded here: it knows what every kind of tool is called with.
     from ratchet.cli.workflow_sources import existing_file, ledger_if_any
-    from ratchet.workflows.checking import check_file
+    from ratchet.workflows.saved import check_file
 
     path = existing_file(file)
     with ledger_if_any(session) as ledger:

@@ -27,11 +27,11 @@ from ratchet.kernel import Conflict, Missing, Misuse, RunStatus
 from ratchet.ledger.sessions import list_sessions
 from ratchet.runtime import Kinds
 from ratchet.workflows import views
-from ratchet.workflows.building import read_file
+from ratchet.workflows.files import read_file
+from ratchet.workflows.memory import delete_workflow
 from ratchet.workflows.overseer import LONGEST_SENTENCE, Planned, planned_of, start_plan
 from ratchet.workflows.preflight import check_overseer
-from ratchet.workflows.remembering import delete_workflow
-from ratchet.workflows.saving import keep_workflow
+from ratchet.workflows.saved import keep_workflow
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -22,9 +22,9 @@ from ratchet.kernel import Missing, Misuse, RunStatus
 from ratchet.ledger.sessions import list_sessions
 from ratchet.workflows import views
 from ratchet.workflows.preflight import check_workflow
-from ratchet.workflows.running.preparing import prepare
-from ratchet.workflows.running.starting import start_workflow
-from ratchet.workflows.sources import load_workflow, names_file
+from ratchet.workflows.runs.plan import start_workflow
+from ratchet.workflows.runs.preparation import prepare
+from ratchet.workflows.saved import load_workflow, names_file
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

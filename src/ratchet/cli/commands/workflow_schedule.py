@@ -16,8 +16,8 @@ from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime, get_schedule
 from ratchet.runtime.schedules import chosen_priority
-from ratchet.workflows.scheduling import Overlap, schedule_optimisation, schedule_workflow
-from ratchet.workflows.sources import load_workflow, names_file
+from ratchet.workflows.saved import load_workflow, names_file
+from ratchet.workflows.schedules import Overlap, schedule_optimisation, schedule_workflow
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -14,9 +14,9 @@ from ratchet.flowkit.graph import dependencies, waves
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Event, Step
 from ratchet.ledger.runs import list_steps
-from ratchet.workflows.building.files import read_file
-from ratchet.workflows.running.preparing import prepare
-from ratchet.workflows.running.starting import start_workflow
+from ratchet.workflows.files import read_file
+from ratchet.workflows.runs.plan import start_workflow
+from ratchet.workflows.runs.preparation import prepare
 from ratchet.workflows.views import outcome
 
 _FILE = Path(__file__).parents[1] / "collatz.yaml"
@@ -110,7 +110,7 @@ def _shown(spec: WorkflowSpec, answer: str, first: _Done, again: _Done) -> Shown
         runs=(first.run_id, again.run_id),
         look=(
             Command(f"ratchet workflow show {first.run_id}", "the run with every step"),
-            Command(f"ratchet workflow profile {first.run_id}", "where the time went, and the longest way"),
+            Command(f"ratchet workflow profile {first.run_id}", "where the time went, and the critical path"),
             Command(f"ratchet events --run {first.run_id}", "all that happened"),
         ),
         pictures=(draw_graph(turns, dependencies(spec), took), draw_timeline(first.bars)),

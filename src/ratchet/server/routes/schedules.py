@@ -14,7 +14,7 @@ from ratchet.runtime.operations.schedules import OPERATIONS, SHOWN, ScheduleAnsw
 from ratchet.runtime.schedules import chosen_priority
 from ratchet.server.operation import add_operations, shape_of
 from ratchet.server.service import Access, Api
-from ratchet.workflows.scheduling import Overlap, schedule_optimisation, schedule_workflow
+from ratchet.workflows.schedules import Overlap, schedule_optimisation, schedule_workflow
 
 router = APIRouter(tags=["schedules"])
 

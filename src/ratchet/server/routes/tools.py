@@ -23,7 +23,7 @@ from ratchet.tools.invocation import CALL_SECONDS, use_tool
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
-from ratchet.workflows.running.as_tool import with_workflows
+from ratchet.workflows.runs.tool_workflow import with_workflows
 
 router = APIRouter(tags=["tools"])
 OwnName = Annotated[str, Path(max_length=200)]

@@ -27,18 +27,16 @@ from ratchet.server.paging import Cut, Page, Paging
 from ratchet.server.routes.tools import Evolution
 from ratchet.server.service import Access, Api
 from ratchet.workflows import views
-from ratchet.workflows.checking import check_data, known_tools, require_spec
-from ratchet.workflows.choosing import choose_of_workflow
 from ratchet.workflows.evolution import evolve_tool
+from ratchet.workflows.evolution.requests import choose_of_workflow
 from ratchet.workflows.exports import Target, export_workflow
+from ratchet.workflows.memory import delete_workflow
 from ratchet.workflows.overseer import LONGEST_SENTENCE, start_plan
 from ratchet.workflows.preflight import check_overseer, check_workflow
-from ratchet.workflows.profiling import profile_workflow
-from ratchet.workflows.remembering import delete_workflow
-from ratchet.workflows.running.preparing import prepare
-from ratchet.workflows.running.starting import start_workflow
-from ratchet.workflows.saving import keep_workflow
-from ratchet.workflows.sources import load_saved
+from ratchet.workflows.profile import profile_workflow
+from ratchet.workflows.runs.plan import start_workflow
+from ratchet.workflows.runs.preparation import prepare
+from ratchet.workflows.saved import check_data, keep_workflow, known_tools, load_saved, require_spec
 
 router = APIRouter(tags=["workflows"])
 WorkflowName = Annotated[str, InPath(max_length=200)]

@@ -1,35 +1,98 @@
 """A batch of optimisation: the tools that are worth it most, one after the other, within a budget.
 
 It is meant to be put on a schedule for the night. What is done is in the ledger, tool by tool: a batch that was killed
-goes on with the tool it was at.
+resumes with the tool it was at.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
-from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus, Superseded
-from ratchet.ledger import change_run
+from ratchet.config.workflow_settings import Evolution
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, RunStatus, Superseded
+from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.runs import Run, list_runs
-from ratchet.ledger.tools import find_tool
+from ratchet.ledger.tools import ToolRow, VersionRow, changed_tools, find_tool, versions_by_id
 from ratchet.ledger.usage import total
 from ratchet.runtime import JobContext, complete_run, enter_run, run_step
-from ratchet.workflows.evolution.candidates import find_opportunities
-from ratchet.workflows.evolution.degradation import Decision
-from ratchet.workflows.evolution.evolving import Tell, announce, evolve_one
-from ratchet.workflows.evolution.looking import note_look
-from ratchet.workflows.evolution.starting import OPTIMISE_RUN, RUN_KIND, start_batch
-from ratchet.workflows.evolution.wish import Wish, given_up
+from ratchet.workflows.evolution.evolver import Announce, announce, evolve_one
+from ratchet.workflows.evolution.health import (
+    EvolveDecision,
+    note_look,
+    recent_scores,
+    should_evolve,
+    tool_of,
+)
+from ratchet.workflows.evolution.outcome import EvolveRequest, given_up
+from ratchet.workflows.evolution.parts import parts_of
+from ratchet.workflows.evolution.requests import OPTIMISE_RUN, RUN_KIND, start_batch
 
+LEAST_CALLS = 10
+GOOD = 0.75
+# The most used ones are looked into; a tool that is hardly used is worth little.
+_MOST_LOOKED_AT = 200
+_MOST_TOOLS = 100_000
 _LATELY = 50
 
 
-async def optimise(job: JobContext, tell: Tell = announce) -> object:
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """A tool that could be better. `value` is how often it is used times what it lacks."""
+
+    tool: str
+    folder: str
+    calls: int
+    quality: float
+    value: float
+    why: str
+
+
+def find_opportunities(tx: Transaction, settings: Evolution, now: int) -> list[Opportunity]:
+    """Tools in use that are not good or have become worse, the most valuable first."""
+    found = [_opportunity(tx, tool, version, settings, now) for tool, version in _busiest(tx)]
+    return sorted((each for each in found if each is not None), key=lambda each: (-each.value, each.tool))
+
+
+def _busiest(tx: Transaction) -> Sequence[tuple[ToolRow, VersionRow]]:
+    known = changed_tools(tx, after=0, limit=_MOST_TOOLS)
+    tools = [tool for tool in known if not tool.removed and tool.pinned_id is None]
+    versions = versions_by_id(tx, [tool.current_id for tool in tools if tool.current_id is not None])
+    pairs = [(tool, versions[tool.current_id]) for tool in tools if tool.current_id in versions]
+    used = [pair for pair in pairs if pair[1].calls >= LEAST_CALLS]
+    return sorted(used, key=lambda pair: -pair[1].calls)[:_MOST_LOOKED_AT]
+
+
+def _opportunity(
+    tx: Transaction, tool: ToolRow, version: VersionRow, settings: Evolution, now: int
+) -> Opportunity | None:
+    try:
+        definition = tool_of(tool, version)
+        parts_of(definition)
+    except RatchetError:
+        # One that cannot be rewritten is no opportunity.
+        return None
+    scores = recent_scores(tx, version.id, definition)
+    if not scores:
+        return None
+    quality = fmean(scores)
+    decision = should_evolve(tx, tool, settings, now)
+    if quality < GOOD and not decision.yes:
+        decision = EvolveDecision(
+            True, f"{version.calls} calls with a mean score of {quality:.2f}, below {GOOD:g}"
+        )
+    if not decision.yes:
+        return None
+    value = version.calls * (1.0 - quality)
+    return Opportunity(tool.name, tool.folder, version.calls, quality, value, decision.why)
+
+
+async def optimise(job: JobContext, tell: Announce = announce) -> object:
     """The handler of `workflow.optimise`: a batch, or what a schedule fires, which starts one."""
     if job.job.run_id is None:
         return {"run_id": _started(job)}
@@ -69,7 +132,7 @@ async def _planned(job: JobContext, run: Run) -> dict[str, Any]:
         for each in found:
             tool = find_tool(tx, each.tool, folder=each.folder)
             if tool is not None:
-                note_look(tx, tool, Decision(True, each.why))
+                note_look(tx, tool, EvolveDecision(True, each.why))
         return {"begun_at": tx.now, "opportunities": [asdict(each) for each in found]}
 
 
@@ -82,11 +145,11 @@ async def _evolve(
     job: JobContext,
     run: Run,
     wanted: dict[str, Any],
-    tell: Tell,
+    tell: Announce,
     seconds_left: Callable[[], float],
     _attempt: int,
 ) -> dict[str, Any]:
-    wish = Wish(
+    wish = EvolveRequest(
         wanted["tool"],
         wanted["folder"],
         why=wanted["why"],

@@ -1,46 +1,234 @@
 """The judge of a variant: held against the version in use, on the same cases, in the same minutes.
 
 The author never sees it, nor the real inputs it uses: they stay in this process, and a variant runs in the sandbox and
-is given one input at a time. What the author is told of a failure on such an input does not repeat it.
+is given one input at a time. What the author learns of a failure on such an input does not repeat it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from ratchet.judges import Candidate, Judged, Report
+from ratchet.judges.comparison import Look, average, look, spread
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Outcome, Verdict
+from ratchet.tools.call import ToolFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool
-from ratchet.workflows.evolution.cases import Case, Origin, input_hash, is_repeatable
-from ratchet.workflows.evolution.gains import Gain, is_hopeless, measure_gains, mended_tests
-from ratchet.workflows.evolution.own_tests import passed, run_tests
-from ratchet.workflows.evolution.parts import SOURCE, Unfit, parts_of, read_parts, same_parts, with_parts
-from ratchet.workflows.evolution.rounds import CallTool, Round, Side, ask, measure_round
+from ratchet.workflows.evolution.parts import (
+    SOURCE,
+    UnusableVariant,
+    parts_of,
+    read_parts,
+    same_parts,
+    with_parts,
+)
+from ratchet.workflows.evolution.subject import (
+    CaseOrigin,
+    ToolCase,
+    input_hash,
+    is_repeatable,
+    passed,
+    run_tests,
+)
 
+ALPHA = 0.01
+"""The chance to call a variant better in anything when it is better in nothing, over all measures together."""
+LEAST_GAIN = 0.05
+"""A gain below a twentieth is not worth a new version."""
+MOST_LOSS = 0.25
+"""How much worse than before a variant may be in one thing for being better in another."""
+
+# What is measured for each call, and how it is named. Less is better.
+_TAKEN = {
+    "cpu_ms": "CPU time",
+    "wall_ms": "time",
+    "peak_bytes": "memory",
+    "cost_microusd": "money",
+    "tokens": "tokens",
+}
+_SCORE, _TESTS = "score", "tests"
+CallTool = Callable[[Tool, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Calls a tool with values, in its sandbox. Raises `ToolFailed`."""
 IMPROVEMENT = "improvement"
 # Fewer rounds say nothing about noise.
 _LEAST_ROUNDS = 2
 
 
-class Refused(Exception):
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How a variant compares in one measure. `gain` is the part that is saved (0.9: a tenth is left), or for the score
+    how much higher it is; below zero it is worse."""
+
+    measure: str
+    incumbent: float
+    variant: float
+    gain: float
+    p_value: float
+    better: bool
+    worse: bool
+
+    def text(self) -> str:
+        if self.measure == _SCORE:
+            return f"score {self.incumbent:.3g} → {self.variant:.3g} (p = {self.p_value:.2g})"
+        if self.measure == _TESTS:
+            return "the tool's tests pass now"
+        how = f"{abs(self.gain):.1%} {'less' if self.gain >= 0 else 'more'} {_TAKEN[self.measure]}"
+        return f"{how} (p = {self.p_value:.2g})"
+
+
+def measure_gains(rounds: Sequence[Round]) -> list[Gain]:
+    """Every measure that both sides have in every round."""
+    samples = {name: _samples(rounds, name) for name in _TAKEN}
+    known = {name: found for name, found in samples.items() if found is not None}
+    if any(each.total(side, "unpriced_tokens") for each in rounds for side in MeasuredSide):
+        # Who asks a model of unknown price would look cheap.
+        known.pop("cost_microusd", None)
+    if "cost_microusd" in known:
+        # Money is what tokens are counted for.
+        known.pop("tokens", None)
+    scores = {side: tuple(each.score(side) for each in rounds) for side in MeasuredSide}
+    share = ALPHA / (len(known) + 1)
+    gains = [_saved(name, found, share) for name, found in known.items()]
+    return [*gains, _scored(scores, share)]
+
+
+def is_hopeless(gains: Sequence[Gain]) -> bool:
+    """Whether nothing looks better so far. Ending early can only lose a good variant, never take a bad one."""
+    return all(gain.gain <= (0.0 if gain.measure == _SCORE else LEAST_GAIN) for gain in gains)
+
+
+def fixed_tests() -> Gain:
+    """A variant that passes the tool's tests where the incumbent does not."""
+    return Gain(_TESTS, 0.0, 1.0, 1.0, 0.0, better=True, worse=False)
+
+
+def _samples(rounds: Sequence[Round], measure: str) -> dict[MeasuredSide, tuple[float, ...]] | None:
+    """What each side took, round by round; nothing where it was not measured or nothing was taken."""
+    found: dict[MeasuredSide, tuple[float, ...]] = {}
+    for side in MeasuredSide:
+        taken = [each.total(side, measure) for each in rounds]
+        if any(not amount for amount in taken):
+            return None
+        found[side] = tuple(amount for amount in taken if amount is not None)
+    return found
+
+
+def _saved(measure: str, samples: dict[MeasuredSide, tuple[float, ...]], alpha: float) -> Gain:
+    """Amounts are compared by their ratio, so that a twentieth is a twentieth of little and of much."""
+    logs = {side: tuple(math.log(amount) for amount in samples[side]) for side in MeasuredSide}
+    saved = [
+        old - new for old, new in zip(logs[MeasuredSide.INCUMBENT], logs[MeasuredSide.VARIANT], strict=True)
+    ]
+    noise = spread(logs[MeasuredSide.INCUMBENT])[1]
+    better = _looked(saved, -math.log1p(-LEAST_GAIN), noise, alpha)
+    worse = _looked([-each for each in saved], math.log1p(MOST_LOSS), noise, alpha)
+    return Gain(
+        measure,
+        average(samples[MeasuredSide.INCUMBENT]),
+        average(samples[MeasuredSide.VARIANT]),
+        1.0 - math.exp(-better.gain),
+        better.p_value,
+        better.p_value <= alpha,
+        worse.p_value <= alpha,
+    )
+
+
+def _scored(scores: dict[MeasuredSide, tuple[float, ...]], alpha: float) -> Gain:
+    gains = [
+        new - old
+        for old, new in zip(scores[MeasuredSide.INCUMBENT], scores[MeasuredSide.VARIANT], strict=True)
+    ]
+    looked = _looked(gains, 0.0, spread(scores[MeasuredSide.INCUMBENT])[1], alpha)
+    old, new = average(scores[MeasuredSide.INCUMBENT]), average(scores[MeasuredSide.VARIANT])
+    return Gain(_SCORE, old, new, new - old, looked.p_value, looked.p_value <= alpha, new < old)
+
+
+def _looked(gains: Sequence[float], least: float, noise_sd: float, alpha: float) -> Look:
+    """One look at all rounds."""
+    return look(gains, above=least, noise_sd=noise_sd, alpha=alpha, share=1.0)
+
+
+class MeasuredSide(StrEnum):
+    INCUMBENT = "incumbent"
+    VARIANT = "variant"
+
+
+# One goes first on every other case and in every other round (ABBA): what drifts, such as the load of the machine, hits
+# both alike.
+_IN_TURN = ((MeasuredSide.INCUMBENT, MeasuredSide.VARIANT), (MeasuredSide.VARIANT, MeasuredSide.INCUMBENT))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAnswer:
+    """What one side made of one case. `problem` says why it failed; `right` whether it is what the case asks for."""
+
+    use: ToolUse
+    right: bool
+    value: Any = None
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Round:
+    """Every case, once by each side."""
+
+    answers: dict[MeasuredSide, list[MeasuredAnswer]] = field(
+        default_factory=lambda: {side: [] for side in MeasuredSide}
+    )
+
+    def total(self, side: MeasuredSide, measure: str) -> float | None:
+        """What a side took for the cases that both got right; `None` where there is none or nothing was measured."""
+        pairs = zip(*(self.answers[each] for each in MeasuredSide), strict=True)
+        both = [index for index, pair in enumerate(pairs) if all(answer.right for answer in pair)]
+        taken = [getattr(self.answers[side][index].use, measure) for index in both]
+        return None if not taken or None in taken else float(sum(taken))
+
+    def score(self, side: MeasuredSide) -> float:
+        """The part of the cases that a side got right."""
+        return sum(answer.right for answer in self.answers[side]) / len(self.answers[side])
+
+
+async def measure_round(
+    number: int, sides: Mapping[MeasuredSide, Tool], cases: Sequence[ToolCase], call: CallTool
+) -> Round:
+    """Each case by both sides, one call at a time: two at once would measure each other."""
+    taken = Round()
+    for index, case in enumerate(cases):
+        for side in _IN_TURN[(number + index) % 2]:
+            taken.answers[side].append(await ask(sides[side], case, call))
+    return taken
+
+
+async def ask(tool: Tool, case: ToolCase, call: CallTool) -> MeasuredAnswer:
+    """What a tool makes of a case. A call that fails in any way is an answer that is not right."""
+    try:
+        called = await call(tool, case.values)
+    except ToolFailed as failed:
+        return MeasuredAnswer(failed.use, right=False, problem=str(failed))
+    problem = case.complaint(called.value)
+    return MeasuredAnswer(called.use, problem is None, called.value, problem)
+
+
+class VariantRefused(Exception):
     """The variant is not taken."""
 
 
 @dataclass(slots=True)
-class Findings:
+class VariantFindings:
     """Everything that was found out so far; a refusal comes with what led to it."""
 
     hash: str | None = None
     rounds: list[Round] = field(default_factory=list)
     gains: list[Gain] = field(default_factory=list)
-    tests: dict[Side, Verdict] = field(default_factory=dict)
+    tests: dict[MeasuredSide, Verdict] = field(default_factory=dict)
     problems: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -53,8 +241,8 @@ class VariantJudge:
     """
 
     incumbent: Tool
-    examples: Sequence[Case]
-    held_out: Sequence[Case]
+    examples: Sequence[ToolCase]
+    held_out: Sequence[ToolCase]
     repeats: int
     call: CallTool = field(compare=False)
     tests: str | None = None
@@ -73,64 +261,68 @@ class VariantJudge:
         )
 
     async def judge(self, candidate: Candidate) -> Judged:
-        found = Findings()
+        found = VariantFindings()
         try:
             parts = await in_thread(lambda: read_parts(self.incumbent, candidate.directory))
             better = await self._tried(parts, found)
-        except (Unfit, Refused) as refused:
+        except (UnusableVariant, VariantRefused) as refused:
             return self._ruled(Outcome.FAILED, str(refused), found, 0.0)
-        reason = "; ".join(gain.told() for gain in better)
+        reason = "; ".join(gain.text() for gain in better)
         return self._ruled(Outcome.PASSED, reason, found, max(gain.gain for gain in better))
 
-    async def _tried(self, parts: Mapping[str, str], found: Findings) -> list[Gain]:
+    async def _tried(self, parts: Mapping[str, str], found: VariantFindings) -> list[Gain]:
         """In what the variant is better. Raises `Refused` for one that is in nothing, or is worse."""
         variant = with_parts(self.incumbent, parts)
         found.hash = variant.hash
         if same_parts(parts_of(self.incumbent), parts):
-            raise Refused("it changes nothing but comments or layout: improvement 0")
+            raise VariantRefused("it changes nothing but comments or layout: improvement 0")
         if variant.hash in self.refused:
-            raise Refused(f"it was tried before and not taken: {self.refused[variant.hash]}")
+            raise VariantRefused(f"it was tried before and not taken: {self.refused[variant.hash]}")
         await self._check_tests(parts, found)
         cases = await self._prove(variant, found)
         await self._measure(variant, cases, found)
         self._check_rounds(cases, found)
         better = [gain for gain in found.gains if gain.better]
         if await self._mended_tests(found):
-            better.append(mended_tests())
+            better.append(fixed_tests())
         if not better:
-            raise Refused(f"it is not clearly better: {'; '.join(gain.told() for gain in found.gains)}")
-        if worse := [gain.told() for gain in found.gains if gain.worse]:
-            raise Refused(f"it is worse in something else: {'; '.join(worse)}")
+            raise VariantRefused(
+                f"it is not clearly better: {'; '.join(gain.text() for gain in found.gains)}"
+            )
+        if worse := [gain.text() for gain in found.gains if gain.worse]:
+            raise VariantRefused(f"it is worse in something else: {'; '.join(worse)}")
         return better
 
-    async def _check_tests(self, parts: Mapping[str, str], found: Findings) -> None:
+    async def _check_tests(self, parts: Mapping[str, str], found: VariantFindings) -> None:
         if self.tests is not None:
-            found.tests[Side.VARIANT] = await run_tests(self.tests, parts[SOURCE])
-            if not passed(found.tests[Side.VARIANT]):
-                raise Refused(f"the tool's tests do not pass: {found.tests[Side.VARIANT].reason}")
+            found.tests[MeasuredSide.VARIANT] = await run_tests(self.tests, parts[SOURCE])
+            if not passed(found.tests[MeasuredSide.VARIANT]):
+                raise VariantRefused(
+                    f"the tool's tests do not pass: {found.tests[MeasuredSide.VARIANT].reason}"
+                )
 
-    async def _mended_tests(self, found: Findings) -> bool:
+    async def _mended_tests(self, found: VariantFindings) -> bool:
         """Whether the variant passes tests that the incumbent does not."""
         if self.tests is None:
             return False
-        found.tests[Side.INCUMBENT] = await run_tests(self.tests, parts_of(self.incumbent)[SOURCE])
-        return found.tests[Side.INCUMBENT].outcome is Outcome.FAILED
+        found.tests[MeasuredSide.INCUMBENT] = await run_tests(self.tests, parts_of(self.incumbent)[SOURCE])
+        return found.tests[MeasuredSide.INCUMBENT].outcome is Outcome.FAILED
 
-    async def _prove(self, variant: Tool, found: Findings) -> list[Case]:
+    async def _prove(self, variant: Tool, found: VariantFindings) -> list[ToolCase]:
         """The cases, with the right answers, once the variant has given them too. These calls also warm both sides."""
         cases = [case for case in self.examples if await self._proved(variant, case, found)]
         for given in self.held_out:
             case = await self._answered(given)
             if case is not None and await self._proved(variant, case, found):
                 cases.append(case)
-        held_out = [problem for problem in found.problems if problem["origin"] == Origin.HELD_OUT]
+        held_out = [problem for problem in found.problems if problem["origin"] == CaseOrigin.HELD_OUT]
         if is_repeatable(variant) and found.problems:
             if len(held_out) < len(found.problems):
-                raise Refused(f"it does not do what an example shows: {found.problems[0]['problem']}")
-            raise Refused(f"it fails {len(held_out)} of {len(self.held_out)} held-out inputs")
+                raise VariantRefused(f"it does not do what an example shows: {found.problems[0]['problem']}")
+            raise VariantRefused(f"it fails {len(held_out)} of {len(self.held_out)} held-out inputs")
         return cases
 
-    async def _answered(self, case: Case) -> Case | None:
+    async def _answered(self, case: ToolCase) -> ToolCase | None:
         """A real input with the right answer to it; nothing if that is not known any more."""
         if not is_repeatable(self.incumbent):
             return case
@@ -140,7 +332,7 @@ class VariantJudge:
             return case.answered(first.value, again.value)
         return None if case.recorded is None else case.answered(case.recorded, case.recorded)
 
-    async def _proved(self, variant: Tool, case: Case, found: Findings) -> bool:
+    async def _proved(self, variant: Tool, case: ToolCase, found: VariantFindings) -> bool:
         """Whether either gets the case right, so that it can be used. What only the incumbent does is noted."""
         old = await ask(self.incumbent, case, self.call)
         new = await ask(variant, case, self.call)
@@ -149,10 +341,10 @@ class VariantJudge:
             found.problems.append({**note, "expected": case.expected, "answer": new.value})
         return old.right or new.right
 
-    async def _measure(self, variant: Tool, cases: Sequence[Case], found: Findings) -> None:
+    async def _measure(self, variant: Tool, cases: Sequence[ToolCase], found: VariantFindings) -> None:
         if not cases:
-            raise Refused("no case is left that either version gets right")
-        sides = {Side.INCUMBENT: self.incumbent, Side.VARIANT: variant}
+            raise VariantRefused("no case is left that either version gets right")
+        sides = {MeasuredSide.INCUMBENT: self.incumbent, MeasuredSide.VARIANT: variant}
         for number in range(self.repeats):
             found.rounds.append(await measure_round(number, sides, cases, self.call))
             if number + 1 >= _LEAST_ROUNDS:
@@ -160,16 +352,16 @@ class VariantJudge:
                 if is_hopeless(found.gains):
                     return
 
-    def _check_rounds(self, cases: Sequence[Case], found: Findings) -> None:
+    def _check_rounds(self, cases: Sequence[ToolCase], found: VariantFindings) -> None:
         """What the incumbent always got right, the variant must too. A model may err, but not more often."""
         if not is_repeatable(self.incumbent):
             return
         for index, case in enumerate(cases):
-            sure = all(each.answers[Side.INCUMBENT][index].right for each in found.rounds)
-            if sure and not all(each.answers[Side.VARIANT][index].right for each in found.rounds):
-                raise Refused(f"it does not always give the right answer to one {case.origin}")
+            sure = all(each.answers[MeasuredSide.INCUMBENT][index].right for each in found.rounds)
+            if sure and not all(each.answers[MeasuredSide.VARIANT][index].right for each in found.rounds):
+                raise VariantRefused(f"it does not always give the right answer to one {case.origin}")
 
-    def _ruled(self, outcome: Outcome, reason: str, found: Findings, improvement: float) -> Judged:
+    def _ruled(self, outcome: Outcome, reason: str, found: VariantFindings, improvement: float) -> Judged:
         measured = {IMPROVEMENT: improvement, "rounds": float(len(found.rounds))}
         for gain in found.gains:
             numbers = {"incumbent": gain.incumbent, "variant": gain.variant, "gain": gain.gain}
@@ -180,12 +372,12 @@ class VariantJudge:
             outcome,
             reason,
             report=Report(f"{self.name}.json", json.dumps(self._report(found)).encode()),
-            # What an engine that learns from scores is told.
+            # For an engine that learns from scores.
             score=found.gains[0].gain if found.gains else None,
             measurements=measured,
         )
 
-    def _report(self, found: Findings) -> dict[str, Any]:
+    def _report(self, found: VariantFindings) -> dict[str, Any]:
         return {
             "incumbent": self.incumbent.hash,
             "variant": found.hash,
@@ -195,7 +387,7 @@ class VariantJudge:
             "problems": found.problems,
             "gains": [asdict(gain) for gain in found.gains],
             "rounds": [
-                {side: [asdict(answer.use) for answer in each.answers[side]] for side in Side}
+                {side: [asdict(answer.use) for answer in each.answers[side]] for side in MeasuredSide}
                 for each in found.rounds
             ],
         }

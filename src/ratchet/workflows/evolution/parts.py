@@ -5,19 +5,47 @@ Schemas, examples, limits and permissions are no part of it: they say what is as
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ratchet.kernel import Misuse
 from ratchet.tools.definition import LlmBody, PythonBody, Tool
-from ratchet.workflows.evolution.sameness import same_program
 
-SOURCE, SYSTEM, TEMPLATE = "tool.py", "system_prompt.txt", "prompt_template.txt"
 MOST_BYTES = 256 * 1024
 
 
-class Unfit(Exception):
+def same_program(one: str, other: str) -> bool:
+    """Whether two Python sources differ in nothing but comments, layout and docstrings."""
+    if one == other:
+        return True
+    try:
+        return _shape(one) == _shape(other)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _shape(source: str) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+SOURCE, SYSTEM, TEMPLATE = "tool.py", "system_prompt.txt", "prompt_template.txt"
+
+
+class UnusableVariant(Exception):
     """Files that are no version of the tool, with the reason."""
 
 
@@ -65,10 +93,10 @@ def same_parts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 def _read(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        raise Unfit(f"there is no file {path.name}")
+        raise UnusableVariant(f"there is no file {path.name}")
     if path.stat().st_size > MOST_BYTES:
-        raise Unfit(f"{path.name} has more than {MOST_BYTES} bytes")
+        raise UnusableVariant(f"{path.name} has more than {MOST_BYTES} bytes")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Unfit(f"{path.name} is no text: {error}") from error
+        raise UnusableVariant(f"{path.name} is no text: {error}") from error

@@ -2,22 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
 
-from ratchet.kernel import Conflict, Misuse
+from ratchet.judges import Candidate, CommandJudge
+from ratchet.judges.hearing import hear
+from ratchet.judges.scratch import scratch
+from ratchet.kernel import Conflict, Misuse, Outcome, Verdict
 from ratchet.ledger import Transaction
 from ratchet.ledger.tool_calls import CallRow, CallStats
 from ratchet.ledger.tools import ToolRow, VersionRow, call_stats, calls_of, get_version, line_of, tools_by_id
-from ratchet.tools.definition import Tool, full_name
-from ratchet.workflows.evolution.cases import Case, example_cases, held_out_cases, input_hash
-from ratchet.workflows.evolution.loading import tool_of
-from ratchet.workflows.evolution.own_tests import read_tests
-from ratchet.workflows.evolution.parts import parts_of
+from ratchet.sandbox import Bounds
+from ratchet.tools.definition import Tool, ToolType, full_name
+from ratchet.tools.examples import difference
+from ratchet.workflows.evolution.health import tool_of
+from ratchet.workflows.evolution.parts import MOST_BYTES, SOURCE, parts_of
 
+_KEY = "tests"
+_FILE = "test_tool.py"
+_SECONDS = 300.0
+_WRONG = "another answer than the right one"
 _CALLS = 500
 _FAILURES = 20
+
+
+def read_tests(tool: Tool) -> str | None:
+    """The tests of a python tool: the file in its folder that the key `tests` of its definition names."""
+    named = tool.extra.get(_KEY)
+    if named is None or tool.python is None:
+        return None
+    if tool.folder is None or not isinstance(named, str):
+        raise Misuse(
+            f"the tests of the tool {tool.id} cannot be found: {named!r}",
+            hint="name a file in the folder of its definition",
+        )
+    path = (tool.folder / named).resolve()
+    if not path.is_relative_to(tool.folder.resolve()) or not path.is_file():
+        raise Misuse(f"the tool {tool.id} has no tests at {path}", hint="name a file in its folder")
+    if path.stat().st_size > MOST_BYTES:
+        raise Misuse(f"the tests of the tool {tool.id} have more than {MOST_BYTES} bytes")
+    return path.read_text(encoding="utf-8")
+
+
+async def run_tests(tests: str, source: str) -> Verdict:
+    """Run tests against a source, which they import as `tool`. Only the variant is its author's; the tests are not."""
+    judge = CommandJudge(
+        name="tests",
+        argv=(
+            *("{python}", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"),
+            *("--junitxml={reports}/junit.xml", _FILE),
+        ),
+        junit="junit.xml",
+        bounds=Bounds(wall_seconds=_SECONDS),
+    )
+    async with scratch() as place:
+        directory = place / "subject"
+        directory.mkdir()
+        _write(directory, source, tests)
+        judged = await hear(judge, Candidate("", "", directory, ""))
+    return judged.verdict
+
+
+def passed(verdict: Verdict | None) -> bool:
+    return verdict is None or verdict.outcome is Outcome.PASSED
+
+
+def _write(directory: Path, source: str, tests: str) -> None:
+    (directory / SOURCE).write_text(source, encoding="utf-8")
+    (directory / _FILE).write_text(tests, encoding="utf-8")
+
+
+class CaseOrigin(StrEnum):
+    EXAMPLE = "example"
+    HELD_OUT = "held-out input"
+
+
+class RecordedCase(Protocol):
+    """A call on record."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def score(self) -> float | None: ...
+
+    @property
+    def input(self) -> Any: ...
+
+    @property
+    def output(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCase:
+    """Values, and what must come of them. Where nothing is `exact`, any answer that fits the tool's schema is right.
+
+    `recorded` is what came of it when it was called for real, if that was kept.
+    """
+
+    origin: CaseOrigin
+    values: Mapping[str, Any]
+    expected: Any = None
+    exact: bool = False
+    recorded: Any = None
+
+    def complaint(self, value: Any) -> str | None:
+        """What is wrong with an answer. Of a held-out input nothing is revealed."""
+        found = difference(value, self.expected) if self.exact else None
+        return _WRONG if found is not None and self.origin is CaseOrigin.HELD_OUT else found
+
+    def answered(self, value: Any, again: Any) -> ToolCase:
+        """The case, now that the incumbent has answered it twice.
+
+        A real input must be answered as the incumbent does, if that always answers in the same way: one that draws lots
+        or looks at the clock gives no answer to be held to.
+        """
+        if self.origin is CaseOrigin.EXAMPLE:
+            return self
+        as_before = self.recorded is None or difference(value, self.recorded) is None
+        return replace(self, expected=value, exact=as_before and difference(value, again) is None)
+
+
+def example_cases(tool: Tool) -> list[ToolCase]:
+    """The examples that say what must come of them."""
+    return [
+        ToolCase(CaseOrigin.EXAMPLE, example.input, example.output, exact=True)
+        for example in tool.examples
+        if example.checked
+    ]
+
+
+def held_out_cases(tool: Tool, calls: Iterable[RecordedCase], most: int, *, low: float) -> list[ToolCase]:
+    """Up to `most` different real inputs that were answered well, chosen by their hash: they cannot be picked.
+
+    What stands among the examples is known to the author and is none.
+    """
+    known = {input_hash(example.input) for example in tool.examples}
+    found: dict[str, ToolCase] = {}
+    for call in calls:
+        if not call.ok or not isinstance(call.input, dict) or (call.score is not None and call.score < low):
+            continue
+        name = input_hash(call.input)
+        if name not in known and name not in found:
+            found[name] = ToolCase(CaseOrigin.HELD_OUT, call.input, recorded=call.output)
+    return [found[name] for name in sorted(found)[:most]]
+
+
+def write_cases(cases: Sequence[ToolCase]) -> bytes:
+    """Real inputs as they are kept for a run that is begun again."""
+    return json.dumps([[case.values, case.recorded] for case in cases]).encode()
+
+
+def read_cases(data: bytes) -> list[ToolCase]:
+    return [ToolCase(CaseOrigin.HELD_OUT, values, recorded=recorded) for values, recorded in json.loads(data)]
+
+
+def input_hash(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_repeatable(tool: Tool) -> bool:
+    """Whether one input should give one answer. A model is asked again and answers differently."""
+    return tool.type is not ToolType.LLM
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +179,8 @@ class Subject:
     row: ToolRow
     incumbent: VersionRow
     tool: Tool
-    examples: Sequence[Case]
-    held_out: Sequence[Case]
+    examples: Sequence[ToolCase]
+    held_out: Sequence[ToolCase]
     stats: CallStats
     failures: Sequence[CallRow]
     tests: str | None
@@ -57,12 +209,12 @@ def choose_subject(tx: Transaction, tool: ToolRow, *, cases: int, low: float) ->
     if not held_out:
         raise Misuse(
             f"no real input of the tool {tool.name} is on record, so no variant could be judged",
-            hint="use the tool first: examples alone are known to whoever rewrites it",
+            hint="use the tool first: examples alone are known to its author",
         )
     return _subject(tx, tool, incumbent, definition, calls, held_out)
 
 
-def remembered_subject(tx: Transaction, begun: Mapping[str, Any], held_out: Sequence[Case]) -> Subject:
+def remembered_subject(tx: Transaction, begun: Mapping[str, Any], held_out: Sequence[ToolCase]) -> Subject:
     """The subject that a run began with, whatever has happened to the tool since."""
     tool = tools_by_id(tx, [begun["tool_id"]]).get(begun["tool_id"])
     if tool is None:
@@ -79,7 +231,7 @@ def _subject(
     incumbent: VersionRow,
     definition: Tool,
     calls: Sequence[CallRow],
-    held_out: Sequence[Case],
+    held_out: Sequence[ToolCase],
 ) -> Subject:
     # An input that failed once and is held out since it went well another time stays unknown to the author.
     hidden = {input_hash(case.values) for case in held_out}

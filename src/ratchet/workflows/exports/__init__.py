@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.workflows.exports.exporting import Exported, export_workflow
-    from ratchet.workflows.exports.refusal import NotExportable
-    from ratchet.workflows.exports.target import Target, read_target
+    from ratchet.workflows.exports.exporter import Exported, export_workflow
+    from ratchet.workflows.exports.target import NotExportable, Target, read_target
 else:
     __getattr__ = on_demand(__name__)
 

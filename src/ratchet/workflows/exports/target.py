@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from ratchet.kernel import Misuse
+
+
+class NotExportable(Misuse):
+    """`reasons` has one sentence for each step that stands in the way."""
+
+    def __init__(self, target: Target, reasons: Sequence[str]) -> None:
+        super().__init__(
+            f"this workflow cannot be exported for {target}: {'; '.join(reasons)}",
+            hint="change these steps, choose another target, or name what is missing",
+        )
+        self.target = target
+        self.reasons = tuple(reasons)
 
 
 class Target(StrEnum):

@@ -5,23 +5,26 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.workflows.overseer.asking import (
+    from ratchet.workflows.overseer.planner import plan
+    from ratchet.workflows.overseer.request import (
         LONGEST_SENTENCE,
         RUN_KIND,
+        Planned,
+        Reused,
+        WorkflowPlanFailed,
         plan_workflow,
+        planned_of,
         start_plan,
     )
-    from ratchet.workflows.overseer.planned import PlanFailed, Planned, Reused, planned_of
-    from ratchet.workflows.overseer.planning import plan
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
     "LONGEST_SENTENCE",
     "RUN_KIND",
-    "PlanFailed",
     "Planned",
     "Reused",
+    "WorkflowPlanFailed",
     "plan",
     "plan_workflow",
     "planned_of",

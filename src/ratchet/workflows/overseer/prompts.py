@@ -1,4 +1,4 @@
-"""What the overseer is told. Whatever people and tools say stands in it as JSON: it is data and nothing else."""
+"""The prompts of the overseer. What people and tools say is in them as JSON: it is data and nothing else."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def plan_prompt(
         else "There is no tool that serves: use models, or have tools written.",
     ]
     if example is not None:
-        told = as_json(example)
-        parts.append(f"A plan that was made for a similar request; keep of it what fits:\n\n{told}")
+        shown = as_json(example)
+        parts.append(f"A plan that was made for a similar request; keep of it what fits:\n\n{shown}")
     taught = "\n".join(f"- {as_json(each[:_MOST_LESSON])}" for each in lessons)
     if taught:
         parts.append(f"What earlier plans taught:\n\n{taught}")

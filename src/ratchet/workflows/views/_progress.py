@@ -1,4 +1,4 @@
-"""A run of a workflow as it goes: every step of the plan, how far it is, what it took, and the longest way."""
+"""A run of a workflow as it goes: every step of the plan, how far it is, what it took, and the critical path."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ratchet.flowkit.graph import dependencies
 from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import StepStatus, iso
 from ratchet.ledger.runs import find_step, latest_attempts, latest_steps
-from ratchet.workflows.profiling import StepProfile, profile_rows
-from ratchet.workflows.profiling.taken import top_step
-from ratchet.workflows.running.report import step_record
+from ratchet.workflows.profile import StepTimes, profile_rows, top_step
+from ratchet.workflows.runs.results import step_record
 
 if TYPE_CHECKING:
     from ratchet.flowkit.spec import WorkflowStep
@@ -131,7 +130,7 @@ def _state(own: Step | None, parts: Sequence[Step]) -> dict[str, Any]:
     return {"status": str(status), "reason": None, "parts": others}
 
 
-def _measured(found: StepProfile | None) -> Mapping[str, Any]:
+def _measured(found: StepTimes | None) -> Mapping[str, Any]:
     if found is None:
         return dict.fromkeys(_MEASURES)
     taken = asdict(found)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.flowkit.graph import dependencies, waves
 from ratchet.kernel import RunStatus
 from ratchet.ledger.runs import latest_steps, list_runs
-from ratchet.workflows.profiling.path import longest_way
-from ratchet.workflows.profiling.taken import add_up
+from ratchet.workflows.profile import add_up, longest_way
 from ratchet.workflows.views.runs import RUN_KIND
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ _MOST_ROWS = 2_000
 def plan_record(tx: Transaction | None, spec: WorkflowSpec) -> dict[str, Any]:
     """What a valid workflow would do. Times are medians of its last runs, and there are none without a ledger.
 
-    `estimated_ms` is that of the longest way through the steps: how long it takes where everything that can run at once
-    does.
+    `estimated_ms` is that of the critical path: how long it takes where everything that can run at once does.
     """
     took = {} if tx is None else _times(tx, spec.workflow_id)
     edges = dependencies(spec)
@@ -70,5 +68,5 @@ def _times(tx: Transaction, name: str) -> dict[str, float]:
 
 
 def _longest(edges: Mapping[str, frozenset[str]], took: Mapping[str, float]) -> float | None:
-    """How long the longest way takes; nothing while a step has never been timed."""
+    """How long the critical path takes; nothing while a step has never been timed."""
     return sum(took[step] for step in longest_way(edges, took)) if edges.keys() <= took.keys() else None

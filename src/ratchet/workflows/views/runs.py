@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.kernel import NotFound, iso
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.tools.sandboxed import NOT_FOUND
-from ratchet.workflows.running.report import report_run
+from ratchet.workflows.runs.results import report_run
 
 if TYPE_CHECKING:
     from ratchet.ledger import ArtifactStore, Run, Transaction

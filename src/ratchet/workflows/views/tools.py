@@ -154,7 +154,7 @@ def tools_of_run(tx: Transaction, run: Run) -> dict[str, str]:
     """The full names of the tools that the steps of a run call, by the names that they use. Those in files beside a
     workflow can be reached from there only, and have none."""
     # Loaded here: it knows how every kind of tool is called.
-    from ratchet.workflows.running.plan import tools_of_steps
+    from ratchet.workflows.runs.plan import tools_of_steps
 
     return {
         name: full_name(row.name, row.folder)

@@ -1,4 +1,4 @@
-"""A workflow as a graph: the plan, or a run with the state of each step and the longest way through them."""
+"""A workflow as a graph: the plan, or a run with the state of each step and the critical path through them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ratchet.server.paging import Paging
 from ratchet.server.routes.workflows import all_runs
 from ratchet.server.shapes import Step
 from ratchet.workflows import views
-from ratchet.workflows.running.values import read_value
+from ratchet.workflows.runs.results import read_value
 
 router = APIRouter()
 add_buttons(router, (of_runs.pause, of_runs.resume, of_runs.cancel), "/workflows/runs/{run_id}")

@@ -31,8 +31,8 @@ from ratchet.server.routes import schedules
 from ratchet.server.routes import workflows as routes
 from ratchet.server.routes.workflows import NewRun, WorkflowName
 from ratchet.workflows import views
-from ratchet.workflows.kinds import SCHEDULED
-from ratchet.workflows.scheduling import Overlap
+from ratchet.workflows.jobs import SCHEDULED
+from ratchet.workflows.schedules import Overlap
 
 router = APIRouter()
 PLACE = f"{ROOT}/workflows"

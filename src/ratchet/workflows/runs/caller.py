@@ -1,0 +1,245 @@
+"""Carrying out the calls of a run: from the cache, here, or on another worker."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ratchet.flowkit.errors import StepFailed, StepHeld
+from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
+from ratchet.flowkit.spec import StepType, WorkflowSpec
+from ratchet.kernel import NotFound
+from ratchet.ledger import Spender, Transaction, to_json
+from ratchet.ledger.approvals import ApprovalStatus, request_approval
+from ratchet.ledger.step_results import find_step_result, keep_step_result
+from ratchet.runtime import JobContext
+from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
+from ratchet.tools.mcp_servers import KeptServers
+from ratchet.workflows.runs.journal import LedgerJournal
+from ratchet.workflows.runs.plan import FixedTool, RunPlan, StepWork
+from ratchet.workflows.runs.remote_calls import Offering
+from ratchet.workflows.runs.results import keep_value, read_value
+from ratchet.workflows.runs.tool_workflow import (
+    call_held,
+    held_metrics,
+    metrics_of,
+    use_metrics,
+    with_workflows,
+)
+
+DAY_MS = 86_400_000
+# Calls that only wait, for a model or a web service, need no processor of their own.
+_MOST_AT_ONCE = 64
+_HEARD = {"stderr": "output", "token": "token"}
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswers:
+    """See `tools.call.Answers`: the answers to one try at a step. What a person lets be done again is asked again."""
+
+    job: JobContext
+    step: str
+    number: int
+
+    def find(self, prompt: str) -> ToolResult | None:
+        with self.job.ledger.read() as tx:
+            found = find_step_result(tx, self._key(prompt), not_before=0)
+        if found is None:
+            return None
+        try:
+            return ToolResult(read_value(self.job.ledger.artifacts, found.value), ToolUse(**found.metrics))
+        except NotFound:
+            return None
+
+    def keep(self, tx: Transaction, prompt: str, called: ToolResult) -> None:
+        kept = keep_value(
+            tx, self.job.ledger.artifacts, called.value, run_id=self.job.run_id, name=f"answer-{self.step}"
+        )
+        keep_step_result(tx, self._key(prompt), kept, asdict(called.use))
+
+    def _key(self, prompt: str) -> str:
+        place = ["answer 1", self.job.run_id, self.job.job.id, self.step, self.number, prompt]
+        return hashlib.sha256(to_json(place).encode()).hexdigest()
+
+
+class LedgerCaller:
+    """See `flowkit.StepCaller`."""
+
+    def __init__(self, job: JobContext, plan: RunPlan, journal: LedgerJournal) -> None:
+        self._job = job
+        self._plan = plan
+        self._journal = journal
+        settings = job.runtime.settings.workflows
+        self._oldest_ms = settings.cache_days * DAY_MS
+        self._computing = asyncio.Semaphore(settings.concurrency or os.cpu_count() or 1)
+        self._all = asyncio.Semaphore(settings.concurrency or _MOST_AT_ONCE)
+        self.offering = Offering(job, self._computing, self._all) if plan.spread else None
+        self.servers = KeptServers()
+        self.awaited: dict[str, int] = {}
+        """The approvals that nobody has decided yet, by the names of their steps."""
+
+    def room(self, call: StepCall) -> AbstractAsyncContextManager[object]:
+        """Steps that compute share the processors; the others may be many. What is offered to others needs no room."""
+        work = self._plan.work(call)
+        if self.offering is not None and work.computes:
+            return self.offering.room(call.name)
+        return self._computing if work.computes else self._all
+
+    async def call(self, call: StepCall) -> Result:
+        if call.step.step_type is StepType.APPROVAL:
+            return await self._ask(call)
+        work = self._plan.work(call)
+        key = self._plan.cache_key(call, work)
+        known = None if key is None else await asyncio.to_thread(self._remembered, key)
+        if known is not None:
+            return known
+        try:
+            called = await self._carry_out(call, work)
+        except ToolFailed as failed:
+            self._record(call, work.fixed, failed.use, error=str(failed))
+            raise StepFailed(
+                str(failed),
+                final=failed.final,
+                metrics=use_metrics(failed.use),
+                hint=failed.hint,
+                blocks=failed.blocks,
+            ) from failed
+        self._check(call, called.value)
+        self._record(call, work.fixed, called.use, called=called)
+        metrics = metrics_of(called)
+        if key is not None and not called.simulated:
+            self._journal.note(lambda tx: self._remember(tx, call.name, key, called.value, metrics))
+        return Result(called.value, metrics)
+
+    async def sub_workflow(self, call: StepCall) -> WorkflowSpec:
+        # All of them were put in their places before the run began, so that nothing can change under it.
+        raise StepFailed(f"the workflow {call.step.workflow_path} is not part of this run", final=True)
+
+    async def around(self, call: StepCall, inside: Inside) -> Result | StepError | None:
+        fixed = self._plan.held_tool(call)
+        if fixed is None:
+            return await inside(call.values)
+        if not self._journal.is_resumed(call.name):
+            # Otherwise it was counted when it began.
+            await self._reserve(fixed)
+        try:
+            called = await call_held(fixed.tool, call, inside, self._occasion(call))
+        except StepHeld:
+            return None
+        except ToolFailed as failed:
+            self._record(call, fixed, failed.use, error=str(failed))
+            raise StepFailed(
+                str(failed), final=failed.final, metrics=held_metrics(failed.use), hint=failed.hint
+            ) from failed
+        self._record(call, fixed, called.use, called=called)
+        return Result(called.value, held_metrics(called.use, simulated=called.simulated))
+
+    def fallback(self, call: StepCall) -> str | None:
+        return self._plan.fallback(call)
+
+    async def _carry_out(self, call: StepCall, work: StepWork) -> ToolResult:
+        if work.fixed is not None:
+            await self._reserve(work.fixed)
+        occasion = self._occasion(call)
+        if work.tool is not None and work.tool.workflow is not None:
+            # In the place of another tool; where a step names it, its steps are those of the run.
+            occasion = with_workflows(occasion)
+        if self.offering is not None and self.offering.is_offered(call.name):
+            return await self.offering.carry_out(call, lambda: work.carry_out(call, occasion))
+        return await work.carry_out(call, occasion)
+
+    async def _reserve(self, fixed: FixedTool) -> None:
+        """Count the call, if the tool may be called now."""
+
+        def count() -> None:
+            with self._job.write() as tx:
+                check_constraints(tx, fixed.tool_id, fixed.tool)
+
+        if fixed.tool.constraints.max_calls_per_hour is None:
+            return
+        try:
+            await asyncio.to_thread(count)
+        except ToolRateLimited as error:
+            raise StepFailed(str(error), hint=error.hint) from error
+
+    def _occasion(self, call: StepCall) -> Occasion:
+        return Occasion(
+            self._job.runtime,
+            spender=Spender(self._journal.attempt_of(call.name), self._job.run_id, self._plan.project_id),
+            actor=self._job.process_id,
+            seconds=call.step.timeout,
+            folder=self._plan.folder,
+            servers=self.servers,
+            answers=StepAnswers(self._job, call.name, call.number),
+            listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
+        )
+
+    async def _ask(self, call: StepCall) -> Result:
+        """What a person has decided; until then the step is held."""
+        question = call.prompt or call.step.description
+        with self._job.write() as tx:
+            approval = request_approval(
+                tx,
+                f"workflow:{self._job.run_id}:{call.name}",
+                subject=f"step {call.name} of {self._plan.spec.workflow_id}",
+                question=question,
+                data={"values": dict(call.values)},
+                run_id=self._job.run_id,
+            )
+        match approval.status:
+            case ApprovalStatus.PENDING:
+                self.awaited[call.name] = approval.id
+                raise StepHeld(f"waits for approval {approval.id}: {question}")
+            case ApprovalStatus.APPROVED:
+                return Result({"approved": True, "comment": approval.comment, "by": approval.decided_by})
+        said = f": {approval.comment}" if approval.comment else ""
+        raise StepFailed(f"{approval.status} by {approval.decided_by}{said}", final=True)
+
+    def _remembered(self, key: str) -> Result | None:
+        with self._job.ledger.read() as tx:
+            found = find_step_result(tx, key, not_before=tx.now - self._oldest_ms)
+        if found is None:
+            return None
+        try:
+            value = read_value(self._job.ledger.artifacts, found.value)
+        except NotFound:
+            return None
+        return Result(value, found.metrics, cached=True)
+
+    def _remember(self, tx: Transaction, name: str, key: str, value: Any, metrics: Mapping[str, Any]) -> None:
+        kept = keep_value(tx, self._job.ledger.artifacts, value, run_id=self._job.run_id, name=name)
+        keep_step_result(tx, key, kept, metrics)
+
+    def _check(self, call: StepCall, value: Any) -> None:
+        try:
+            to_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StepFailed(f"gave something that is not JSON: {error}", final=True) from error
+
+    def _record(
+        self,
+        call: StepCall,
+        fixed: FixedTool | None,
+        use: ToolUse,
+        *,
+        called: ToolResult | None = None,
+        error: str | None = None,
+    ) -> None:
+        if fixed is not None and fixed.tool.track_usage:
+            row = call_row(
+                fixed.tool_id,
+                fixed.version_id,
+                call.values,
+                use,
+                called=called,
+                error=error,
+                run_id=self._job.run_id,
+                step=call.name,
+            )
+            self._journal.note_call(row)

@@ -1,0 +1,129 @@
+"""Workflows by file or by the name under which they are saved: loading, checking and saving them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.reader import read_leniently, read_spec
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.validation import check_spec
+from ratchet.flowkit.writer import write_spec
+from ratchet.kernel import Misuse
+from ratchet.ledger import Transaction
+from ratchet.ledger.workflows import SavedWorkflow, get_workflow, save_workflow
+from ratchet.runtime import Runtime
+from ratchet.tools.registry import open_toolbox
+from ratchet.workflows.files import BadWorkflow, UnreadableWorkflow, read_data, read_file
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
+    from ratchet.flowkit.spec import WorkflowSpec
+    from ratchet.ledger import Ledger
+
+_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def check_file(path: Path, ledger: Ledger | None, settings: Settings) -> list[str]:
+    """One sentence for each problem of the workflow in a file. Without a ledger nothing is known of tools."""
+    try:
+        data = read_data(path)
+    except UnreadableWorkflow as bad:
+        return bad.problems
+    folder = path.resolve().parent
+    return check_data(data, None if ledger is None else known_tools(ledger, settings, folder))
+
+
+def check_data(data: Any, tools: Sequence[str] | None) -> list[str]:
+    """The same for a workflow as JSON. `tools` are those that can be called, if they are known."""
+    try:
+        partial = read_leniently(data)
+    except SpecError as error:
+        return error.problems
+    # What could not be read leaves gaps, and a gap may be reported again.
+    return list(dict.fromkeys([*partial.problems, *check_spec(partial.spec, known_tools=tools)]))
+
+
+def require_spec(data: Any) -> WorkflowSpec:
+    """The workflow that JSON says. Raises `BadWorkflow` with everything that is wrong with it as it is written."""
+    problems = check_data(data, None)
+    if problems:
+        from ratchet.workflows.files import BadWorkflow
+
+        raise BadWorkflow(problems)
+    return read_spec(data)
+
+
+def known_tools(ledger: Ledger, settings: Settings, folder: Path | None = None) -> list[str]:
+    """The tools that a workflow can call, with its own ones, which lie in `folder`."""
+    folders = () if folder is None else (folder,)
+    opened = open_toolbox(ledger, settings, ledger.artifacts.root.parent, folders=folders)
+    with contextlib.closing(opened) as toolbox:
+        return [version.name for version in toolbox.list()]
+
+
+def keep_workflow(
+    tx: Transaction, spec: WorkflowSpec, *, origin: str, name: str | None = None
+) -> SavedWorkflow:
+    """Save a workflow, under another `name` if one is given. Raises `BadWorkflow` for one that could not run.
+
+    A saved workflow has no folder, so nothing in it may lead to a file.
+    """
+    renamed = spec if name is None else replace(spec, workflow_id=name)
+    problems = [*check_spec(renamed), *_files(renamed)]
+    if problems:
+        raise BadWorkflow(problems)
+    return save_workflow(tx, write_spec(renamed), origin=origin)
+
+
+def _files(spec: WorkflowSpec) -> Iterator[str]:
+    for step in spec.steps:
+        if step.workflow_spec is not None:
+            yield from _files(step.workflow_spec)
+        if step.tool_path is not None:
+            yield (
+                f"step {step.step_id}: {step.tool_path} is a file beside the workflow, which a saved one does not "
+                "have; put its code under `tools`"
+            )
+        if (step.workflow_path or "").endswith((".json", ".yaml", ".yml")):
+            yield (
+                f"step {step.step_id}: {step.workflow_path} is a file beside the workflow, which a saved one does "
+                "not have; save it, and name it"
+            )
+
+
+def load_workflow(runtime: Runtime, named: str) -> tuple[WorkflowSpec, Path | None]:
+    """The workflow in a file, or the one saved under a name, and the folder in which its paths start."""
+    if names_file(named):
+        return read_file(named), Path(named).resolve().parent
+    return load_saved(runtime, named), None
+
+
+def load_saved(runtime: Runtime, name: str) -> WorkflowSpec:
+    """The workflow that was saved under a name. Raises `NotFound`."""
+    with runtime.ledger.read() as tx:
+        return read_spec(get_workflow(tx, name).spec)
+
+
+def names_file(named: str) -> bool:
+    """Whether a person who writes this means a file."""
+    return named.endswith(_ENDINGS) or Path(named).is_file()
+
+
+def load_inner(runtime: Runtime, named: str, folder: Path | None) -> tuple[WorkflowSpec, Path | None]:
+    """A workflow that another one names: a file beside it or below, or a saved one."""
+    if not named.endswith(_ENDINGS):
+        # Never a file: a caller who may send a workflow may not have files of this machine read by it.
+        return load_saved(runtime, named), None
+    if folder is None:
+        raise Misuse(
+            f"{named} lies beside the workflow, which has no folder here", hint="save it and name it"
+        )
+    path = (folder / named).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise Misuse(f"{named} lies outside of the workflow's folder")
+    return read_file(path), path.parent
