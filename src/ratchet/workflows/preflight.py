@@ -11,6 +11,7 @@ from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.runs import list_runs
+from ratchet.ledger.workflows import list_workflows
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import LlmBody
@@ -81,6 +82,10 @@ def _was_completed(runtime: Runtime, plan: RunPlan) -> bool:
 
 
 def _is_remembered(runtime: Runtime, sentence: str) -> bool:
+    with runtime.ledger.read() as tx:
+        if not list_workflows(tx, limit=1):
+            # Every plan that is remembered was saved; and nothing is made of a memory that is not there yet.
+            return False
     try:
         with contextlib.closing(open_memory(runtime.settings.memory, runtime.home)) as memory:
             plans = find_plans(memory, sentence)

@@ -57,7 +57,11 @@ def usage(session: Session, days: int) -> None:
         found["by_engine"], {"engine": _name("engine"), "model": operator.itemgetter("model"), **_AMOUNTS}
     )
     print()
-    runs = {"run": operator.itemgetter("run_id"), "kind": operator.itemgetter("kind"), "name": _name("name")}
+    runs: Mapping[str, Callable[[Row], object]] = {
+        "run": operator.itemgetter("run_id"),
+        "kind": operator.itemgetter("kind"),
+        "name": _name("name"),
+    }
     print_table(found["by_run"], {**runs, **_AMOUNTS})
 
 
