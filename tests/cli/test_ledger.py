@@ -16,7 +16,7 @@ from tests.cli.program import Program
 def filled(ledger: Ledger) -> Ledger:
     with ledger.write(actor="test") as tx:
         tx.event("test.kept", message="hello")
-        ledger.artifacts.put(tx, b"an output", name="out.txt")
+        ledger.artifacts.put(tx, b"an output" * 10_000, name="out.txt")
     return ledger
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerError
-from ratchet.ledger import ArtifactStore, Ledger
+from ratchet.ledger import Ledger
 from ratchet.ledger.backup import backup
 from ratchet.ledger.check import check
+from ratchet.ledger.files import sync_file_system
+from ratchet.ledger.tables import artifacts
+from ratchet.workspaces import Repository
 
 
 def try_open(directory: Path) -> dict[str, str]:
@@ -110,34 +113,47 @@ def count(ledger: Ledger) -> int:
 
 
 def copy_while_writing(directory: Path) -> list[str]:
-    """Commit artifacts, and copy the disk as it is then: a power cut would leave as much. The hashes of all of them."""
-    with Ledger.open(f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts") as ledger:
+    """Commit artifacts and commits with their refs, and copy the disk as it is then: a power cut would leave as much.
+
+    The hashes of all of them, in their order.
+    """
+    repository = Repository.create(directory / "repo.git", workspaces=directory / "workspaces")
+    sync_file_system(directory)
+    with Ledger.open(f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts") as ledger, repository:
+        base = repository.commit_files({"a.txt": b"a"}, parent=None, message="first")
+        repository.advance("refs/heads/main", base, expected=None)
         kept = []
-        for number in range(40):
+        for number in range(20):
+            with repository.workspace(base) as workspace:
+                (workspace.path / "a.txt").write_text(f"{number}")
+                commit = workspace.commit(f"{number}").hash
             with ledger.write() as tx:
-                content = f"{number} {os.urandom(2000).hex()}".encode()
-                kept.append(ledger.artifacts.put(tx, content, name=f"{number}").sha256)
+                # Every other one is large.
+                content = f"{number} {os.urandom(1000 + number % 2 * 50_000).hex()}".encode()
+                kept.append(ledger.artifacts.put(tx, content, name=commit).sha256)
+                tx.add_file(repository.ref_file(f"refs/trials/{number:03}", commit))
         shutil.copyfile(directory.parent / "image", directory.parent / "cut")
         return kept
 
 
 def open_after_cut(directory: Path) -> dict[str, Any]:
-    """Open what a power cut has left: which artifacts were whole before and after, what is wrong with the ledger."""
-    url, artifacts = f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts"
-    before = whole(Ledger(url, artifacts).artifacts)
-    with Ledger.open(url, artifacts) as ledger:
+    """What a power cut has left: the artifacts that are whole, and what is wrong with the ledger and the repository."""
+    git = ["git", "--git-dir", str(directory / "repo.git")]
+    with Ledger.open(f"sqlite:///{directory / 'ledger.db'}", directory / "artifacts") as ledger:
+        with ledger.read() as tx:
+            rows = tx.connection.execute(
+                sa.select(artifacts.c.sha256, artifacts.c.name).order_by(artifacts.c.id)
+            )
+            told = [(row.sha256, row.name) for row in rows]
+        refs = subprocess.run(
+            [*git, "for-each-ref", "--format=%(objectname)"], capture_output=True, text=True, check=True
+        )
+        fsck = subprocess.run(
+            [*git, "fsck", "--strict", "--no-dangling", "main"], capture_output=True, text=True, check=False
+        )
         return {
-            "before": before,
-            "after": whole(ledger.artifacts),
+            "whole": [sha256 for sha256, _ in told if ledger.artifacts.read(sha256)],
+            "named": {commit for _, commit in told} < set(refs.stdout.split()),
             "check": [finding.what for finding in check(ledger).findings],
-            "journals": [each.name for each in (artifacts / "journal").iterdir()],
+            "fsck": fsck.stdout + fsck.stderr,
         }
-
-
-def whole(store: ArtifactStore) -> list[str]:
-    found = []
-    for sha256, _ in store.stored():
-        with contextlib.suppress(LedgerError):
-            store.read(sha256)
-            found.append(sha256)
-    return found

@@ -2,6 +2,7 @@ import gzip
 import os
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import sqlalchemy as sa
 from ratchet.kernel import (
     Conflict,
     Direction,
+    LedgerCorrupt,
     LedgerUnavailable,
     Limits,
     Misuse,
+    NotFound,
     RunStatus,
     StepStatus,
     TrialStatus,
@@ -37,6 +40,8 @@ from ratchet.ledger.sessions import add_session
 from ratchet.ledger.stages import finish_stage
 from ratchet.ledger.tables import (
     approvals,
+    artifact_contents,
+    artifacts,
     ci_checks,
     clarifications,
     events,
@@ -293,7 +298,14 @@ def rows(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 
 
 def contents(ledger: Ledger) -> dict[str, bytes]:
-    return {sha256: file.read_bytes() for sha256, file in ledger.artifacts.stored()}
+    """The contents of all artifacts, wherever they are, and of files that nobody names."""
+    with ledger.read() as tx:
+        named = set(tx.connection.execute(sa.select(artifacts.c.sha256)).scalars())
+    found = {sha256: file.read_bytes() for sha256, file in ledger.artifacts.stored()}
+    for sha256 in named - set(found):
+        with suppress(NotFound, LedgerCorrupt):
+            found[sha256] = ledger.artifacts.read(sha256)
+    return found
 
 
 @pytest.mark.soak
@@ -311,13 +323,20 @@ def test_a_backup_brings_everything_to_either_database(
     assert contents(target) == contents(source)
     assert check(target).findings == ()
     assert taken.rows == restored.rows == {name: len(each) for name, each in all_rows(source).items() if each}
+    assert files(target) == files(source)
     assert (taken.artifacts, restored.artifacts, taken.bytes) == (3, 3, file.stat().st_size)
     assert file.stat().st_mode & 0o077 == 0
 
 
+def files(ledger: Ledger) -> list[str]:
+    """Which artifacts are files: the large ones."""
+    return [sha256 for sha256, _ in ledger.artifacts.stored()]
+
+
 def all_rows(ledger: Ledger) -> dict[str, list[Any]]:
     with ledger.read() as tx:
-        return {table.name: list(tx.connection.execute(sa.select(table))) for table in metadata.sorted_tables}
+        tables = [table for table in metadata.sorted_tables if table is not artifact_contents]
+        return {table.name: list(tx.connection.execute(sa.select(table))) for table in tables}
 
 
 def test_every_table_is_tried_here(ledger: Ledger) -> None:
@@ -429,26 +448,33 @@ def test_artifacts_that_the_ledger_has_lost_are_left_out_and_told(
 ) -> None:
     source, target = make_ledger("sqlite"), make_ledger("sqlite")
     with source.write() as tx:
-        lost, damaged, kept = (
-            source.artifacts.put(tx, text.encode(), name=text).sha256 for text in ("lost", "damaged", "kept")
+        lost, damaged, small, kept = (
+            source.artifacts.put(tx, content, name="it")
+            for content in (b"l" * 100_000, b"d" * 100_000, b"small", b"kept")
         )
-    source.artifacts.path(lost).unlink()
-    source.artifacts.path(damaged).write_bytes(b"damagee")
+        changed = sa.update(artifact_contents).where(artifact_contents.c.artifact_id == small.id)
+        tx.connection.execute(changed.values(content=b"smell"))
+    source.artifacts.path(lost.sha256).unlink()
+    source.artifacts.path(damaged.sha256).write_bytes(b"e" * 100_000)
+    gone = sorted(each.sha256 for each in (lost, damaged, small))
     report = backup(source, tmp_path / "b")
-    assert (sorted(report.left_out), report.artifacts) == (sorted([lost, damaged]), 1)
-    assert sorted(restore(target, tmp_path / "b").left_out) == sorted([lost, damaged])
-    assert contents(target) == {kept: b"kept"}
-    assert len(check(target).findings) == 2
+    assert (sorted(report.left_out), report.artifacts) == (gone, 1)
+    assert sorted(restore(target, tmp_path / "b").left_out) == gone
+    assert contents(target) == {kept.sha256: b"kept"}
+    assert len(check(target).findings) == 3
 
 
 def test_restoring_mends_a_damaged_artifact(make_ledger: MakeLedger, tmp_path: Path) -> None:
     ledger = make_ledger("sqlite")
+    truth = b"the truth" * 10_000
     with ledger.write() as tx:
-        stored = ledger.artifacts.put(tx, b"the truth", name="t")
+        small, large = (ledger.artifacts.put(tx, content, name="t") for content in (b"the truth", truth))
     backup(ledger, tmp_path / "b")
-    ledger.artifacts.path(stored.sha256).write_bytes(b"the trush")
+    ledger.artifacts.path(large.sha256).write_bytes(b"the trush" * 10_000)
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(artifact_contents).values(content=b"the trush"))
     restore(ledger, tmp_path / "b", force=True)
-    assert ledger.artifacts.read(stored.sha256) == b"the truth"
+    assert [ledger.artifacts.read(each.sha256) for each in (small, large)] == [b"the truth", truth]
 
 
 def test_a_backup_takes_the_place_of_an_older_one_and_of_nothing_else(ledger: Ledger, tmp_path: Path) -> None:

@@ -78,11 +78,10 @@ def test_a_total_that_is_not_the_sum_of_its_usage_is_found(
 
 def test_lost_and_damaged_artifacts_and_files_that_nobody_names_are_found(lived_in: Ledger) -> None:
     with lived_in.write() as tx:
-        damaged = lived_in.artifacts.put(tx, b"to be damaged", name="d").sha256
-        lost = lived_in.artifacts.put(tx, b"to be lost", name="l").sha256
+        damaged, lost = (lived_in.artifacts.put(tx, b"%d" % n * 100_000, name="x").sha256 for n in (1, 2))
     with lived_in.artifacts.held():
         lived_in.artifacts.keep(b"named by nobody")
-    lived_in.artifacts.path(damaged).write_bytes(b"to be damagee")
+    lived_in.artifacts.path(damaged).write_bytes(b"3" * 100_000)
     lived_in.artifacts.path(lost).unlink()
     assert sorted(findings(lived_in)) == sorted(
         [

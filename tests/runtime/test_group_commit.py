@@ -14,8 +14,8 @@ from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import Filter, Ledger, Transaction
-from ratchet.ledger.disk import File
 from ratchet.ledger.events import latest
+from ratchet.ledger.files import NewFile
 from ratchet.ledger.tables import projects
 from ratchet.runtime import GroupCommit
 
@@ -157,7 +157,7 @@ def test_files_that_cannot_be_written_are_told_to_all_and_not_tried_again(
         nonlocal count
         count += 1
         place = str(tmp_path / "absent")
-        tx.unsettled.add(File(f"{place}/name", f"{place}/temporary", b"x", 0o600, refuse))
+        tx.add_file(NewFile(f"{place}/name", f"{tmp_path}/temporary", b"x", 0o600, refuse))
 
     async def scene() -> list[object]:
         together = GroupCommit(ledger)

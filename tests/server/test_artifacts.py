@@ -59,14 +59,15 @@ def test_a_type_that_is_none_is_left_out(api: TestClient, ledger: Ledger, media_
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/octet-stream")
 
 
-def test_a_part_can_be_asked_for(api: TestClient, ledger: Ledger) -> None:
-    artifact = keep(ledger, b"0123456789")
+@pytest.mark.parametrize("times", [1, 10_000])
+def test_a_part_can_be_asked_for(api: TestClient, ledger: Ledger, times: int) -> None:
+    artifact = keep(ledger, b"0123456789" * times)
     answer = api.get(f"/artifacts/{artifact.sha256}", headers={"Range": "bytes=2-4"})
     assert (answer.status_code, answer.content) == (206, b"234")
 
 
 def test_only_a_hash_of_something_kept_is_found(api: TestClient, ledger: Ledger) -> None:
-    kept = keep(ledger)
+    kept = keep(ledger, b"large" * 20_000)
     for name in ("0" * 64, kept.sha256.upper(), kept.sha256[:63], kept.sha256 + "0", "..%2f..%2fledger.db"):
         assert api.get(f"/artifacts/{name}").status_code == 404
     ledger.artifacts.path(kept.sha256).unlink()

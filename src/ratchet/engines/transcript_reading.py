@@ -7,9 +7,8 @@ first. Lines before the page are looked at, not parsed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from ratchet.engines.session import EventKind
@@ -46,16 +45,15 @@ class TranscriptPage:
 
 
 def read_transcript(
-    path: Path, *, after: int = 0, limit: int = 100, search: str | None = None
+    lines: Iterable[bytes], *, after: int = 0, limit: int = 100, search: str | None = None
 ) -> TranscriptPage:
     """The entries behind line `after`; with `search` only those that contain it, in capitals or not.
 
-    Raises `FileNotFoundError`. A line that is no entry is shown as a note: what was recorded is shown as it is.
+    A line that is no entry is shown as a note: what was recorded is shown as it is.
     """
     reading = _Reading(after, limit, search)
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            reading.read(number, line)
+    for number, line in enumerate(lines, start=1):
+        reading.read(number, line)
     return reading.page()
 
 

@@ -1,7 +1,8 @@
-"""Artifacts: outputs, transcripts and reports, kept by the hash of their content.
+"""Artifacts: outputs, transcripts and reports, found by the hash of their content.
 
-A file is complete and certain before its row says that it exists, and equal contents share one file. The rows say who
-has it under which name; a file that no row names is garbage once it is older than the grace period.
+The content of a small one is in the database, in the transaction that tells of it. A large one is a file, complete and
+on disk before its row says that it exists, and equal contents share one file. The rows say who has it under which name;
+a file that no row names is garbage once it is older than the grace period.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import io
 import itertools
 import os
-import secrets
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -22,19 +24,27 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
-from ratchet.ledger.disk import File, Unsettled, name_files, put_on_disk
-from ratchet.ledger.journal import Journal
-from ratchet.ledger.tables import artifacts
+from ratchet.ledger.files import name_files, sync
+from ratchet.ledger.tables import artifact_contents, artifacts
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
 
+INLINE_BYTES = 64 * 1024
+"""What is larger is a file."""
 _CHUNK = 1024 * 1024
-# What is larger is written and waited for at once, instead of being held in memory until the transaction ends.
-_SMALL_BYTES = 64 * 1024
-_MODE = 0o600
 # Built once: building a statement takes longer than running it.
 _INSERT = sa.insert(artifacts).returning(artifacts.c.id)
+_INSERT_CONTENT = sa.insert(artifact_contents)
+_CONTENT = (
+    sa.select(artifact_contents.c.content)
+    .join(artifacts, artifacts.c.id == artifact_contents.c.artifact_id)
+    .where(artifacts.c.sha256 == sa.bindparam("wanted"))
+    .limit(1)
+)
+
+Begin = Callable[[], contextlib.AbstractContextManager["Transaction"]]
+"""Begins a transaction that reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +61,11 @@ class Artifact:
 
 
 class ArtifactStore:
-    """Files at `root/sha256/ab/cdef…`. Several processes may use one root."""
+    """What the ledger that `begin` reads has, and files at `root/sha256/ab/cdef…`. Several processes may use one."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, begin: Begin) -> None:
         self.root = root
-        self.journal = Journal(root / "journal")
-        # Part of the names of files that are not finished, which no two stores share.
-        self._mark = secrets.token_hex(4)
-        self._numbers = itertools.count()
-
-    def recover(self) -> None:
-        """Bring back files that a power cut has taken away. Raises `LedgerUnavailable`."""
-        try:
-            self.journal.recover()
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"files that {self.root} has in its journal could not be written again: {error}",
-                hint=f"free some space, or see what is wrong with {self.root / 'journal'}",
-            ) from error
-
-    def close(self) -> None:
-        """Let go of the journal. What the disk cannot be given stays in it, for whoever opens the store next."""
-        with contextlib.suppress(OSError):
-            self.journal.close()
+        self._begin = begin
 
     def put(
         self,
@@ -87,11 +79,15 @@ class ArtifactStore:
         pinned: bool = False,
     ) -> Artifact:
         """Keep `content` (bytes, or a file to read to its end) and record it in `tx`, at whose end it can be read."""
-        with self.held():
-            if isinstance(content, bytes) and len(content) <= _SMALL_BYTES:
-                sha256, size = self._keep_soon(content, tx.unsettled), len(content)
-            else:
-                sha256, size = self.keep(content)
+        start, rest = (
+            (content, None) if isinstance(content, bytes) else (content.read(INLINE_BYTES + 1), content)
+        )
+        small = len(start) <= INLINE_BYTES
+        if small:
+            sha256, size = hashlib.sha256(start).hexdigest(), len(start)
+        else:
+            with self.held():
+                sha256, size = self.keep(start if rest is None else itertools.chain([start], _chunks(rest)))
         row: dict[str, Any] = {
             "sha256": sha256,
             "size": size,
@@ -103,6 +99,8 @@ class ArtifactStore:
             "created_at": tx.now,
         }
         number = tx.connection.execute(_INSERT, row).scalar_one()
+        if small:
+            tx.connection.execute(_INSERT_CONTENT, {"artifact_id": number, "content": start})
         return Artifact(id=number, **row)
 
     @contextlib.contextmanager
@@ -113,10 +111,8 @@ class ArtifactStore:
 
     def read(self, sha256: str) -> bytes:
         """The content, checked against its hash. Raises `NotFound` or `LedgerCorrupt`."""
-        try:
-            content = self.path(sha256).read_bytes()
-        except FileNotFoundError:
-            raise NotFound("artifact", sha256) from None
+        with self.open(sha256) as file:
+            content = file.read()
         if hashlib.sha256(content).hexdigest() != sha256:
             raise LedgerCorrupt(
                 f"artifact {sha256} does not match its hash",
@@ -124,7 +120,20 @@ class ArtifactStore:
             )
         return content
 
+    def open(self, sha256: str) -> BinaryIO:
+        """The content as a file to read, wherever it is. Raises `NotFound`."""
+        path = self.path(sha256)
+        with self._begin() as tx:
+            content = tx.connection.execute(_CONTENT, {"wanted": sha256}).scalar()
+        if content is not None:
+            return io.BytesIO(content)
+        try:
+            return path.open("rb")
+        except FileNotFoundError:
+            raise NotFound("artifact", sha256) from None
+
     def path(self, sha256: str) -> Path:
+        """Where the content is if it is large, or was put by a Ratchet that kept small ones as files, too."""
         if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
             raise NotFound("artifact", sha256)
         return Path(self._file(sha256))
@@ -154,27 +163,25 @@ class ArtifactStore:
             for leftover in self._incoming().iterdir():
                 if _older(leftover, oldest):
                     leftover.unlink()
+        # Of a Ratchet that kept a journal of small files.
+        shutil.rmtree(self.root / "journal", ignore_errors=True)
         return files, size
 
-    def keep(self, content: bytes | BinaryIO, *, renew: bool = False) -> tuple[str, int]:
-        """Write `content` under its hash; the hash and the size. Only while `held`, and soon named by a row.
+    def keep(self, content: bytes | Iterable[bytes], *, renew: bool = False) -> tuple[str, int]:
+        """Write `content` to a file under its hash; the hash and the size. Only while `held`, and soon named by a row.
 
         A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it. It is on
         disk when this returns.
         """
-        with self._translated():
+        try:
             return self._kept(content, renew=renew)
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"an artifact could not be written to {self.root}: {error}",
+                hint="free some space or make the directory writable, then try again",
+            ) from error
 
-    def _keep_soon(self, content: bytes, unsettled: Unsettled) -> str:
-        """As `keep`, once what is `unsettled` is settled."""
-        sha256 = hashlib.sha256(content).hexdigest()
-        with self._translated():
-            if not self._renewed(sha256, len(content)):
-                temporary = f"{self.root}/incoming/{self._mark}-{next(self._numbers)}"
-                unsettled.add(File(self._file(sha256), temporary, content, _MODE, _make_directory))
-        return sha256
-
-    def _kept(self, content: bytes | BinaryIO, *, renew: bool) -> tuple[str, int]:
+    def _kept(self, content: bytes | Iterable[bytes], *, renew: bool) -> tuple[str, int]:
         if isinstance(content, bytes) and not renew:
             known = hashlib.sha256(content).hexdigest()
             if self._renewed(known, len(content)):
@@ -183,7 +190,7 @@ class ArtifactStore:
         try:
             with os.fdopen(descriptor, "wb") as out:
                 digest = hashlib.sha256()
-                for chunk in _chunks(content):
+                for chunk in [content] if isinstance(content, bytes) else content:
                     digest.update(chunk)
                     out.write(chunk)
                 size = out.tell()
@@ -206,17 +213,9 @@ class ArtifactStore:
             os.utime(file)
         except FileNotFoundError:
             return False
+        # Another process may have named it this very moment.
+        sync(Path(file).parent)
         return True
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"an artifact could not be written to {self.root}: {error}",
-                hint="free some space or make the directory writable, then try again",
-            ) from error
 
     def _incoming(self) -> Path:
         incoming = self.root / "incoming"
@@ -291,10 +290,7 @@ def _older(file: Path, moment: float) -> bool:
         return False
 
 
-def _chunks(content: bytes | BinaryIO) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
+def _chunks(content: BinaryIO) -> Iterator[bytes]:
     while chunk := content.read(_CHUNK):
         yield chunk
 
@@ -303,5 +299,5 @@ def _make_directory(directory: Path) -> None:
     """Make it, and its parents so that they outlast a power cut. Whoever names a file in it sees to that for itself."""
     if not directory.parent.exists():
         _make_directory(directory.parent)
-        put_on_disk(directory.parent.parent)
+        sync(directory.parent.parent)
     directory.mkdir(exist_ok=True)

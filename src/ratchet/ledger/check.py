@@ -6,6 +6,7 @@ Reads everything, so it takes as long as the ledger is large. It changes nothing
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from ratchet.ledger.accounts import SCOPES
 from ratchet.ledger.counters import NUMBERED, counters
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import (
+    artifact_contents,
     artifacts,
     attempts,
     events,
@@ -204,10 +206,8 @@ def _numbers(connection: sa.Connection) -> Iterator[Finding]:
 def _files(ledger: Ledger) -> Iterator[Finding]:
     # The collector is kept out: a file it takes would look lost.
     with ledger.artifacts.held(), ledger.read() as tx:
-        named = sa.select(artifacts.c.sha256, artifacts.c.size).distinct().order_by(artifacts.c.sha256)
         lost = 0
-        for sha256, size in tx.connection.execute(named, execution_options={"yield_per": 1000}):
-            wrong = _wrong(ledger, sha256, size)
+        for sha256, wrong in itertools.chain(_contents(tx.connection), _large(ledger, tx.connection)):
             lost += wrong is not None
             if wrong and lost <= _EXAMPLES:
                 yield Finding("error", f"artifact {sha256} {wrong}", _RESTORE)
@@ -228,6 +228,30 @@ def _files(ledger: Ledger) -> Iterator[Finding]:
         )
 
 
+def _contents(connection: sa.Connection) -> Iterator[tuple[str, str | None]]:
+    """What is wrong with the content of each artifact that is in the database."""
+    query = (
+        sa.select(artifacts.c.sha256, artifacts.c.size, artifact_contents.c.content)
+        .join(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
+        .order_by(artifacts.c.id)
+    )
+    for sha256, size, content in connection.execute(query, execution_options={"yield_per": 100}):
+        yield sha256, _unlike(sha256, size, hashlib.sha256(content).hexdigest(), len(content))
+
+
+def _large(ledger: Ledger, connection: sa.Connection) -> Iterator[tuple[str, str | None]]:
+    """What is wrong with the file of each artifact whose content is not in the database."""
+    query = (
+        sa.select(artifacts.c.sha256, artifacts.c.size)
+        .outerjoin(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
+        .where(artifact_contents.c.artifact_id.is_(None))
+        .distinct()
+        .order_by(artifacts.c.sha256)
+    )
+    for sha256, size in connection.execute(query, execution_options={"yield_per": 1000}):
+        yield sha256, _wrong(ledger, sha256, size)
+
+
 def _wrong(ledger: Ledger, sha256: str, size: int) -> str | None:
     try:
         with ledger.artifacts.path(sha256).open("rb") as file:
@@ -235,6 +259,10 @@ def _wrong(ledger: Ledger, sha256: str, size: int) -> str | None:
             length = file.tell()
     except (OSError, NotFound) as error:
         return "is missing" if isinstance(error, FileNotFoundError | NotFound) else f"cannot be read: {error}"
+    return _unlike(sha256, size, digest, length)
+
+
+def _unlike(sha256: str, size: int, digest: str, length: int) -> str | None:
     if digest != sha256:
         return "does not match its hash"
     return None if length == size else f"has {length} bytes, not {size} as its row says"

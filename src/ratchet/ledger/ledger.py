@@ -31,7 +31,7 @@ class Ledger:
         self.url = url
         self.path = sqlite_path(url)
         self.engine = make_engine(url)
-        self.artifacts = ArtifactStore(artifacts)
+        self.artifacts = ArtifactStore(artifacts, self.read)
         self.bell = Bell(url)
         self._remembered = Remembered()
 
@@ -48,7 +48,6 @@ class Ledger:
         try:
             with translated(url):
                 ensure_schema(ledger.engine)
-            ledger.artifacts.recover()
         except BaseException:
             ledger.close()
             raise
@@ -87,7 +86,6 @@ class Ledger:
             connection.commit()
 
     def close(self) -> None:
-        self.artifacts.close()
         self.engine.dispose()
 
     def __enter__(self) -> Ledger:

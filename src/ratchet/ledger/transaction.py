@@ -14,7 +14,7 @@ from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
-from ratchet.ledger.disk import Unsettled
+from ratchet.ledger.files import NewFile, write_files
 from ratchet.ledger.upsert import insert_into
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class Transaction:
         self._events: list[dict[str, Any]] = []
         self._after_commit: list[Callable[[], object]] = []
         self.topics: set[Topic] = set()
-        # Files that rows of it tell of. They are written before it is committed.
-        self.unsettled = Unsettled()
+        self._files: dict[str, NewFile] = {}
 
     @property
     def dialect(self) -> str:
@@ -95,6 +94,13 @@ class Transaction:
             }
         )
 
+    def add_file(self, file: NewFile) -> None:
+        """Write a small file that rows of the transaction tell of; it is on disk before they are committed.
+
+        If the transaction fails after that, the file stays: nobody tells of it.
+        """
+        self._files[file.name] = file
+
     def after_commit(self, call: Callable[[], object]) -> None:
         """Call this once the transaction is committed; not at all if it is rolled back."""
         self._after_commit.append(call)
@@ -124,7 +130,7 @@ class Transaction:
 
     def flush(self) -> int:
         """Write the files, append the gathered events and tell other processes; how many events there were."""
-        self._settle_files()
+        self._write_files()
         if self._events:
             self.announce(Topic.EVENTS)
         events.append(self.connection, self._events)
@@ -133,9 +139,10 @@ class Transaction:
                 self.connection.execute(_NOTIFY, {"channel": channel(topic)})
         return len(self._events)
 
-    def _settle_files(self) -> None:
+    def _write_files(self) -> None:
+        files, self._files = list(self._files.values()), {}
         try:
-            self._artifacts.journal.settle(self.unsettled)
+            write_files(files)
         except OSError as error:
             raise LedgerUnavailable(
                 f"a file that is to be recorded could not be put on disk: {error}",

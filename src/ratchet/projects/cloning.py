@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from ratchet.ledger.disk import settle_everything
+from ratchet.ledger.files import sync_file_system
 from ratchet.projects.transfer import Transfer
 
 
@@ -18,7 +18,7 @@ def clone_into(transfer: Transfer, place: Path) -> bool:
         return False
     with transfer.claimed() as corner:
         made = transfer.clone(corner, into="clone")
-        settle_everything(made)
+        sync_file_system(made)
         try:
             made.rename(place)
         except OSError as error:

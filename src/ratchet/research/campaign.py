@@ -17,7 +17,7 @@ from ratchet.engines.registry import Surroundings
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Run, Transaction
-from ratchet.ledger.disk import settle_everything
+from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.clock import Clock
@@ -179,7 +179,7 @@ def _repository(path: Path) -> Repository:
         return Repository.open(path, workspaces=workspaces)
     made = Repository.create(path, workspaces=workspaces)
     # Trials are written into it without waiting for more than themselves.
-    settle_everything(path)
+    sync_file_system(path)
     return made
 
 

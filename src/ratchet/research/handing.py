@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
 from ratchet.ledger import Transaction
-from ratchet.ledger.disk import Unsettled
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Submission
 from ratchet.research.campaign import REPLAY, Campaign
@@ -28,8 +27,6 @@ class Handing:
     workspace: Workspace
     parent: int
     trials: list[Trial] = field(default_factory=list)
-    unsettled: Unsettled = field(default_factory=Unsettled)
-    """The commit that was prepared last: not in the repository until the transaction that tells of it ends."""
 
     async def submit(self, idea: Idea) -> Trial:
         """Commit, measure, decide. Later edits of the workspace change nothing any more."""
@@ -40,14 +37,12 @@ class Handing:
 
     def open(self, tx: Transaction, submission: Submission) -> Trial:
         """The trial that what was prepared becomes, together with its commit."""
-        tx.unsettled.join(self.unsettled)
         tx.after_commit(self._count)
         return open_named(tx, self.campaign, submission)
 
     async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
         """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
-        self.unsettled = Unsettled()
-        commit = await in_thread(lambda: self._commit(idea.hypothesis), unless=self.workspace.holds_little())
+        commit = await asyncio.to_thread(self._commit, idea.hypothesis)
         specialist = self.turn.specialist
         engine = self.campaign.engine(specialist)
         return Submission(
@@ -72,9 +67,7 @@ class Handing:
         for name in self.campaign.task.output_dirs:
             remove_tree(self.workspace.path / name)
         try:
-            made = self.workspace.commit(
-                f"{hypothesis}\n\nSpecialist: {self.turn.specialist.name}\n", unsettled=self.unsettled
-            )
+            made = self.workspace.commit(f"{hypothesis}\n\nSpecialist: {self.turn.specialist.name}\n")
         except RefsMoved as moved:
             self.campaign.repository.restore(moved.moved)
             raise

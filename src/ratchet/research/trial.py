@@ -64,7 +64,7 @@ def open_named(tx: Transaction, campaign: Campaign, submission: Submission) -> T
 
 def name_commit(tx: Transaction, campaign: Campaign, trial: Trial) -> None:
     assert trial.commit is not None
-    tx.unsettled.add(campaign.repository.ref_file(f"refs/trials/{trial.exp_id}", trial.commit))
+    tx.add_file(campaign.repository.ref_file(f"refs/trials/{trial.exp_id}", trial.commit))
 
 
 def _candidate(campaign: Campaign, trial: Trial) -> Candidate:

@@ -35,6 +35,8 @@ _CONFIGURATION = {
     "core.fsmonitor": "false",
     "core.attributesFile": os.devnull,
     "core.excludesFile": os.devnull,
+    # Added to what git waits for anyway: refs are told of by rows.
+    "core.fsync": "reference",
     "core.filesRefLockTimeout": str(_LOCK_MILLISECONDS),
     "core.packedRefsTimeout": str(_LOCK_MILLISECONDS),
     "core.quotePath": "false",

@@ -16,11 +16,13 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ratchet.ledger.disk import File, Unsettled, name_files, write_new
+from ratchet.ledger.files import name_files, write_new
 from ratchet.workspaces.errors import RepositoryUnwritable
 from ratchet.workspaces.trees import ReadTree, Tree, tree_content
 
 _FRESH_SECONDS = 24 * 3600
+# A kernel writes to the disk by itself what is older than half a minute. Git does not wait for its objects.
+_YOUNG_SECONDS = 600
 _COMPRESSION = 1
 _REMEMBERED_BYTES = 64 * 1024
 _MODE = 0o444
@@ -30,8 +32,7 @@ _number = itertools.count()
 class Batch:
     """Objects that appear in the repository together, at `finish`. One thread at a time.
 
-    `mark` is part of the names of unfinished files, so that those of a dead process can be told. Small objects can be
-    left `unsettled`: they are in the repository once that is settled, and in `contents` from now on.
+    `mark` is part of the names of unfinished files, so that those of a dead process can be told.
     """
 
     def __init__(
@@ -42,16 +43,15 @@ class Batch:
         mark: str,
         *,
         dry: bool = False,
-        unsettled: Unsettled | None = None,
     ) -> None:
         self._directory = directory
         self._algorithm = algorithm
         self._read_tree = read_tree
         self._mark = mark
         self._dry = dry
-        self._unsettled = unsettled
-        self._soon: list[File] = []
         self._waiting: dict[str, str] = {}
+        # Objects that somebody else has named a short while ago, and that may not be on disk yet.
+        self._young: list[str] = []
         # What was written, as far as it is small: the next workspace will most likely ask for it.
         self.contents: dict[str, bytes] = {}
         self.trees: dict[str, Tree] = {}
@@ -76,7 +76,7 @@ class Batch:
         if number == known or self._dry:
             return number
         if number not in self._waiting and number not in self.contents and not self._is_there(number):
-            self._write(number, zlib.compress(whole, _COMPRESSION), later=len(content) <= _REMEMBERED_BYTES)
+            self._write(number, zlib.compress(whole, _COMPRESSION))
             if len(content) <= _REMEMBERED_BYTES:
                 self.contents[number] = content
         return number
@@ -90,15 +90,12 @@ class Batch:
     def finish(self) -> None:
         """Give every object its name, in the order in which they were added, once all of them are on disk.
 
-        Those that may be left unsettled are.
+        The names are on disk when it returns.
         """
         names = [(temporary, self._path(number)) for number, temporary in self._waiting.items()]
         with self._translated():
-            name_files(names, self._make_directory)
+            name_files(names, self._make_directory, named=self._young)
             self._waiting.clear()
-        for file in self._soon:
-            assert self._unsettled is not None
-            self._unsettled.add(file)
 
     def abandon(self) -> None:
         """Leave nothing of what was not finished."""
@@ -112,8 +109,11 @@ class Batch:
         path = self._path(number)
         try:
             found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
-            if found.st_size and time.time() - found.st_mtime > _FRESH_SECONDS:
+            age = time.time() - found.st_mtime
+            if found.st_size and age > _FRESH_SECONDS:
                 os.utime(path)
+            if found.st_size and age < _YOUNG_SECONDS:
+                self._young.append(path)
         except FileNotFoundError:
             return False
         except OSError:  # it belongs to somebody else, who also sees to its age
@@ -121,11 +121,8 @@ class Batch:
         # A power cut may have left a name without content.
         return found.st_size > 0
 
-    def _write(self, number: str, packed: bytes, *, later: bool) -> None:
+    def _write(self, number: str, packed: bytes) -> None:
         temporary = temporary_file(self._directory, self._mark)
-        if later and self._unsettled is not None:
-            self._soon.append(File(self._path(number), temporary, packed, _MODE, self._make_directory))
-            return
         with self._translated():
             write_new(temporary, packed, _MODE)
             self._waiting[number] = temporary

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger.disk import Unsettled
 from ratchet.workspaces.cache import Cache
 from ratchet.workspaces.conversation import Conversation
 from ratchet.workspaces.errors import TooLarge
@@ -107,13 +106,12 @@ class Objects:
         return known if known is not None else self.read(number, "blob", limit=limit)
 
     @contextlib.contextmanager
-    def batch(self, mark: str, *, dry: bool = False, unsettled: Unsettled | None = None) -> Iterator[Batch]:
+    def batch(self, mark: str, *, dry: bool = False) -> Iterator[Batch]:
         """Objects written in the block appear at its end, or not at all when it raises. `dry` only works out hashes.
 
-        They are certain to stay then. Those that are left `unsettled` only this process can read until that is settled,
-        and only as long as it remembers them.
+        They are on disk then.
         """
-        batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry, unsettled=unsettled)
+        batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry)
         try:
             yield batch
             batch.finish()

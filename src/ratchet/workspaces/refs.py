@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
-from ratchet.ledger.disk import File
+from ratchet.ledger.files import NewFile, sync
 from ratchet.workspaces.conversation import Conversation
-from ratchet.workspaces.errors import RepositoryLocked
+from ratchet.workspaces.errors import RepositoryLocked, RepositoryUnwritable
 from ratchet.workspaces.git import Git, damaged
 
 ABSENT = "absent"
@@ -50,7 +50,8 @@ class Refs:
     def change(self, moves: Mapping[str, tuple[str | None, str | None]]) -> None:
         """Move refs from the first hash to the second, all or none; `None` stands for absent.
 
-        Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a bounded wait.
+        They are on disk then. Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a
+        bounded wait.
         """
         question = _question(moves)
         try:
@@ -60,14 +61,13 @@ class Refs:
                     raise self._writer.ended()
         except RatchetError as error:
             raise self._explained(error, moves) from None
+        self._sync_directories(moves)
 
-    def file(self, name: str, value: str, temporary: str) -> File:
+    def file(self, name: str, value: str, temporary: str) -> NewFile:
         """The file that a ref is."""
         check_name(name)
         content = f"{value}\n".encode()
-        return File(
-            f"{self._git.directory}/{name}", temporary, content, _MODE, _make_directories, changes=True
-        )
+        return NewFile(f"{self._git.directory}/{name}", temporary, content, _MODE, _make_directories)
 
     def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
         """Every ref below the prefixes with its hash."""
@@ -103,6 +103,19 @@ class Refs:
 
     def close(self) -> None:
         self._writer.stop()
+
+    def _sync_directories(self, names: Iterable[str]) -> None:
+        """Git waits for the files of refs, not for their names."""
+        for directory in sorted({parent for name in names for parent in PurePosixPath(name).parents}):
+            try:
+                sync(self._git.directory / directory)
+            except FileNotFoundError:  # the last ref in it was deleted
+                continue
+            except OSError as error:
+                raise RepositoryUnwritable(
+                    f"refs of {self._git.directory} could not be put on disk: {error.strerror}",
+                    hint="see whether the disk is well, then try again",
+                ) from error
 
     def _explained(
         self, error: RatchetError, moves: Mapping[str, tuple[str | None, str | None]]

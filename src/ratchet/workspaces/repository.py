@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
-from ratchet.ledger.disk import File
+from ratchet.ledger.files import NewFile
 from ratchet.observe.logs import logger
 from ratchet.workspaces.bounds import Bounds
 from ratchet.workspaces.checkout import Checkout, Kind
@@ -116,8 +116,8 @@ class Repository:
         """
         self._refs.change({ref: (expected, self._movable(ref, new))})
 
-    def ref_file(self, ref: str, commit: str) -> File:
-        """A ref as a file, to be settled together with a commit that nobody else can read yet.
+    def ref_file(self, ref: str, commit: str) -> NewFile:
+        """A ref as a file, to be written by the transaction of the ledger that gives it its name.
 
         It names that commit then, whatever it named before, and no log tells of it: not for what sessions may not move.
         """

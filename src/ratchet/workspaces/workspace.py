@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ratchet.ledger.disk import Unsettled
 from ratchet.workspaces.checkout import Checkout, Kind
 from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
 from ratchet.workspaces.few import holds_little
@@ -75,18 +74,17 @@ class Workspace:
         *,
         author: Identity | None = None,
         at: int | None = None,
-        unsettled: Unsettled | None = None,
     ) -> Commit:
         """Commit the whole tree as found, on top of `base`. With `author` and `at` the hash depends on nothing else.
 
         New files that the tree's .gitignore files name are left out. Content is taken byte for byte: no filter and no
         line-end conversion runs. Raises `UnsafePath` or `TooLarge`, and `RefsMoved` when the session moved refs; the
         repository is then as it was. When it returns, any process can read the commit, whatever dies, a power cut
-        included; or, with what is `unsettled`, once that is settled.
+        included.
         """
         with self._held():
             own_commits = self._checkout.own_commits()
-            with self._ground.objects.batch(self._ground.claim.name, unsettled=unsettled) as batch:
+            with self._ground.objects.batch(self._ground.claim.name) as batch:
                 tree = self._checkout.snapshot(batch)
                 if tree == self._tree:
                     return Commit(self.base, tree, (), own_commits)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ratchet.kernel import Outcome, Verdict
-from ratchet.ledger import ArtifactStore
+from ratchet.ledger import ArtifactStore, Ledger
 from ratchet.protocols.qa import CiFailure, feedback
 from ratchet.protocols.qa._feedback import LONGEST
 from tests.protocols.qa.conftest import Desk
@@ -17,8 +18,9 @@ from tests.protocols.qa.ground import Ground
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path / "artifacts")
+def store(tmp_path: Path) -> Iterator[ArtifactStore]:
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", tmp_path / "artifacts") as ledger:
+        yield ledger.artifacts
 
 
 def kept(store: ArtifactStore, parts: list[dict[str, Any]]) -> Verdict:

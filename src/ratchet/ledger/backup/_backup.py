@@ -22,10 +22,11 @@ from ratchet.ledger.backup._writer import Writer
 from ratchet.ledger.counters import counters
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.schema import REVISIONS
-from ratchet.ledger.tables import artifacts
+from ratchet.ledger.tables import artifact_contents, artifacts
 from ratchet.ledger.transaction import Transaction
 
 _ROWS = 1000
+_CONTENTS = 100
 _GZIP_MAGIC = b"\x1f\x8b"
 # Rows shrink well at any level, artifacts seldom do; more effort would only take longer.
 _LEVEL = 3
@@ -76,7 +77,7 @@ def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Co
     # The hold comes first: the files that the snapshot names stay until they are copied.
     with (
         ledger.artifacts.held(),
-        tempfile.TemporaryFile(dir=directory) as hashes,
+        tempfile.TemporaryFile(dir=directory) as spool,
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
@@ -86,11 +87,17 @@ def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Co
             archive.add_manifest(manifest)
             for table in TABLES:
                 archive.add_rows(table, _rows(tx, table))
-            hashes.writelines(sha256.encode() + b"\n" for sha256 in _hashes(tx))
-        # The snapshot is closed by now: it would keep the database from cleaning up for as long as copying takes.
-        hashes.seek(0)
-        for line in hashes:
-            archive.add_artifact(ledger.artifacts, line.decode().strip())
+            for sha256, content in _contents(tx):
+                spool.write(b"%s %d\n" % (sha256.encode(), -1 if content is None else len(content)))
+                spool.write(content or b"")
+        # The snapshot is closed by now: it would keep the database from cleaning up for as long as packing takes.
+        spool.seek(0)
+        while line := spool.readline():
+            sha256, size = line.decode().split()
+            in_database = int(size) >= 0
+            archive.add_artifact(
+                sha256, spool.read(int(size)) if in_database else ledger.artifacts.path(sha256)
+            )
         return manifest, archive.add_contents()
 
 
@@ -109,9 +116,19 @@ def _rows(tx: Transaction, table: sa.Table) -> Iterable[sa.RowMapping]:
     return tx.connection.execute(query, execution_options={"yield_per": _ROWS}).mappings()
 
 
-def _hashes(tx: Transaction) -> Iterable[str]:
-    query = sa.select(artifacts.c.sha256).distinct().order_by(artifacts.c.sha256)
-    return tx.connection.execute(query, execution_options={"yield_per": _ROWS}).scalars()
+def _contents(tx: Transaction) -> Iterator[tuple[str, bytes | None]]:
+    """Every hash that an artifact has, in their order, with its content if that is in the database."""
+    query = (
+        sa.select(artifacts.c.sha256, artifact_contents.c.content)
+        .outerjoin(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
+        # Where one of several has its content here, it comes first.
+        .order_by(artifacts.c.sha256, artifact_contents.c.artifact_id.is_(None), artifacts.c.id)
+    )
+    last = None
+    for sha256, content in tx.connection.execute(query, execution_options={"yield_per": _CONTENTS}):
+        if sha256 != last:
+            yield sha256, content
+        last = sha256
 
 
 def _refuse_other_files(target: Path) -> None:

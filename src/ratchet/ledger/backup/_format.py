@@ -2,7 +2,7 @@
 
     manifest.json          what it is a backup of: format, schema, version, time
     tables/<table>.<n>     rows as JSON lines, in parts of a few megabytes
-    artifacts/<sha256>     files, by rising hash
+    artifacts/<sha256>     their contents, by rising hash
     contents.json          what was written before: rows and hashes. Last, so that a file that was cut off has none
 
 Every name can be foretold, so a member that is not expected is one too many.
@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ratchet.ledger.tables import metadata
+from ratchet.ledger.tables import artifact_contents, metadata
 
 # A change that an older Ratchet cannot read raises it.
 FORMAT = 1
@@ -29,8 +29,8 @@ CHUNK_BYTES = 1024 * 1024
 # Far above what a ledger reaches, and far enough below 64 bits to count on from there.
 MAX_NUMBER = 2**62
 
-# In an order in which each row finds those it names.
-TABLES = tuple(metadata.sorted_tables)
+# In an order in which each row finds those it names. Contents of artifacts are members of their own.
+TABLES = tuple(table for table in metadata.sorted_tables if table is not artifact_contents)
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

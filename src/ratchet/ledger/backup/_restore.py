@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,11 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, NotFound
+from ratchet.ledger.artifacts import INLINE_BYTES
 from ratchet.ledger.backup._format import CHUNK_BYTES, TABLES, Contents
 from ratchet.ledger.backup._reader import Row, Visitor, read
 from ratchet.ledger.counters import raise_counter
 from ratchet.ledger.ledger import Ledger
-from ratchet.ledger.tables import artifacts, jobs, processes
+from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
 from ratchet.ledger.transaction import Transaction
 
 # The one row of `processes` that is no process: it keeps the sums of those that are gone.
@@ -77,7 +79,7 @@ def _restore(
             source,
             Visitor(
                 rows=lambda table, rows: _insert(tx, table, rows),
-                artifact=lambda _sha256, _size, stream: ledger.artifacts.keep(stream, renew=True)[0],
+                artifact=lambda _sha256, size, stream: _put_back(ledger, tx, size, stream),
             ),
         )
         if again != (manifest, contents):
@@ -109,9 +111,9 @@ class _Look:
 
     def artifact(self, sha256: str, size: int, stream: BinaryIO) -> str:
         digest = hashlib.sha256()
-        while chunk := stream.read(CHUNK_BYTES):
+        for chunk in _chunks(stream):
             digest.update(chunk)
-        if digest.hexdigest() == sha256 and not self._store.path(sha256).exists():
+        if size > INLINE_BYTES and digest.hexdigest() == sha256 and not self._store.path(sha256).exists():
             self._needed += size
         return digest.hexdigest()
 
@@ -174,9 +176,31 @@ def _insert(tx: Transaction, table: sa.Table, rows: list[Row]) -> None:
         ) from error
 
 
+def _put_back(ledger: Ledger, tx: Transaction, size: int, stream: BinaryIO) -> str:
+    """Put the content of artifacts where one of its size belongs; its hash."""
+    if size > INLINE_BYTES:
+        return ledger.artifacts.keep(_chunks(stream), renew=True)[0]
+    content = stream.read()
+    sha256 = hashlib.sha256(content).hexdigest()
+    named = sa.select(artifacts.c.id, sa.literal(content, sa.LargeBinary)).where(artifacts.c.sha256 == sha256)
+    tx.connection.execute(sa.insert(artifact_contents).from_select(["artifact_id", "content"], named))
+    return sha256
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    while chunk := stream.read(CHUNK_BYTES):
+        yield chunk
+
+
 def _check_files(tx: Transaction, ledger: Ledger, contents: Contents, source: Path) -> None:
     lost = set(contents.left_out)
-    query = sa.select(artifacts.c.sha256).distinct().order_by(artifacts.c.sha256)
+    query = (
+        sa.select(artifacts.c.sha256)
+        .outerjoin(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
+        .where(artifact_contents.c.artifact_id.is_(None))
+        .distinct()
+        .order_by(artifacts.c.sha256)
+    )
     for sha256 in tx.connection.execute(query, execution_options={"yield_per": 1000}).scalars():
         if sha256 not in lost and not _is_there(ledger, sha256):
             raise LedgerCorrupt(

@@ -6,13 +6,13 @@ import hashlib
 import io
 import tarfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt
 from ratchet.ledger._columns import to_json
-from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.backup._format import (
     CONTENTS,
     MANIFEST,
@@ -45,10 +45,10 @@ class Writer:
             digest = hashlib.sha256(content).hexdigest()
             self._parts.append(Part(table=table.name, rows=len(lines), sha256=digest))
 
-    def add_artifact(self, store: ArtifactStore, sha256: str) -> None:
-        """Add a file of the store, unless it is missing or does not match its hash."""
+    def add_artifact(self, sha256: str, content: bytes | Path) -> None:
+        """Add what is in the database or in a file, unless it is missing or does not match its hash."""
         try:
-            file = store.path(sha256).open("rb")
+            file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
         except FileNotFoundError:
             self._left_out.append(sha256)
             return
@@ -56,7 +56,7 @@ class Writer:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 self._left_out.append(sha256)
                 return
-            size = file.tell()
+            size = file.seek(0, io.SEEK_END)
             file.seek(0)
             self._add(artifact_name(sha256), file, size)
         self._artifacts += 1

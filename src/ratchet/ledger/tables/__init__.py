@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         webhook_deliveries,
     )
     from ratchet.ledger.tables._questions import approvals, clarifications
-    from ratchet.ledger.tables._record import artifacts, events
+    from ratchet.ledger.tables._record import artifact_contents, artifacts, events
     from ratchet.ledger.tables._research import lessons, research, specialists, trial_tallies, trials
     from ratchet.ledger.tables._runs import attempts, holds, runs, stages, steps
     from ratchet.ledger.tables._tools import tool_buffers, tool_calls, tool_starts, tool_versions, tools
@@ -37,6 +37,7 @@ __all__ = [
     "agent_versions",
     "agents",
     "approvals",
+    "artifact_contents",
     "artifacts",
     "attempts",
     "budgets",

@@ -50,3 +50,17 @@ artifacts = sa.Table(
     partial("ix_artifacts_attempt", "attempt_id", "id", where="attempt_id IS NOT NULL"),
     sqlite_autoincrement=True,
 )
+
+# The content of a small artifact. That of a large one is a file.
+artifact_contents = sa.Table(
+    "artifact_contents",
+    metadata,
+    sa.Column(
+        "artifact_id",
+        Number,
+        sa.ForeignKey("artifacts.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError
-from ratchet.ledger.disk import settle_everything
+from ratchet.ledger.files import sync_file_system
 from ratchet.research.tasks.finding import installed_task
 from ratchet.research.tasks.folder import SKIPPED, Room, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reading import read_task
@@ -119,10 +119,10 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
         # A kill from here on leaves a record without a copy, and the next process writes both again.
         record = unfinished.with_name(f"{unfinished.name}.json")
         record.write_text(json.dumps(asdict(pin)))
-        settle_everything(directory)
+        sync_file_system(directory)
         record.replace(directory / _RECORD)
         unfinished.rename(directory / _COPY)
-        settle_everything(directory)
+        sync_file_system(directory)
     finally:
         remove_tree(unfinished)
 

@@ -114,7 +114,7 @@ def _read(api: Access, address: str | None, most: int) -> bytes | None:
     if address is None:
         return None
     try:
-        with api.ledger.artifacts.path(address.rpartition("/")[2]).open("rb") as file:
+        with api.ledger.artifacts.open(address.rpartition("/")[2]) as file:
             return file.read(most + 1)
-    except (FileNotFoundError, NotFound):
+    except NotFound:
         return None

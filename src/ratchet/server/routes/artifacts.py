@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tempfile
 from pathlib import PurePosixPath
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Transaction
@@ -24,20 +28,39 @@ UNTRUSTED = {
 _FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
+class ContentResponse(FileResponse):
+    """The content of an artifact, wherever it is. Ranges are served."""
+
+    def __init__(self, content: BinaryIO, **options: Any) -> None:
+        # One from the database becomes a file without a name, gone with this answer.
+        self._file = content if isinstance(content, io.BufferedReader) else _unnamed(content)
+        super().__init__(f"/dev/fd/{self._file.fileno()}", **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
 @router.get("/artifacts/{sha256}", response_class=FileResponse)
 def content(api: Api, sha256: str) -> FileResponse:
     """The file, as a download. Ranges are served. The caller can check it: its address is its SHA-256."""
-    path = api.ledger.artifacts.path(sha256)
     with api.read() as tx:
         artifact = _seen(tx, api.caller, sha256)
-    if artifact is None or not path.is_file():
+    if artifact is None:
         raise NotFound("artifact", sha256)
-    return FileResponse(
-        path,
+    return ContentResponse(
+        api.ledger.artifacts.open(sha256),
         filename=_file_name(artifact),
         media_type=_media_type(artifact),
         headers={**UNTRUSTED, **_FOREVER, "ETag": f'"{sha256}"'},
     )
+
+
+def _unnamed(content: BinaryIO) -> BinaryIO:
+    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the answer
+    file.write(content.read())
+    file.flush()
+    return file
 
 
 def _seen(tx: Transaction, caller: Caller, sha256: str) -> Artifact | None:

@@ -21,7 +21,7 @@ from ratchet.server import protocol_shapes, shapes
 from ratchet.server.fields import MAX_ID, Id
 from ratchet.server.paging import Cut, Page, Paging
 from ratchet.server.problems import documented
-from ratchet.server.routes.artifacts import UNTRUSTED
+from ratchet.server.routes.artifacts import UNTRUSTED, ContentResponse
 from ratchet.server.routes.stream import NO_STORE, EventStream, LastEventId, refuse_if_stopping
 from ratchet.server.service import Access, Api
 
@@ -61,10 +61,11 @@ def diff(api: Api, attempt_id: Id) -> FileResponse:
     with api.read() as tx:
         get_attempt(tx, attempt_id)
         change = change_of(tx, attempt_id)
-    path = None if change is None else api.ledger.artifacts.path(change)
-    if path is None or not path.is_file():
-        raise NotFound("diff of attempt", attempt_id)
-    return FileResponse(path, media_type="text/plain", headers=UNTRUSTED)
+    try:
+        content = api.ledger.artifacts.open(change or "")
+    except NotFound:
+        raise NotFound("diff of attempt", attempt_id) from None
+    return ContentResponse(content, media_type="text/plain", headers=UNTRUSTED)
 
 
 def change_of(tx: Transaction, attempt_id: int) -> str | None:

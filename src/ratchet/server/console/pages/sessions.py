@@ -93,9 +93,9 @@ def _read(page: View, found: SessionRow, after: int, search: str | None) -> Tran
     if found.transcript is None:
         return None
     try:
-        path = page.api.ledger.artifacts.path(found.transcript)
-        return read_transcript(path, after=after, limit=_ENTRIES, search=search)
-    except (FileNotFoundError, NotFound):
+        with page.api.ledger.artifacts.open(found.transcript) as file:
+            return read_transcript(file, after=after, limit=_ENTRIES, search=search)
+    except NotFound:
         return None
 
 
