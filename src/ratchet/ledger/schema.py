@@ -12,7 +12,7 @@ from ratchet.kernel import LedgerCorrupt, LedgerTooNew
 from ratchet.ledger.database import shown
 
 # Every revision in order; the last is the one this code works with.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 _MIGRATE_LOCK = 7_246_338_000
 
 
