@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.agentkit.difference import difference, follow
+from ratchet.agentkit.values import difference, follow
 
 scalars = (
     st.none()

@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.commands.research_run import run
-from ratchet.config.research_settings import Research
+from ratchet.config.keys import Research
 from ratchet.kernel import TrialStatus
 from ratchet.research.starting import Wanted
 from ratchet.server.routes import research, research_views

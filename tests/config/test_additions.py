@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.config.additions import add_settings
+from ratchet.config.file import add_settings
 from ratchet.config.sources import flatten
 from ratchet.kernel import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Codex
 from ratchet.engines import McpServer, Request
 from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.codex.configuration import SessionFiles, write_files

@@ -9,7 +9,7 @@ from pathlib import Path
 import codex_cli_bin
 import pytest
 
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Codex
 from ratchet.engines import Failure, Request
 from ratchet.engines.codex.program import find_program
 from ratchet.engines.fault import Fault

@@ -16,8 +16,7 @@ import pytest
 from mcp import Client
 from mcp.types import CallToolResult
 
-from ratchet.config.claude_settings import Claude
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Claude, Codex
 from ratchet.engines import Capabilities, McpServer, Request, Tool
 from ratchet.engines.claude.environment import make_environment
 from ratchet.engines.claude.servers import write_servers

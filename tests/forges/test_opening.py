@@ -20,8 +20,8 @@ from ratchet.forges import (
     open_forge,
     provider_of,
 )
-from ratchet.forges.opening import _graphql
 from ratchet.forges.program import ProgramApi
+from ratchet.forges.webhooks import _graphql
 from tests.forges.asking import Asking
 from tests.waiting import eventually
 

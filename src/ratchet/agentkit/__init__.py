@@ -1,7 +1,6 @@
 """What an agent is written with: its two servers, its state, its log, and the ways to the Architect and to others."""
 
-from ratchet.agentkit.architect import send_to_architect
-from ratchet.agentkit.asking import ask
+from ratchet.agentkit.architect import ask, send_to_architect
 from ratchet.agentkit.client import Agent, AgentTool, agent, call_agent
 from ratchet.agentkit.errors import (
     AgentKitError,
@@ -21,7 +20,7 @@ from ratchet.agentkit.errors import (
 )
 from ratchet.agentkit.history import Change
 from ratchet.agentkit.logs import log
-from ratchet.agentkit.serving import Runner, Tuner
+from ratchet.agentkit.server import Runner, Tuner
 from ratchet.agentkit.store import StateStore, state
 from ratchet.agentkit.surroundings import Surroundings, surroundings
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ratchet.agentkit.blocking import finished
-from ratchet.agentkit.connection import Address, Lost, call, connected, text_of
+from ratchet.agentkit.connection import Address, Lost, call, connected, finished, text_of
 from ratchet.agentkit.errors import AgentUnreachable, Misused
 from ratchet.agentkit.surroundings import URL, surroundings
 

@@ -1,17 +1,34 @@
-"""A connection to an MCP server, and what became of it when it failed."""
+"""A connection to an MCP server, the error when it failed, and calling it from code that is not async."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.agentkit.errors import AnswerInvalid, ToolFailed
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult
+
+
+T = TypeVar("T")
+
+
+def finished(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What `work` returns, once it has. Inside a running event loop it is done by a thread of its own."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(work())).result()
+
 
 _CONNECT_SECONDS = 10.0
 _MOST_BYTES = 64 * 1024 * 1024

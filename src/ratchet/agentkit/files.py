@@ -1,14 +1,19 @@
-"""Files that are read and replaced as a whole, in a directory that somebody else may write too."""
+"""Files that are replaced as a whole, and locks: among processes on a file, among threads in memory."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-from ratchet.agentkit.errors import StateDamaged
+from ratchet.agentkit.errors import StateBusy, StateDamaged
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 _WHAT_TO_DO = "move it away"
@@ -69,3 +74,144 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_PAUSE_SECONDS = 0.005
+
+
+class Hold:
+    """The right to write, from the moment it was had until the end of its block."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    def check(self) -> None:
+        """Raise `StateBusy` in a process that was forked inside the block: the lock is its parent's."""
+        if self._descriptor is None:
+            raise StateBusy(
+                f"this process was forked while its parent held {self.path}", hint="open the state anew here"
+            )
+
+    def end(self) -> None:
+        if self._descriptor is not None:
+            # Said aloud, for a copy of the descriptor in a child would keep the lock.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of the file without a word: what a forked child does with what it inherited."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class _Gate:
+    """Where the threads of this process queue for one file."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner: int | None = None
+
+
+class _Gates:
+    """The gates that somebody waits at or has passed, and the locks on files behind them."""
+
+    def __init__(self) -> None:
+        # Two threads that come to one file at once must find one gate.
+        self._lock = threading.Lock()
+        self._gates: WeakValueDictionary[str, _Gate] = WeakValueDictionary()
+        self.holds: set[Hold] = set()
+
+    def gate(self, path: Path) -> _Gate:
+        with self._lock:
+            return self._gates.setdefault(os.path.realpath(path), _Gate())
+
+
+_gates = _Gates()
+
+
+def _after_fork() -> None:
+    """Leave to the parent what is its own: in the child no other thread is alive to give a lock back."""
+    global _gates
+    inherited, _gates = _gates, _Gates()
+    for hold in inherited.holds:
+        hold.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextlib.contextmanager
+def held(path: Path, patience: float | None) -> Iterator[Hold]:
+    """Hold the lock file at `path` for the block. A process that dies gives it back.
+
+    Raises `StateBusy` after `patience` seconds (`None` waits as long as it takes), and at once in a thread that
+    holds it already.
+    """
+    deadline = None if patience is None else time.monotonic() + patience
+    gates = _gates
+    gate = gates.gate(path)
+    if gate.owner == threading.get_ident():
+        raise StateBusy(
+            f"this thread already holds {path}",
+            hint="do not open the state inside `with state.edit()`, nor await there: change what the block was given",
+        )
+    if not gate.lock.acquire(timeout=-1 if deadline is None else max(0.0, deadline - time.monotonic())):
+        raise _too_long(path, patience)
+    try:
+        gate.owner = threading.get_ident()
+        hold = _file_held(path, deadline, patience)
+        gates.holds.add(hold)
+        try:
+            yield hold
+        finally:
+            gates.holds.discard(hold)
+            hold.end()
+    finally:
+        gate.owner = None
+        gate.lock.release()
+
+
+def _file_held(path: Path, deadline: float | None, patience: float | None) -> Hold:
+    while True:
+        descriptor = opened(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if not _locked(descriptor, deadline):
+                raise _too_long(path, patience)
+            # Who removes the file makes room for another lock of the same name; only the one that lies there counts.
+            if _lies_at(descriptor, path):
+                return Hold(path, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, deadline: float | None) -> bool:
+    if deadline is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+
+
+def _lies_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _too_long(path: Path, patience: float | None) -> StateBusy:
+    return StateBusy(
+        f"somebody else has held {path} for {patience:g} s",
+        hint="hold it only for the change itself; try again",
+    )

@@ -7,19 +7,164 @@ how far a writer came before it died: it is finished if the state is the one it 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ratchet.agentkit.difference import follow
-from ratchet.agentkit.entry import Change, Entry, digest_of, read_entry
 from ratchet.agentkit.errors import HistoryDamaged, NoSuchChange
 from ratchet.agentkit.files import opened, sync_directory
-from ratchet.agentkit.lines import Lines
-from ratchet.agentkit.values import MOST_BYTES, canonical
+from ratchet.agentkit.values import MOST_BYTES, Step, canonical, follow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of the state: when it was made, and by whom."""
+
+    number: int
+    at: datetime
+    by: str | None
+    recovered: bool = False
+    """The file was found changed: by hand, or by somebody who did not use the kit."""
+    restored: int | None = None
+    """The number of the earlier state that was made the current one again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A change with the state that it led to: the whole of it, or what is different from the entry before."""
+
+    change: Change
+    digest: str
+    state: dict[str, Any] | None = None
+    since: int = 0
+    """The last entry that holds a whole state, where this one does not."""
+    weight: int = 0
+    """How many bytes of differences there are since then."""
+    steps: list[Step] | None = None
+
+    def line(self) -> bytes:
+        """As it stands in the file, without the newline. The number comes first: a search reads no further."""
+        change = self.change
+        said: dict[str, Any] = {"number": change.number, "at": change.at.isoformat(), "by": change.by}
+        if change.recovered:
+            said["recovered"] = True
+        if change.restored is not None:
+            said["restored"] = change.restored
+        said["digest"] = self.digest
+        if self.state is not None:
+            said["state"] = self.state
+        else:
+            said |= {"since": self.since, "weight": self.weight, "steps": self.steps}
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest_of(canonical: bytes) -> str:
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def read_entry(line: bytes) -> Entry | None:
+    """The entry that a line is; `None` if it is none."""
+    try:
+        said = json.loads(line)
+        return Entry(
+            change=Change(
+                number=_whole(said["number"]),
+                at=datetime.fromisoformat(said["at"]).astimezone(UTC),
+                by=said["by"] if said["by"] is None else _typed(said["by"], str),
+                recovered=said.get("recovered", False) is True,
+                restored=_whole(said["restored"]) if "restored" in said else None,
+            ),
+            digest=_typed(said["digest"], str),
+            state=_typed(said["state"], dict) if "state" in said else None,
+            since=_whole(said.get("since", 0)),
+            weight=_whole(said.get("weight", 0)),
+            steps=None if "state" in said else _typed(said["steps"], list),
+        )
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(value)
+    return value
+
+
+def _typed(value: object, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(value)
+    return value
+
+
+_CHUNK = 64 * 1024
+
+
+class Lines:
+    """The whole lines of an open file. What comes behind the last newline is no line yet."""
+
+    def __init__(self, descriptor: int, *, longest: int) -> None:
+        self._descriptor = descriptor
+        self._longest = longest
+        self.size = os.fstat(descriptor).st_size
+        self.end = self.start_of(self.size)
+        """Behind the last whole line."""
+
+    def start_of(self, offset: int) -> int:
+        """Where the line begins in which `offset` lies; behind a newline, that is `offset` itself."""
+        at = offset
+        while at > 0:
+            below = max(0, at - _CHUNK)
+            newline = os.pread(self._descriptor, at - below, below).rfind(b"\n")
+            if newline >= 0:
+                return below + newline + 1
+            at = below
+            self._check_length(offset - at)
+        return 0
+
+    def line(self, start: int) -> bytes:
+        """The line that begins at `start`, without its newline."""
+        gathered = bytearray()
+        while True:
+            chunk = os.pread(self._descriptor, _CHUNK, start + len(gathered))
+            newline = chunk.find(b"\n")
+            gathered += chunk if newline < 0 else chunk[:newline]
+            if newline >= 0 or not chunk:
+                return bytes(gathered)
+            self._check_length(len(gathered))
+
+    def head(self, start: int, size: int) -> bytes:
+        """The first bytes of the line that begins at `start`, or of the lines behind it too."""
+        return os.pread(self._descriptor, size, start)
+
+    def tail(self) -> bytes:
+        """What lies behind the last whole line."""
+        self._check_length(self.size - self.end)
+        return os.pread(self._descriptor, self.size - self.end, self.end)
+
+    def backwards(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """Each line below `end` and where it begins, the last one first."""
+        while end > 0:
+            start = self.start_of(end - 1)
+            yield start, self.line(start)
+            end = start
+
+    def forwards(self, start: int) -> Iterator[bytes]:
+        """Each line from `start` on."""
+        while start < self.end:
+            line = self.line(start)
+            yield line
+            start += len(line) + 1
+
+    def _check_length(self, length: int) -> None:
+        if length > self._longest:
+            raise HistoryDamaged(f"a line is longer than {self._longest:,} bytes", hint="move the file away")
+
 
 __all__ = ["Change", "History"]
 

@@ -100,6 +100,6 @@ def _print_traceback(error: BaseException) -> None:
 
 
 def _masked(text: str) -> str:
-    from ratchet.config.masking import mask_text
+    from ratchet.config.database_url import mask_text
 
     return mask_text(text)

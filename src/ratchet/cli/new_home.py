@@ -20,7 +20,7 @@ def settle_new_home(home: Path, *, failed: bool) -> None:
     if failed and _is_empty(home):
         shutil.rmtree(home, ignore_errors=True)
         return
-    from ratchet.config.initial import hide_from_git
+    from ratchet.config.file import hide_from_git
 
     with contextlib.suppress(OSError):
         hide_from_git(home)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.cli.log import configure_logs
 from ratchet.cli.output import note
-from ratchet.config.home import HOME_NAME
+from ratchet.config.sources import HOME_NAME
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.ledger.database import translated

@@ -6,7 +6,7 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.config.database_url import DatabaseUrl
-    from ratchet.config.initial import write_initial
+    from ratchet.config.file import write_initial
     from ratchet.config.keys import (
         Artifacts,
         BudgetLimits,

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.masking import MASK, mask_text
+from ratchet.config.database_url import MASK, DatabaseUrl, mask_text
 from ratchet.config.schema import Leaf, Table, match, nearest, parts_of
 from ratchet.config.settings import Settings
 from ratchet.config.sources import DATABASE_URL, Given, Key, dotted, nest, variable

@@ -12,20 +12,76 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     SecretStr,
+    field_validator,
     model_validator,
 )
 
 from ratchet.config.agent_settings import Agents
+from ratchet.config.command_settings import Command
 from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.engine_settings import Engines
+from ratchet.config.engine_settings import Claude, Codex
 from ratchet.config.llm_settings import Llm
 from ratchet.config.memory_settings import Memory
 from ratchet.config.protocol_settings import Projects, Protocols
-from ratchet.config.quantities import Count, Dollars, Port, Real, Seconds
-from ratchet.config.research_settings import Research
-from ratchet.config.section import Section
+from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section
 from ratchet.config.workflow_settings import Tools, Workflows
 from ratchet.kernel import BudgetPolicy, Limits, is_name
+
+
+class Engines(Section):
+    default: str = Field(
+        "codex",
+        min_length=1,
+        description="the engine that is used when none is named; unset is claude if the only key in the environment is "
+        "Anthropic's, else codex",
+    )
+    deadline_seconds: Seconds = Field(1800.0, description="wall time after which a session is ended")
+    tries: Count = Field(3, description="tries of a session that failed before it did anything")
+    codex: Codex = Field(default_factory=Codex, description="the Codex CLI")
+    claude: Claude = Field(default_factory=Claude, description="the Claude Agent SDK")
+    command: dict[str, Command] = Field(
+        default_factory=dict,
+        description="any other agent with a command line, under a name of your own",
+        json_schema_extra={"example": "mine"},
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _named(cls, command: dict[str, Command]) -> dict[str, Command]:
+        for name in command:
+            if not is_name(name):
+                raise ValueError(
+                    f"the engine name {name!r} must be lower-case letters, digits, '.', '_' and '-'"
+                )
+        return command
+
+
+class Research(Section):
+    stagger_seconds: Annotated[Real, Field(ge=0)] = Field(
+        1.0, description="pause between the starts of the first sessions of a run"
+    )
+    backoff_seconds: Seconds = Field(
+        30.0,
+        description="pause of a specialist after a session that failed or handed in nothing; doubles with each",
+    )
+    backoff_cap_seconds: Seconds = Field(900.0, description="the longest such pause")
+    infra_tries: Count = Field(
+        3, description="measurements of a trial that the machine may spoil before it counts as an infra_error"
+    )
+    infra_errors: Count = Field(5, description="such trials in a row after which a run stops")
+    prompt_chars: Annotated[Count, Field(ge=2_000)] = Field(
+        24_000, description="the most that a prompt tells of earlier trials"
+    )
+
+    @model_validator(mode="after")
+    def _pauses_fit(self) -> Self:
+        if self.backoff_cap_seconds < self.backoff_seconds:
+            raise ValueError(
+                f"backoff_cap_seconds is {self.backoff_cap_seconds:g}; it must be at least backoff_seconds "
+                f"({self.backoff_seconds:g})"
+            )
+        return self
+
 
 DEFAULT_QUEUE = "default"
 

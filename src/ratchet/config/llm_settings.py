@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ratchet.config.quantities import Count, Real, Seconds, Whole
-from ratchet.config.section import Section, Words
+from ratchet.config.section import Count, Real, Seconds, Section, Whole, Words
 from ratchet.kernel import is_name
 
 

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.config.aliases import from_aliases, ignored_aliases
-from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.home import Home, Source, find_home
-from ratchet.config.masking import MASK, mask_text
+from ratchet.config.database_url import MASK, DatabaseUrl, mask_text
 from ratchet.config.settings import Settings
 from ratchet.config.sources import (
     DATABASE_URL,
     HOME_VARIABLE,
     Given,
+    Home,
     Key,
+    Source,
     dotted,
+    find_home,
     from_environment,
     from_file,
     from_flags,
@@ -31,6 +32,17 @@ from ratchet.config.sources import (
 
 if TYPE_CHECKING:
     from ratchet.config.schema import Leaf
+
+
+_NEXT = 20
+
+
+def ports_to_try(loaded: Loaded, key: str) -> tuple[int, ...]:
+    """The port that somebody asked for and no other; otherwise the usual one, those after it, and any free one (0)."""
+    section, name = key.split(".")
+    port: int = getattr(getattr(loaded.settings, section), name)
+    return (port,) if loaded.is_set(key) else (*range(port, port + _NEXT), 0)
+
 
 FILE_NAME = "ratchet.toml"
 

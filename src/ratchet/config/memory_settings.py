@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from ratchet.config.quantities import Count
-from ratchet.config.section import Section
+from ratchet.config.section import Count, Section
 
 
 def _server(url: str) -> str:

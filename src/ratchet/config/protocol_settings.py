@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from ratchet.config.quantities import Count, Seconds
-from ratchet.config.section import Section
+from ratchet.config.section import Count, Seconds, Section
 
 REVIEWER_POLICIES = ("independent", "other-model", "any")
 """What `protocols.reviewer` may ask for in place of an engine's name."""

@@ -12,8 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ratchet.config.keys import Keys
-from ratchet.config.sources import DATABASE_URL, Key
-from ratchet.config.spelling import most_like
+from ratchet.config.sources import DATABASE_URL, Key, most_like
 
 ANY = "NAME"
 """Stands for the names that a person chooses, as in `queues.NAME.concurrency`."""

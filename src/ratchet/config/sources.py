@@ -1,14 +1,108 @@
-"""The file, the environment and the flags, each as flat keys that know where they came from."""
+"""The home, and the file, the environment and the flags, each as flat keys that know where they came from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ratchet.config.home import Source
 from ratchet.kernel import ConfigError
+
+
+def most_like(key: Key, candidates: Iterable[Key]) -> Key:
+    """The one of the candidates that is spelled most like `key`."""
+    # Only an error needs it, and it is slow to import.
+    from difflib import SequenceMatcher
+
+    def likeness(candidate: Key) -> float:
+        whole = SequenceMatcher(None, dotted(key), dotted(candidate)).ratio()
+        last = SequenceMatcher(None, key[-1], candidate[-1]).ratio()
+        return whole + last
+
+    return max(candidates, key=likeness)
+
+
+HOME_NAME = ".ratchet"
+
+Source = Literal["default", "file", "environment", "flag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    path: Path
+    source: Source
+    where: str
+
+
+def find_home(flag: object, variable: str | None, cwd: Path) -> Home:
+    """The flag, else `RATCHET_HOME`, else the nearest `.ratchet` at or above `cwd`, else `cwd/.ratchet`."""
+    if flag:
+        return Home(_directory(str(flag), cwd, "the flag home"), "flag", "command line")
+    if variable:
+        return Home(_directory(variable, cwd, "RATCHET_HOME"), "environment", "RATCHET_HOME")
+    for directory in (cwd, *cwd.parents):
+        if (directory / HOME_NAME).is_dir():
+            return Home(directory / HOME_NAME, "default", f"the nearest {HOME_NAME} at or above {cwd}")
+    return Home(_directory(HOME_NAME, cwd, "the home"), "default", f"no {HOME_NAME} at or above {cwd} yet")
+
+
+def _directory(text: str, cwd: Path, origin: str) -> Path:
+    path = cwd / Path(text).expanduser()
+    if path.exists() and not path.is_dir():
+        raise ConfigError(
+            f"{origin} is {path}, which is not a directory", hint="name a directory, or remove the file"
+        )
+    return Path(path.absolute())
+
+
+_TABLE = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_LONG_TEXT = re.compile(r"\"{3}|'{3}")
+_PAIR = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+def line_of(text: str, key: Key) -> str:
+    """`:12` for line 12, or nothing when the key is written in a way that is not recognised.
+
+    The second table of an array `[[each]]` is the key `("each", "1")`.
+    """
+    table: Key = ()
+    arrays: Counter[Key] = Counter()
+    quotes: str | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        inside, quotes = quotes, _open_quotes(line, quotes)
+        if inside is not None:
+            continue
+        if header := _TABLE.match(line):
+            table = _parts(header[2])
+            if header[1] == "[[":
+                arrays[table] += 1
+                table = (*table, str(arrays[table] - 1))
+            if table == key:
+                return f":{number}"
+        elif pair := _PAIR.match(line):
+            here = table + _parts(pair[1])
+            if here == key[: len(here)]:
+                return f":{number}"
+    return ""
+
+
+def _open_quotes(line: str, quotes: str | None) -> str | None:
+    """The quotes of a text of many lines that is still open behind `line`."""
+    for found in _LONG_TEXT.findall(line):
+        if quotes is None:
+            quotes = found
+        elif found == quotes:
+            quotes = None
+    return quotes
+
+
+def _parts(text: str) -> Key:
+    return tuple(part.strip("\"'") for part in _PART.findall(text))
+
 
 Key = tuple[str, ...]
 
@@ -41,8 +135,6 @@ def from_file(path: Path) -> dict[Key, Given]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="mend its permissions") from error
     import tomllib
-
-    from ratchet.config.toml_lines import line_of
 
     try:
         tables = tomllib.loads(text)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ratchet.config.quantities import Count, Dollars, Real, Seconds
-from ratchet.config.section import Section
+from ratchet.config.section import Count, Dollars, Real, Seconds, Section
 
 
 class Evolution(Section):

@@ -4,14 +4,10 @@ A probe returns checks and never raises for a thing that is absent.
 """
 
 from ratchet.doctor.addresses import addresses
-from ratchet.doctor.check import Check, Probe, Status
-from ratchet.doctor.disk import disk
-from ratchet.doctor.engines import engines
-from ratchet.doctor.extras import extras
+from ratchet.doctor.engines import engines, extras
 from ratchet.doctor.ledger import ledger
-from ratchet.doctor.programs import git, python
-from ratchet.doctor.run import run_all
-from ratchet.doctor.sandbox import sandbox_layers
+from ratchet.doctor.machine import disk, git, python, sandbox_layers
+from ratchet.doctor.run import Check, Probe, Status, run_all
 
 __all__ = [
     "Check",

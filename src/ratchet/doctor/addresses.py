@@ -6,8 +6,8 @@ import socket
 
 from ratchet.agents.seat import announced
 from ratchet.config import Loaded
-from ratchet.config.ports import ports_to_try
-from ratchet.doctor.check import Check
+from ratchet.config.load import ports_to_try
+from ratchet.doctor.run import Check
 from ratchet.runtime.addresses import server_addresses
 
 

@@ -1,4 +1,4 @@
-"""The engines, each asked whether it could be used now."""
+"""The engines, each asked whether it could be used now, and the extras that are not installed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ import os
 from collections.abc import Mapping
 
 from ratchet.config import Loaded
-from ratchet.doctor.check import Check
+from ratchet.doctor.run import Check
 from ratchet.engines.looking import Looked, look_at
 from ratchet.engines.registry import Surroundings, engine_names
+from ratchet.extras import PURPOSES, find_extra, install_line
+
+
+def extras() -> list[Check]:
+    """One check for each extra. None is needed by all: one that is absent is well, and says how to have it."""
+    return [_check_extra(name) for name in PURPOSES]
+
+
+def _check_extra(name: str) -> Check:
+    extra = find_extra(name)
+    if not extra.absent:
+        return Check(f"extra {name}", "ok", f"installed, for {extra.purpose}")
+    return Check(f"extra {name}", "ok", f"not installed; it is for {extra.purpose}: {install_line(name)}")
 
 
 def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[Check]:

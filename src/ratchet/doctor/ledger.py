@@ -11,7 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from ratchet.config import Loaded
-from ratchet.doctor.check import Check
+from ratchet.doctor.run import Check
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.database import make_engine, translated

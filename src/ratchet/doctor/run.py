@@ -1,15 +1,30 @@
-"""Running probes side by side, within a time limit."""
+"""Running probes side by side, within a time limit, and what a probe found."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import cast
+from typing import Literal, cast
 
-from ratchet.doctor.check import Check, Probe
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `warn`: works without it, but less well. `mend` tells how to put it right."""
+
+    name: str
+    status: Status
+    detail: str
+    mend: str | None = None
+
+
+Probe = Callable[[], list[Check]]
+
 
 LIMIT_SECONDS = 20.0
 

@@ -10,8 +10,7 @@ from ratchet.engines.providers import AGENTS, PROVIDERS, Provider, maker_of, onl
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
-    from ratchet.config.claude_settings import Claude
-    from ratchet.config.codex_settings import Codex
+    from ratchet.config.engine_settings import Claude, Codex
     from ratchet.engines.registry import Surroundings
 
 _ADDRESSES = ("http://", "https://")

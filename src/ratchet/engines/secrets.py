@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ratchet.config.masking import MASK
+from ratchet.config.database_url import MASK
 
 # Shorter ones are placeholders; hiding them would only spoil the text.
 _SHORTEST = 6

@@ -6,8 +6,15 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.environments._sweep import sweep
-    from ratchet.environments.sources import named_files, own_pip, source_variables
-    from ratchet.environments.store import Busy, find, find_or_make, forget
+    from ratchet.environments.store import (
+        Busy,
+        find,
+        find_or_make,
+        forget,
+        named_files,
+        own_pip,
+        source_variables,
+    )
 else:
     __getattr__ = on_demand(__name__)
 

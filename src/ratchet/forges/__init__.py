@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.forges.errors import (
+    from ratchet.forges.api import (
         Forbidden,
         ForgeError,
         NoForge,
@@ -15,10 +15,19 @@ if TYPE_CHECKING:
         Unauthenticated,
         Unreachable,
     )
-    from ratchet.forges.event import EventKind, ForgeEvent, Job, Trouble
-    from ratchet.forges.forge import Check, CheckState, Forge, Provider, PullRequest, PullRequestState
-    from ratchet.forges.opening import open_forge, provider_of
-    from ratchet.forges.webhooks import Delivery, MalformedDelivery, UnsignedDelivery
+    from ratchet.forges.forge import (
+        Check,
+        CheckState,
+        EventKind,
+        Forge,
+        ForgeEvent,
+        Job,
+        Provider,
+        PullRequest,
+        PullRequestState,
+        Trouble,
+    )
+    from ratchet.forges.webhooks import Delivery, MalformedDelivery, UnsignedDelivery, open_forge, provider_of
 else:
     __getattr__ = on_demand(__name__)
 

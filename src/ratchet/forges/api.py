@@ -1,14 +1,227 @@
-"""One request to a forge's REST interface, whoever carries it."""
+"""Requests to a forge's REST interface: over HTTP with a token or by its own program, and what a refusal means."""
 
 from __future__ import annotations
 
+import functools
 import json
+import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-from urllib.parse import urlencode
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode, urlsplit
 
-from ratchet.forges.errors import Unreachable
+from ratchet.config.database_url import MASK
+from ratchet.kernel import RatchetError
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_CONNECT_SECONDS = 10.0
+_HERE = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class RestApi:
+    """Sends the token to one address and to no other: redirects are not followed."""
+
+    login = "give the project a new secret `forge_token`"
+
+    def __init__(
+        self, url: str, token: str, headers: Mapping[str, str], *, elsewhere: Mapping[str, str] | None = None
+    ) -> None:
+        """`elsewhere` are paths that are not below `url`."""
+        self._url = url.rstrip("/")
+        self._token = token
+        self._elsewhere = dict(elsewhere or {})
+        self._headers = {
+            **headers,
+            "authorization": f"Bearer {token}",
+            # A little that is compressed may unfold to a lot.
+            "accept-encoding": "identity",
+            "user-agent": "ratchet",
+        }
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        import httpx2
+
+        url = self._elsewhere.get(path, f"{self._url}/{path}")
+        content = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, **({} if body is None else {"content-type": "application/json"})}
+        try:
+            async with (
+                self._client() as client,
+                client.stream(method, url, headers=headers, content=content) as response,
+            ):
+                return Answer(response.status_code, _lower(response.headers), await _read(response))
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            told = self.hide(str(error)) or type(error).__name__
+            raise Unreachable(
+                f"{self._url} cannot be reached: {told}",
+                hint="check the network, and the address in protocols.github_url or protocols.gitlab_url",
+            ) from None
+
+    def hide(self, text: str) -> str:
+        return text.replace(self._token, MASK)
+
+    def _client(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        parts = urlsplit(self._url)
+        return httpx2.AsyncClient(
+            # Certificates take long to load, and are of no use without https.
+            verify=_certificates() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            timeout=httpx2.Timeout(SECONDS, connect=_CONNECT_SECONDS),
+            follow_redirects=False,
+            # A proxy is for other machines.
+            trust_env=parts.hostname not in _HERE,
+        )
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+async def _read(response: httpx2.Response) -> bytes:
+    content = bytearray()
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"the answer has more than {MOST_BYTES} bytes")
+    return bytes(content)
+
+
+_SHOWN = 300
+_MINUTE = 60.0
+_LONGEST_WAIT = 24 * 3600.0
+
+
+def refusal(answer: Answer, api: Api, what: str) -> ForgeError:
+    """The error for an answer; `what` names what was asked for."""
+    said = api.hide(complaint(answer))
+    status = answer.status
+    if status == 429 or (status == 403 and _exhausted(answer)):
+        return RateLimited(f"{what}: the forge wants no more requests for now: {said}", seconds=_wait(answer))
+    if status == 401:
+        return Unauthenticated(f"{what}: the forge does not accept the login: {said}", hint=api.login)
+    if status == 403:
+        return Forbidden(
+            f"{what}: the forge forbids it: {said}",
+            hint="the token needs the right to write pull requests of this repository, and to read its checks",
+        )
+    if status in (404, 410):
+        return NotThere(
+            f"{what}: the forge has no such thing, or does not show it: {said}",
+            hint="check the git_url of the project, and that the token may see the repository",
+        )
+    if 300 <= status < 400:
+        return NotThere(
+            f"{what}: the repository has moved (HTTP {status})",
+            hint="give the project the new git_url",
+        )
+    if status >= 500:
+        return Unreachable(f"{what}: the forge failed (HTTP {status}): {said}", hint="try again later")
+    return Refused(f"{what}: the forge refused (HTTP {status}): {said}")
+
+
+def complaint(answer: Answer) -> str:
+    """What the forge says in an answer that is no success, in one line."""
+    value = answer.value if answer.content else None
+    found: list[str] = []
+    if isinstance(value, dict):
+        parts = [value.get("message"), value.get("error"), value.get("errors")]
+        found = [text for part in parts for text in _texts(part)]
+    return " ".join("; ".join(found).split())[:_SHOWN] or f"HTTP {answer.status} without a reason"
+
+
+def _texts(value: object, depth: int = 3) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if depth and isinstance(value, list):
+        return [text for each in value[:10] for text in _texts(each, depth - 1)]
+    if depth and isinstance(value, dict):
+        named = value.get("message")
+        return (
+            [named]
+            if isinstance(named, str)
+            else [text for each in list(value.values())[:10] for text in _texts(each, depth - 1)]
+        )
+    return []
+
+
+def _exhausted(answer: Answer) -> bool:
+    return answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
+
+
+def _wait(answer: Answer) -> float:
+    """The seconds until it is worth asking again: what the forge says, within reason, else a minute."""
+    after = answer.headers.get("retry-after", "")
+    reset = answer.headers.get("x-ratelimit-reset") or answer.headers.get("ratelimit-reset") or ""
+    if after.isdecimal():
+        seconds = float(after)
+    elif after:
+        seconds = _until(after)
+    elif reset.isdecimal():
+        seconds = float(reset) - time.time()
+    else:
+        seconds = _MINUTE
+    return min(max(1.0, seconds), _LONGEST_WAIT)
+
+
+def _until(date: str) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return _MINUTE
+
+
+class ForgeError(RatchetError):
+    """A forge cannot be asked, or did not do what it was asked."""
+
+    http_status = 502
+
+
+class NoForge(ForgeError):
+    """The repository is on no forge that can be spoken to."""
+
+    http_status = 409
+
+
+class Unauthenticated(ForgeError):
+    """There is no token, or the forge does not accept it."""
+
+
+class Forbidden(ForgeError):
+    """The token is good, but not for this."""
+
+
+class RateLimited(ForgeError):
+    """Too much was asked. `seconds` is when to ask again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message, hint=f"ask again in {seconds:.0f} seconds")
+        self.seconds = seconds
+
+
+class NotThere(ForgeError):
+    """The forge has no such repository or pull request, or does not show it to this token."""
+
+
+class Unreachable(ForgeError):
+    """The forge did not answer, or answered with an error of its own."""
+
+
+class Refused(ForgeError):
+    """The forge understood and said no."""
+
 
 MOST_BYTES = 16 * 1024 * 1024
 SECONDS = 30.0

@@ -7,12 +7,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from ratchet.forges.api import Answer, Api, with_query
-from ratchet.forges.errors import Refused, Unreachable
+from ratchet.forges.api import Answer, Api, Refused, Unreachable, complaint, refusal, with_query
 from ratchet.forges.forge import Check, CheckState, PullRequest, PullRequestState
-from ratchet.forges.payload import items, number, part, text
-from ratchet.forges.refusals import complaint, refusal
-from ratchet.forges.words import github_state
+from ratchet.forges.payload import github_state, items, number, part, text
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 GRAPHQL = "graphql"

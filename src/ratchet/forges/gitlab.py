@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from ratchet.forges.api import Answer, Api, with_query
-from ratchet.forges.errors import Unreachable
+from ratchet.forges.api import Answer, Api, Unreachable, refusal, with_query
 from ratchet.forges.forge import Check, CheckState, PullRequest, PullRequestState
-from ratchet.forges.payload import items, number, part, text
-from ratchet.forges.refusals import refusal
-from ratchet.forges.words import gitlab_state
+from ratchet.forges.payload import gitlab_state, items, number, part, text
 
 _PAGE = 100
 _DRAFT = "Draft: "

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ratchet.config.masking import mask_text
-from ratchet.forges.event import EventKind, ForgeEvent, Job, Trouble
-from ratchet.forges.forge import CheckState
-from ratchet.forges.payload import commit, first, items, link, moment, number, part, tail, text
-from ratchet.forges.words import gitlab_state
+from ratchet.config.database_url import mask_text
+from ratchet.forges.forge import CheckState, EventKind, ForgeEvent, Job, Trouble
+from ratchet.forges.payload import commit, first, gitlab_state, items, link, moment, number, part, tail, text
 
 _NAME = re.compile(r"[a-z_]{1,60}")
 # By the header, for bodies that do not say what they are.

@@ -15,9 +15,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.config.masking import mask_text
-from ratchet.forges.api import MOST_BYTES, SECONDS, Answer
-from ratchet.forges.errors import Unauthenticated, Unreachable
+from ratchet.config.database_url import mask_text
+from ratchet.forges.api import MOST_BYTES, SECONDS, Answer, Unauthenticated, Unreachable
 from ratchet.forges.forge import Provider
 
 PROGRAMS: Mapping[Provider, str] = {"github": "gh", "gitlab": "glab"}

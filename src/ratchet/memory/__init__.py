@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.memory.embedder import Embedder
-    from ratchet.memory.entry import Entry, Filter, Found, Where
-    from ratchet.memory.errors import (
+    from ratchet.memory.entry import (
+        Entry,
+        Filter,
+        Found,
         MemoryCorrupt,
         MemoryFault,
         MemoryTooNew,
         MemoryUnavailable,
+        Where,
         WrongEmbedder,
     )
-    from ratchet.memory.memory import Memory
-    from ratchet.memory.opening import FILE_NAME, best_embedder, open_memory, reembed, search_advice
+    from ratchet.memory.memory import Embedder, Memory
     from ratchet.memory.shared_words import SharedWords
+    from ratchet.memory.store import FILE_NAME, best_embedder, open_memory, reembed, search_advice
     from ratchet.memory.wordllama import WordLlama
 else:
     __getattr__ = on_demand(__name__)

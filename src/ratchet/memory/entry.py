@@ -1,4 +1,4 @@
-"""What a memory holds, checked once at the door."""
+"""What a memory holds, checked once at the boundary, and what can go wrong with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,38 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, RatchetError
+
+
+class MemoryFault(RatchetError):
+    """The memory cannot be used as it is."""
+
+    http_status = 503
+
+
+class MemoryCorrupt(MemoryFault):
+    """The memory is damaged, or something else is in its place."""
+
+
+class MemoryTooNew(MemoryFault):
+    """The memory was written by a newer Ratchet."""
+
+
+class MemoryUnavailable(MemoryFault):
+    """The memory cannot be reached, is read-only, or its disk is full."""
+
+
+class WrongEmbedder(MemoryFault):
+    """The vectors of the memory were made by another embedder, so a new one cannot be compared with them."""
+
+    def __init__(self, place: str, made_by: str, wanted: str) -> None:
+        super().__init__(
+            f"the vectors of {place} were made by {made_by}, not by {wanted}",
+            hint="`ratchet memory reembed` makes them anew; the texts stay as they are",
+        )
+        self.made_by = made_by
+        self.wanted = wanted
+
 
 LONGEST_TEXT = 1_000_000
 _LONGEST_NAME = 200

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.modelserver.script import Script, Seen
-    from ratchet.modelserver.script_file import ScriptFile, read_script
+    from ratchet.modelserver.script import Script, ScriptFile, Seen, read_script
     from ratchet.modelserver.server import Exchange, ModelServer
     from ratchet.modelserver.turn import (
         Call,

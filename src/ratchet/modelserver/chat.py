@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratchet.modelserver.openai_errors import openai_error
 from ratchet.modelserver.turn import Call, Tokens
-from ratchet.modelserver.wire import Answer, Document, Message, Speaker, objects, pieces, sse, text_of
+from ratchet.modelserver.wire import (
+    Answer,
+    Document,
+    Message,
+    Speaker,
+    objects,
+    openai_error,
+    pieces,
+    sse,
+    text_of,
+)
 
 _SPEAKERS: Mapping[str, Speaker] = {
     "user": "user",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.config.masking import MASK, is_secret_key, mask_text
+from ratchet.config.database_url import MASK, is_secret_key, mask_text
 
 _DEPTH = 8
 # Shorter ones are placeholders; hiding them would only spoil the text.

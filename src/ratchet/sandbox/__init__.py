@@ -5,17 +5,14 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.sandbox._run import run
+    from ratchet.sandbox._run import Running, run, start, wrapped
     from ratchet.sandbox.bounds import Bounds
-    from ratchet.sandbox.errors import Broken, CannotStart, Refused
-    from ratchet.sandbox.finished import Finished, Stopped
     from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
     from ratchet.sandbox.node import Node
     from ratchet.sandbox.nursery import close
     from ratchet.sandbox.plan import command_layers
     from ratchet.sandbox.policy import Policy
-    from ratchet.sandbox.running import Running, start
-    from ratchet.sandbox.wrapping import wrapped
+    from ratchet.sandbox.result import Broken, CannotStart, Finished, Refused, Stopped
 else:
     __getattr__ = on_demand(__name__)
 

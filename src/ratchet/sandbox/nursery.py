@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ratchet.sandbox.errors import Broken
+from ratchet.sandbox.exchange import close_all, socket_pair
 from ratchet.sandbox.inside.warm import COMMAND, NODES
 from ratchet.sandbox.plan import package_directories, python_directories
-from ratchet.sandbox.wiring import close_all, socket_pair
+from ratchet.sandbox.result import Broken
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.warm import main; main()"
 # Too many messages or descriptors are on their way: not a reason to give up.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ratchet.kernel import Misuse
 from ratchet.sandbox.bounds import Bounds
-from ratchet.sandbox.errors import Refused
 from ratchet.sandbox.inside.spec import Spec
 from ratchet.sandbox.inside.view import PROGRAMS, View
 from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, granted
 from ratchet.sandbox.policy import Policy
+from ratchet.sandbox.result import Refused
 
 
 def command_layers(policy: Policy) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from ratchet.agents.host import hosting
 from ratchet.config import Loaded
-from ratchet.config.ports import ports_to_try
+from ratchet.config.load import ports_to_try
 from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 from ratchet.runtime.addresses import Address, announced

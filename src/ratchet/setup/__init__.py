@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.setup.means import Means, find_means
+    from ratchet.setup.means import Means, find_means, install, missing_programs
     from ratchet.setup.plan import SetupPlan, plan_for
-    from ratchet.setup.programs import install, missing_programs
 else:
     __getattr__ = on_demand(__name__)
 

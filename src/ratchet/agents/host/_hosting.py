@@ -13,7 +13,7 @@ from ratchet.agents.host.host import Access, Host
 from ratchet.agents.seat import announce, announced, seat
 from ratchet.agents.tokens import Tokens
 from ratchet.config import Loaded
-from ratchet.config.ports import ports_to_try
+from ratchet.config.load import ports_to_try
 from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime

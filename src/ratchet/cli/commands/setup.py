@@ -16,7 +16,7 @@ from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import say_where_home_is
 from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
-from ratchet.config.additions import add_settings
+from ratchet.config.file import add_settings
 from ratchet.engines.looking import look_at
 from ratchet.engines.prices import how_to_price
 from ratchet.engines.registry import Surroundings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.demo.packing import packings
-from ratchet.demo.pictures.circles import draw_packings
+from ratchet.demo.packing import draw_packings, packings
 from ratchet.demo.shown import Command, Shown
 from ratchet.demo.stage import ActFailed, Stage
 from ratchet.kernel import TrialStatus

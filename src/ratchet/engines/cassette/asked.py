@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ratchet.config.masking import mask_text
+from ratchet.config.database_url import mask_text
 from ratchet.engines.cassette.changes import Entry, digest
 from ratchet.engines.cassette.placeholder import Placeholder
 from ratchet.engines.session import McpServer, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ratchet.config.claude_settings import Claude
+from ratchet.config.engine_settings import Claude
 from ratchet.engines.claude.conversations import PROJECT
 from ratchet.engines.claude.launch import KEY_DESCRIPTOR
 from ratchet.engines.proxies import past_the_proxy

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ratchet.config.claude_settings import Claude
+from ratchet.config.engine_settings import Claude
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.agent_model import agent_model
 from ratchet.engines.claude.conversations import Conversations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Codex
 from ratchet.engines.agent_model import AgentModel, agent_model
 from ratchet.engines.endpoint_errors import SettingNames
 from ratchet.engines.failure import Failure

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Codex
 from ratchet.engines.codex.access import CodexAccess
 from ratchet.engines.proxies import past_the_proxy
 from ratchet.engines.session import McpServer, Request

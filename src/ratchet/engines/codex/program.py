@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.config.codex_settings import Codex
+from ratchet.config.engine_settings import Codex
 from ratchet.engines.failure import Failure
 from ratchet.engines.fault import Fault
 from ratchet.engines.supervision import Invocation, try_out

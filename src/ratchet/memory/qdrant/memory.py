@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ratchet.kernel import Misuse
-from ratchet.memory.embedder import Embedder
-from ratchet.memory.entry import Draft, Entry, Filter, Found, Where, check_limit, clean
-from ratchet.memory.errors import MemoryCorrupt
+from ratchet.memory.entry import Draft, Entry, Filter, Found, MemoryCorrupt, Where, check_limit, clean
+from ratchet.memory.memory import Embedder
 from ratchet.memory.qdrant import sparse
 from ratchet.memory.qdrant.collection import ORDER, WORDS, check, prepare
 from ratchet.memory.qdrant.server import translated

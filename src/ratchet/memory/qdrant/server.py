@@ -8,8 +8,8 @@ from json import JSONDecodeError
 from typing import TYPE_CHECKING
 
 from ratchet.config.memory_settings import Qdrant as Settings
-from ratchet.memory.embedder import Embedder
-from ratchet.memory.errors import MemoryUnavailable
+from ratchet.memory.entry import MemoryUnavailable
+from ratchet.memory.memory import Embedder
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -29,7 +29,7 @@ def open_server(settings: Settings, embedder: Embedder) -> QdrantMemory:
 
 
 def reembed_server(settings: Settings, embedder: Embedder) -> int:
-    from ratchet.memory.qdrant.reembed import reembed_collection
+    from ratchet.memory.qdrant.collection import reembed_collection
 
     with contextlib.closing(connect(settings)) as client:
         return reembed_collection(client, settings.collection, embedder)

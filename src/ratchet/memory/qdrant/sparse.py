@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ratchet.memory.terms import folded, indexed, query_words
+from ratchet.memory.shared_words import folded, indexed, query_words
 
 if TYPE_CHECKING:
     from qdrant_client.models import SparseVector

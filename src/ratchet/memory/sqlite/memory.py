@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ratchet.kernel import Misuse
-from ratchet.memory.embedder import Embedder
-from ratchet.memory.entry import Draft, Entry, Filter, Found, Where, check_limit, clean
-from ratchet.memory.errors import WrongEmbedder
+from ratchet.memory.entry import Draft, Entry, Filter, Found, Where, WrongEmbedder, check_limit, clean
+from ratchet.memory.memory import Embedder
 from ratchet.memory.sqlite import rows
 from ratchet.memory.sqlite.file import open_file, translated
-from ratchet.memory.sqlite.words import match
+from ratchet.memory.sqlite.rows import match
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ratchet.forges import CheckState, EventKind, ForgeEvent, Trouble
-from ratchet.forges.words import CANCELLED
+from ratchet.forges.payload import CANCELLED
 from ratchet.kernel import JobId, RunId, StepStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.ci import (

@@ -6,7 +6,7 @@ import copy
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from ratchet.config.spelling import most_like
+from ratchet.config.sources import most_like
 from ratchet.kernel import Misuse, NotFound, RatchetError
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks import code, reading

@@ -9,9 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ratchet.config.complaints import explain_invalid
-from ratchet.config.sources import Given, Key, dotted
-from ratchet.config.spelling import most_like
-from ratchet.config.toml_lines import line_of
+from ratchet.config.sources import Given, Key, dotted, line_of, most_like
 from ratchet.kernel import Misuse
 from ratchet.research.tasks.tables import tables
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from ratchet.config.spelling import most_like
+from ratchet.config.sources import most_like
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Misuse
 from ratchet.research.tasks.folder import read_plain

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from ratchet.config.quantities import Count, Real, Seconds
-from ratchet.config.section import Section
+from ratchet.config.section import Count, Real, Seconds, Section
 from ratchet.kernel import is_name
 from ratchet.research.adapter import MOST_SLOTS
 from ratchet.workspaces.names import unwanted_name

@@ -5,6 +5,7 @@ When it ends, the kernel kills whatever is left in its pid namespace; it dies wi
 
 # pathlib is slow to import.
 # ruff: noqa: PTH123
+
 from __future__ import annotations
 
 import contextlib
@@ -17,11 +18,32 @@ import time
 from typing import NoReturn
 
 from . import names, view
-from .command import become
 from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
-from .rights import most_tasks
+from .rights import give_up_for_command, most_tasks
 from .spec import Spec
 from .watch import Watch, descendants, everyone
+
+_NOT_RUN = 127
+
+
+def become(spec: Spec, trouble: int) -> NoReturn:
+    """Give up every right, then run the program. What stops it goes to `trouble`, which running the program closes."""
+    try:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        # Python ignores some, and so does whoever was started with nohup: a program would inherit that.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        os.umask(0o022)
+        trouble = os.dup2(trouble, 3, inheritable=False)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        give_up_for_command(spec)
+        os.execvpe(spec.argv[0], spec.argv, spec.environment or {})
+    except OSError as error:
+        os.write(trouble, f"{spec.argv[0]} cannot be run: {error.strerror}".encode(errors="replace"))
+    finally:
+        os._exit(_NOT_RUN)
+
 
 STOP = signal.SIGUSR1
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

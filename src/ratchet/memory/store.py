@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ratchet.config.memory_settings import Memory as Settings
-from ratchet.memory.embedder import Embedder
-from ratchet.memory.memory import Memory
+from ratchet.memory.memory import Embedder, Memory
 from ratchet.memory.shared_words import SharedWords
 from ratchet.memory.wordllama import WordLlama
 
@@ -35,7 +34,7 @@ def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) ->
         from ratchet.memory.qdrant import reembed_server
 
         return reembed_server(settings.qdrant, embedder)
-    from ratchet.memory.sqlite.reembed import reembed_file
+    from ratchet.memory.sqlite.vectors import reembed_file
 
     return reembed_file(home / FILE_NAME, embedder)
 

@@ -7,6 +7,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from ratchet.kernel import Missing, RatchetError
+
+
+class Refused(Missing):
+    """The machine does not grant the isolation that was asked for, so nothing was run."""
+
+
+class CannotStart(RatchetError):
+    """The work could not be started: no such program, no such directory."""
+
+
+class Broken(RatchetError):
+    """A process of the sandbox itself died, so nothing is known of the run."""
+
 
 class Stopped(StrEnum):
     """Why the sandbox ended a run."""

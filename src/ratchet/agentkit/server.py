@@ -76,8 +76,7 @@ class _Service:
     def _serve(self, bound: socket.socket, port: int) -> None:
         import asyncio
 
-        from ratchet.agentkit.listening import Listener
-        from ratchet.agentkit.tools import ToolFunction, served
+        from ratchet.agentkit.mcp_server import Listener, ToolFunction, served
 
         try:
             server = served(

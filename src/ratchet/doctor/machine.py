@@ -1,0 +1,173 @@
+"""Probes of the machine: git and Python, the disk below the home, and the layers of the sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ratchet.doctor.run import Check
+from ratchet.sandbox import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
+from ratchet.workspaces import LEAST_GIT
+
+_NAMESPACES = (
+    "allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns); in a container, allow `unshare` in its seccomp profile"
+)
+_MEND = {
+    "landlock": "use Linux 5.13 or newer with landlock in the kernel parameter lsm=",
+    "seccomp filter": "use a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
+    "overlayfs": "load the kernel module overlay; without user namespaces it also needs root",
+}
+
+
+def sandbox_layers() -> list[Check]:
+    """One check for each layer. A missing one is a warning: every record says which layers were on."""
+    offered = granted()
+    return [
+        Check(f"sandbox {trial.layer}", "ok", trial.detail)
+        if trial.granted
+        else Check(f"sandbox {trial.layer}", "warn", trial.detail, _MEND.get(trial.layer, _NAMESPACES))
+        for trial in offered.trials
+    ] + [_runs("nodes", NODE_FLOOR, offered), _runs("commands", COMMAND_FLOOR, offered)]
+
+
+def _runs(what: str, floor: frozenset[Layer], offered: Layers) -> Check:
+    """Whether what must be on for nodes or commands is on."""
+    missing = [layer for layer in Layer if layer in floor and layer not in offered]
+    if missing:
+        return Check(
+            f"sandbox {what}", "warn", f"refused for want of {', '.join(missing)}", "mend what is missing"
+        )
+    return Check(f"sandbox {what}", "ok", "run with every layer that they must have")
+
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+def disk(home: Path, *, warn_below: int = GIB, fail_below: int = 100 * MIB) -> list[Check]:
+    """Free space at `home`, and a file written, synced and removed there."""
+    place = next(each for each in (home.absolute(), *home.absolute().parents) if each.is_dir())
+    return [_space(place, warn_below, fail_below), _writable(place)]
+
+
+def _space(place: Path, warn_below: int, fail_below: int) -> Check:
+    free = shutil.disk_usage(place).free
+    detail = f"{_size(free)} free at {place}"
+    if free < fail_below:
+        return Check("disk space", "fail", f"{detail}, less than {_size(fail_below)}", "free some space")
+    if free < warn_below:
+        return Check("disk space", "warn", f"{detail}, less than {_size(warn_below)}", "free some space")
+    return Check("disk space", "ok", detail)
+
+
+def _writable(place: Path) -> Check:
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"ratchet")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        mend = "make the directory writable for this user, or set RATCHET_HOME to one that is"
+        return Check("disk writes", "fail", f"{place} cannot be written: {error.strerror}", mend)
+    return Check("disk writes", "ok", f"{place} takes writes, and fsync works")
+
+
+def _size(count: int) -> str:
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
+
+
+_MOST_BYTES = 64_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a program said. `code` is `None` when it was killed for taking too long or saying too much."""
+
+    code: int | None
+    output: str
+
+    @property
+    def first_line(self) -> str:
+        return next((line.strip() for line in self.output.splitlines() if line.strip()), "")
+
+
+def ask(*command: str, seconds: float = 5.0) -> Answer:
+    """Run `command` without input and return what it said.
+
+    One that does not end in time is killed with its process group. Raises `OSError` when it cannot start.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + seconds
+    assert process.stdout is not None
+    with process.stdout as pipe:
+        output, ended = _read(pipe, deadline)
+        try:
+            code = process.wait(max(0.0, deadline - time.monotonic())) if ended else None
+        except subprocess.TimeoutExpired:
+            code = None
+        if code is None:
+            # Its leader is not yet waited for, so the number still belongs to this group.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return Answer(code, output.decode(errors="replace"))
+
+
+def _read(pipe: IO[bytes], deadline: float) -> tuple[bytes, bool]:
+    """What comes until the end, the deadline or the limit, and whether it was the end."""
+    output = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < _MOST_BYTES and (left := deadline - time.monotonic()) > 0:
+            if selector.select(left):
+                chunk = os.read(pipe.fileno(), 8192)
+                if not chunk:
+                    return output, True
+                output += chunk
+    return output, False
+
+
+LEAST_PYTHON = (3, 11)
+
+
+def git(path: str | None = None) -> list[Check]:
+    """Git on `path` (by default the PATH), new enough."""
+    least = ".".join(map(str, LEAST_GIT))
+    mend = f"install git {least} or newer with the package manager of your system"
+    program = shutil.which("git", path=path)
+    if program is None:
+        return [Check("git", "fail", "not found on the PATH", mend)]
+    try:
+        said = ask(program, "--version").first_line
+    except OSError as error:
+        return [Check("git", "fail", f"{program} cannot be run: {error.strerror}", mend)]
+    found = re.search(r"(\d+)\.(\d+)\S*", said)
+    if found is None:
+        return [Check("git", "fail", f"{program} does not tell its version: {said!r}", mend)]
+    if (int(found[1]), int(found[2])) < LEAST_GIT:
+        return [Check("git", "fail", f"{found[0]} at {program} is older than {least}", mend)]
+    return [Check("git", "ok", f"{found[0]} at {program}")]
+
+
+def python() -> list[Check]:
+    """The interpreter that runs this."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < LEAST_PYTHON:
+        return [Check("python", "fail", f"{version} is too old", "install Python 3.11 or newer")]
+    return [Check("python", "ok", f"{version} at {sys.executable}")]
