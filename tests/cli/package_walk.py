@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ class Walk:
     reason: str = ""
     red: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.time)
+    """When the stage that it is at began."""
+
+    def passed(self, stage: str, at: float | None = None) -> None:
+        """Book a stage that worked, and that ended `at` a moment; now if it is not given."""
+        at = time.time() if at is None else at
+        self.stages.append(stage)
+        self.seconds[stage] = round(at - self.began, 1)
+        self.began = at
 
     @property
     def through(self) -> bool:
@@ -47,16 +57,8 @@ class Walk:
 def walk(package: str, directory: Path) -> Walk:
     """Take a package as far as it goes. `npm:NAME` comes from npm, NAME from PyPI."""
     told = Walk(package)
-    began = time.monotonic()
-
-    def passed(stage: str) -> None:
-        nonlocal began
-        told.stages.append(stage)
-        told.seconds[stage] = round(time.monotonic() - began, 1)
-        began = time.monotonic()
-
     place = _repository(package, directory)
-    passed("download")
+    told.passed("download")
     ratchet = Program(place)
     ratchet.env["RATCHET_HOME"] = str(directory / "home")
     (directory / "home").mkdir()
@@ -66,20 +68,21 @@ def walk(package: str, directory: Path) -> Walk:
         if ended.code:
             told.reason = f"{' '.join(words)}: {ended.err[-3000:]}"
             return told
-        passed(stage)
+        told.passed(stage)
     change = wish("Get ready.\nwrite SETUP.txt ready", "Say hello.\nwrite HELLO.txt hello")
     ended = ratchet("protocol", "new", change, "--run", "--json", seconds=_SECONDS)
     events = ratchet("events", "--run", "2", "--type", "baseline_checked", "--json").lines
     for event in events:
         if event["type"] == "baseline_checked":
             told.red = {name: names and len(names) for name, names in event["data"]["red"].items()}
-            passed("baseline")
+            # The protocol has ended by now, but the baseline was checked before it began.
+            told.passed("baseline", datetime.fromisoformat(event["at"]).timestamp())
     left = git(place, "status", "--porcelain")
     if ended.code or left:
         reason = json.loads(ended.out).get("reason") if ended.out.startswith("{") else ended.err
         told.reason = f"protocol new: {left} {str(reason)[-3000:]}"
         return told
-    passed("protocol")
+    told.passed("protocol")
     return told
 
 

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.package_walk import Unreachable, walk
+from tests.cli.package_walk import Unreachable, Walk, walk
 
 PACKAGES = ["itsdangerous", "click", "tomlkit", "toolz", "npm:qs"]
+
+
+def test_each_stage_is_booked_with_the_time_that_it_took() -> None:
+    told = Walk("click", began=100.0)
+    told.passed("baseline", at=103.0)
+    told.passed("protocol", at=110.5)
+    assert told.seconds == {"baseline": 3.0, "protocol": 7.5}
 
 
 @pytest.mark.soak
