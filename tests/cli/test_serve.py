@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.seat import announced
+from ratchet.runtime import addresses
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
 
@@ -46,6 +47,16 @@ def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: 
     server.send_signal(signal.SIGINT)
     out, _ = server.communicate(timeout=120)
     assert (server.returncode, out) == (0, "")
+
+
+@pytest.mark.soak
+def test_a_second_server_of_a_home_names_the_first(program: Program, ending: Keep) -> None:
+    program.make_home()
+    with addresses.announced(program.home, addresses.Address("127.0.0.1", 8484)):
+        server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
+        assert server.stderr is not None
+        told = [server.stderr.readline() for _ in range(5)]
+    assert told[-1].startswith("http://127.0.0.1:8484 serves this home as well")
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ from ratchet.research.campaign import task_directory
 from ratchet.research.jobs import KIND
 from ratchet.research.plan import Plan
 from ratchet.research.starting import Wanted, start_research
+from ratchet.research.stops import Stops
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
 from tests.research.hill import TASK, write_hill
@@ -219,3 +220,10 @@ def test_a_trial_of_a_recording_is_marked(carried: Carried, ledger: Ledger, hill
 def standing(ledger: Ledger, run_id: int) -> Any:
     with ledger.read() as tx:
         return get_standing(tx, run_id)
+
+
+def test_the_only_trial_of_a_run_is_one() -> None:
+    assert [Stops(trials=count).made_all for count in (1, 2)] == [
+        "its only trial was made",
+        "all 2 trials were made",
+    ]

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 _TOLD = ("agent.", "attempt.")
 _SHOWN = 160
+_STAGES = {
+    "session": "the engine writes it",
+    "session ended": "the engine has written it",
+    "checking": "its tests run, its servers start and are called",
+    "state changed": "its state was carried over",
+    "checked": "everything that was checked passed",
+    "pushed": "its commit is stored",
+    "placed": "its files are in place",
+    "recorded": "its version is recorded",
+}
 
 
 @contextlib.contextmanager
@@ -47,5 +57,7 @@ def _moving(what: str) -> Iterator[Callable[[Event], None]]:
 
 def _told(event: Event) -> str:
     message = one_line(event.message or "")
+    if event.type == "agent.stage":
+        message = _STAGES.get(message, message)
     text = message if event.type.endswith(".stage") else f"{event.type} {message}".rstrip()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -69,7 +69,7 @@ class Desk:
                     self.campaign.promised.add(lane.name)
                     return lane
                 if self._made_all() and not any(each.busy for each in self._lanes):
-                    self.stopped = f"all {self.campaign.stops.trials} trials were made"
+                    self.stopped = self.campaign.stops.made_all
                     break
                 if all(each.refused for each in self._lanes):
                     self.stopped = self._lanes[0].refused

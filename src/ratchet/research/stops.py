@@ -27,10 +27,15 @@ class Stops:
             plan.hours_without_keep if plan.hours_without_keep is not None else task.hours_without_keep,
         )
 
+    @property
+    def made_all(self) -> str:
+        """Why a run is over that has made its trials."""
+        return "its only trial was made" if self.trials == 1 else f"all {self.trials} trials were made"
+
     def reached(self, standing: Standing) -> str | None:
         """Why the run is over, in words for the record."""
         if self.trials is not None and standing.trials >= self.trials:
-            return f"all {self.trials} trials were made"
+            return self.made_all
         if self.hours is not None and standing.active_ms >= self.hours * _HOUR_MS:
             return f"it ran for {self.hours:g} hours"
         since = standing.active_ms - standing.kept_at_ms

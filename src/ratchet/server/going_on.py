@@ -93,7 +93,8 @@ def _of_research(tx: Transaction, run: Run) -> dict[str, Any]:
     total = wanted if isinstance(wanted, int) and wanted > 0 else None
     best = "" if standing.best_score is None else f", best {standing.score_field} {standing.best_score:.6g}"
     of = "" if total is None else f" of {total}"
-    words = f"{standing.trials}{of} trials{best}{_failing(tx, run)}"
+    noun = "trial" if (total or standing.trials) == 1 else "trials"
+    words = f"{standing.trials}{of} {noun}{best}{_failing(tx, run)}"
     return {"done": standing.trials, "total": total, "words": words}
 
 

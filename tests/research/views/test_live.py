@@ -68,3 +68,11 @@ def test_scores_become_a_line_of_bars() -> None:
     assert sparkline([3.0, 3.0]) == "▄▄"
     assert sparkline([]) == "–"
     assert sparkline([-1.7e308, 1.7e308]) == "▁█"
+
+
+def test_one_trial_is_one(ledger: Ledger) -> None:
+    run = make_run(ledger)
+    make_baseline(ledger, run)
+    try_out(ledger, run, "discard", 0.5)
+    for picture in pictures(ledger, run):
+        assert "1 trial: 1 discard" in picture

@@ -22,6 +22,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.research import operations
 from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, check_research, start_research
 from ratchet.research.views import status
+from ratchet.research.views.words import trials
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -133,7 +134,7 @@ def _tell(run: Run, document: dict[str, Any]) -> None:
     best, baseline = document["best"], document["baseline"]
     if best is not None and baseline is not None:
         print(
-            f"Run {run.id} is {run.status} after {document['trials']} trials: best {best['exp_id']} with "
+            f"Run {run.id} is {run.status} after {trials(document['trials'])}: best {best['exp_id']} with "
             f"{document['score_field']} {best['score']:.6g}, baseline {baseline['score']:.6g}."
         )
     else:
@@ -141,6 +142,6 @@ def _tell(run: Run, document: dict[str, Any]) -> None:
     if run.reason:
         print(lines(run.reason))
     stopped = (run.result or {}).get("stopped")
-    if stopped and stopped != f"all {document['trials']} trials were made":
+    if stopped and not stopped.endswith("made"):
         print(f"stopped: {stopped}")
     note(f"Look at it: ratchet research status {run.id} · ratchet research report {run.id}")

@@ -13,6 +13,7 @@ from ratchet.cli.numbers import PORT
 from ratchet.cli.output import note
 from ratchet.cli.records import print_line
 from ratchet.observe import tracing
+from ratchet.runtime.addresses import server_addresses
 from ratchet.server.serving import Serving
 from ratchet.server.serving import serve as serve_until_told
 
@@ -45,6 +46,8 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
     configure_logs(loaded)
     tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
 
+    others = server_addresses(loaded.home)
+
     def ready(serving: Serving) -> None:
         if session.json:
             token = None if serving.token_path is None else str(serving.token_path)
@@ -63,6 +66,10 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
             note(f"Agents: {serving.agents_url or 'served by another process of this home'}")
             note(f"Token: {serving.token_path or 'as configured in server.token'}")
             note(f"Console: {_way_in(serving)}")
+            for each in others:
+                note(
+                    f"{each.url} serves this home as well; `ratchet processes` lists its servers and workers."
+                )
 
     try:
         return serve_until_told(loaded, ready=ready)

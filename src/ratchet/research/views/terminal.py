@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.research.views._status import Status, better
 from ratchet.research.views.row import status_of
-from ratchet.research.views.words import NOTHING, cost_of, duration, number, one_line, signed
+from ratchet.research.views.words import NOTHING, cost_of, duration, number, one_line, signed, trials
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,7 +87,7 @@ def _title(status: Status) -> str:
 def _head(status: Status) -> list[str]:
     counts = ", ".join(f"{count} {name}" for name, count in status.by_status.items())
     lines = [
-        f"{status.standing.trials} trials{': ' if counts else ''}{counts}",
+        f"{trials(status.standing.trials)}{': ' if counts else ''}{counts}",
         f"ran {duration(status.active_seconds)}, {status.last_keep}, "
         f"{status.usage.tokens:,} tokens, {cost_of(status.usage, 'unknown cost')}",
         _best(status),

@@ -61,6 +61,10 @@ def signed(value: float | None) -> str:
     return f"{value:+.6f}" if _plain_number(value) else f"{value:+.6g}"
 
 
+def trials(count: int) -> str:
+    return f"{count:,} trial{'' if count == 1 else 's'}"
+
+
 def money(microusd: float) -> str:
     return dollars(microusd / 1_000_000)
 
