@@ -30,8 +30,7 @@ from ratchet.ledger.check import check
 from ratchet.ledger.counters import counters
 from ratchet.ledger.holds import hold
 from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.project_secrets import put_ciphertext
-from ratchet.ledger.projects import add_project
+from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.ledger.protocol_steps import add_protocol_steps
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.research import open_research, record_specialist

@@ -34,11 +34,10 @@ from ratchet.ledger.tables import (
     usage_days,
 )
 from ratchet.runtime import job_rows as queue
-from ratchet.runtime.job import JobStatus
+from ratchet.runtime.job import JobStatus, RetryPolicy
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
 from ratchet.runtime.limits import QueueRule
-from ratchet.runtime.retry import RetryPolicy
 from tests.ledger.effort import analyze, effort, plan_of, statements_of
 
 SMALL, LARGE = 400, 4000

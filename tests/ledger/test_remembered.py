@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.ledger.remembered import Remembered
+from ratchet.ledger.transaction import Remembered
 
 
 def test_the_oldest_are_forgotten_so_that_it_never_grows_for_ever() -> None:

@@ -24,8 +24,8 @@ from ratchet.runtime import (
     put_schedule,
     remove_schedule,
 )
-from ratchet.runtime.clock import Clock
 from ratchet.runtime.schedules import MOST_MISSED, fire, set_schedule_paused
+from ratchet.runtime.worker import Clock
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks
 from tests.waiting import eventually

@@ -25,7 +25,7 @@ from ratchet.runtime import (
     run_step,
     start_run,
 )
-from ratchet.runtime.retry import RetryPolicy
+from ratchet.runtime.job import RetryPolicy
 from tests.runtime.conftest import ended
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import make_kinds, marks

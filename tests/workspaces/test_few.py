@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.workspaces import Kind, Repository
-from ratchet.workspaces.few import FEW_FILES, holds_little
+from ratchet.workspaces.workspace import FEW_FILES, holds_little
 from tests.workspaces.conftest import git
 
 

@@ -15,8 +15,8 @@ from ratchet.doctor.run import Check
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.database import make_engine, translated
-from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import REVISIONS, current_revision
+from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
 
 # A whole read of a larger file would take longer than a person waits for a doctor.

@@ -6,16 +6,16 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.ledger._columns import to_json
-    from ratchet.ledger.accounts import Budgets, Spender
     from ratchet.ledger.artifacts import Artifact, ArtifactStore
     from ratchet.ledger.bell import Topic
     from ratchet.ledger.events import Event, Filter
-    from ratchet.ledger.garbage import Collected, collect_artifacts
     from ratchet.ledger.ledger import Ledger
     from ratchet.ledger.runs import Attempt, Run, Step
     from ratchet.ledger.statuses import change_run, change_step
     from ratchet.ledger.subscription import follow, follow_async
     from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.usage import Budgets, Spender
+    from ratchet.ledger.vacuum import Collected, collect_artifacts
 else:
     __getattr__ = on_demand(__name__)
 

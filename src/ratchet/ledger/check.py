@@ -15,7 +15,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, NotFound, RunStatus, StepStatus, Usage
-from ratchet.ledger.accounts import SCOPES
 from ratchet.ledger.counters import NUMBERED, counters
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import (
@@ -30,7 +29,7 @@ from ratchet.ledger.tables import (
     usage_days,
     usage_totals,
 )
-from ratchet.ledger.usage import DAY_MS
+from ratchet.ledger.usage import DAY_MS, SCOPES
 
 Severity = Literal["error", "warning", "info"]
 # Enough to see what is wrong; a ledger that is wrong everywhere is not listed row by row.

@@ -12,10 +12,9 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
-from ratchet.ledger.accounts import Account, Budgets, Scope, Spender, accounts
 from ratchet.ledger.tables import holds, usage_totals
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.usage import check
+from ratchet.ledger.usage import Account, Budgets, Scope, Spender, accounts, check
 
 
 def hold(tx: Transaction, spender: Spender, defaults: Budgets, *, side_by_side: int | None = None) -> Limits:

@@ -19,9 +19,8 @@ from ratchet.ledger.database import (
     sqlite_path,
     translated,
 )
-from ratchet.ledger.remembered import Remembered
 from ratchet.ledger.schema import ensure_schema
-from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.transaction import Remembered, Transaction
 
 
 class Ledger:

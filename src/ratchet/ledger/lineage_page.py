@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger.tables import lessons, trial_tallies
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_keys import (
+from ratchet.ledger.trial_pages import (
     Key,
     kept_keys,
     line_keys,

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Direction, NotFound, Usage, exp_id
 from ratchet.ledger.tables import research, runs, specialists
-from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.upsert import upsert
+from ratchet.ledger.transaction import Transaction, upsert
 
 _USAGE = tuple(each.name for each in fields(Usage))
 _DIGITS = 18

@@ -10,11 +10,10 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetPolicy, Limits, Usage
-from ratchet.ledger.accounts import Budgets, Scope
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import budgets, usage_days
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.usage import DAY_MS, totals
+from ratchet.ledger.usage import DAY_MS, Budgets, Scope, totals
 
 By = Literal["day", "engine", "run", "project"]
 _MEASURES = tuple(each.name for each in fields(Usage))

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import events
 from ratchet.ledger.bell import SAFETY_SECONDS
-from ratchet.ledger.events import Event, Filter
+from ratchet.ledger.events import Event, Filter, last_id
+from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.runs import Run, get_run
 
 if TYPE_CHECKING:
     from ratchet.ledger.ledger import Ledger
+
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
@@ -99,3 +102,23 @@ def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event] | None
     except LedgerUnavailable as error:
         _log.warning("cannot follow for now, trying again: %s", error)
         return None
+
+
+async def run_at_rest(ledger: Ledger, run_id: int, seconds: float) -> Run:
+    """The run once it has ended, is paused or blocked; after so many seconds as it is then."""
+    after, run = await asyncio.to_thread(_now, ledger, run_id)
+    if run.status.stands or not seconds:
+        return run
+    changes = follow_async(ledger, after, where=Filter(run_id=run_id, type="run.*"))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds), contextlib.aclosing(changes):
+            async for _ in changes:
+                _, run = await asyncio.to_thread(_now, ledger, run_id)
+                if run.status.stands:
+                    return run
+    return run
+
+
+def _now(ledger: Ledger, run_id: int) -> tuple[int, Run]:
+    with ledger.read() as tx:
+        return last_id(tx.connection), get_run(tx, run_id)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,13 +18,68 @@ from ratchet.ledger._columns import to_json
 from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.files import NewFile, write_files
-from ratchet.ledger.upsert import insert_into
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
     from ratchet.ledger.artifacts import ArtifactStore
-    from ratchet.ledger.remembered import Remembered
+
+
+def insert_into(table: sa.Table, dialect: str) -> postgresql.Insert | sqlite.Insert:
+    """An insert that can say what to do on a conflict."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
+
+
+def upsert(
+    table: sa.Table,
+    key: Sequence[str],
+    change: Callable[[Any], Mapping[str, Any]],
+    *,
+    returning: Sequence[sa.Column[Any]] = (),
+) -> Callable[[str], sa.Executable]:
+    """For the name of a dialect: insert a row or, where its `key` is taken, change the one that is there.
+
+    `change` is given the columns of the row that could not be inserted. It is built once for each dialect.
+    """
+
+    @cache
+    def build(dialect: str) -> sa.Executable:
+        insert = insert_into(table, dialect)
+        statement = insert.on_conflict_do_update(index_elements=list(key), set_=change(insert.excluded))
+        return statement.returning(*returning) if returning else statement
+
+    return build
+
+
+_MOST = 4096
+_FORGOTTEN_AT_ONCE = 512
+
+
+class Remembered:
+    """Values by a key that says all that could be different about them. Those that came first are forgotten first."""
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, Any] = {}
+        # Whoever forgets goes through the values.
+        self._lock = threading.Lock()
+
+    def several(self, keys: Iterable[Hashable]) -> list[Any]:
+        """The values of these keys in their order, `None` for one that is not known."""
+        return list(map(self._values.get, keys))
+
+    def add(self, values: Mapping[Hashable, Any]) -> None:
+        with self._lock:
+            self._values.update(values)
+            while len(self._values) > _MOST:
+                for key in list(itertools.islice(self._values, _FORGOTTEN_AT_ONCE)):
+                    del self._values[key]
+
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")

@@ -13,8 +13,13 @@ from cryptography.fernet import InvalidToken
 
 from ratchet.kernel import Misuse
 from ratchet.ledger import Transaction
-from ratchet.ledger.project_secrets import get_ciphertext, names_of_secrets, put_ciphertext, remove_ciphertext
-from ratchet.ledger.projects import change_project
+from ratchet.ledger.projects import (
+    change_project,
+    get_ciphertext,
+    names_of_secrets,
+    put_ciphertext,
+    remove_ciphertext,
+)
 from ratchet.observe.redaction import remember_secret
 from ratchet.projects.errors import SecretsUnreadable
 from ratchet.projects.secret_key import find_key

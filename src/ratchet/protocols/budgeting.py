@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits
 from ratchet.ledger import Transaction
-from ratchet.ledger.accounts import Spender, accounts
+from ratchet.ledger.usage import Spender, accounts
 from ratchet.protocols.prompting import Prompt
 from ratchet.protocols.stream import Stream
 from ratchet.runtime import configured_budgets

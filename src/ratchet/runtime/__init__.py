@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
+    from ratchet.runtime.attempts import run_step
     from ratchet.runtime.context import GaveWay, JobContext
     from ratchet.runtime.group_commit import GroupCommit
     from ratchet.runtime.job import Job, JobStatus
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         put_schedule,
         remove_schedule,
     )
-    from ratchet.runtime.steps import run_step
     from ratchet.runtime.timetable import Timetable, When, read_when
     from ratchet.runtime.worker import Worker
 else:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, StepStatus, Verdict
+from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, StepStatus, Superseded, Verdict, Waiting
 from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_step
 from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import (
@@ -19,10 +19,12 @@ from ratchet.ledger.runs import (
 )
 from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
 from ratchet.ledger.statuses import UNCHANGED
+from ratchet.observe import logs, tracing
 from ratchet.runtime.opening import configured_budgets
 
 if TYPE_CHECKING:
     from ratchet.runtime.context import JobContext
+
 
 ENDED = "ended"
 
@@ -141,3 +143,44 @@ def begin_attempt(
     budgets = configured_budgets(job.runtime.settings)
     opened.limits = hold(tx, opened.spender, budgets, side_by_side=side_by_side)
     return opened
+
+
+_RUNNING = (StepStatus.RUNNING,)
+
+
+async def run_step(
+    job: JobContext,
+    name: str,
+    work: Callable[[AttemptId], Awaitable[Any]],
+    *,
+    spec: Mapping[str, Any] | None = None,
+) -> Any:
+    """Do `work` as the step `name` of the job's run and return its result.
+
+    A step that is completed is not done again: its recorded result is returned. Start and end are one transaction
+    each; when the process dies in between, the next one opens a new attempt. An exception fails the step and goes on.
+    """
+    with job.write() as tx:
+        step, _ = find_or_create_step(tx, job.run_id, name, spec or {})
+        if step.status is StepStatus.COMPLETED:
+            return step.result
+        if step.status is not StepStatus.RUNNING:
+            change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
+        attempt_id = open_attempt(tx, step, process_id=job.process_id)
+    try:
+        with logs.bind(step_id=step.id, attempt_id=attempt_id), tracing.span("step", step=name):
+            result = await work(attempt_id)
+        with job.write() as tx:
+            close_attempt(tx, attempt_id, Outcome.PASSED, "returned")
+            change_step(
+                tx, step.id, StepStatus.COMPLETED, expected=_RUNNING, result=result, attempt_id=attempt_id
+            )
+    except (Superseded, Waiting):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        with job.write() as tx:
+            close_attempt(tx, attempt_id, Outcome.ERROR, reason)
+            change_step(tx, step.id, StepStatus.FAILED, reason=reason, attempt_id=attempt_id)
+        raise
+    return result

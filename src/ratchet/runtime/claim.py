@@ -2,7 +2,7 @@
 
 A job waits for its time as `scheduled`, for its key as `waiting`, and for a worker as `queued`. Workers take queued
 jobs with `FOR UPDATE SKIP LOCKED`, so none waits for the rows of another, and the most urgent first. What is claimed is
-leased to the worker's process, see `ratchet.runtime.lease`.
+leased to the worker's process, see `ratchet.runtime.job_rows`.
 
 Whoever makes a job ready rings the ledger's bell. Only time passes without a ring: `look` says when to look again.
 """
@@ -17,14 +17,56 @@ import sqlalchemy as sa
 
 from ratchet.ledger import Topic
 from ratchet.ledger.tables import jobs, processes, queues
-from ratchet.runtime.background import has_room_behind
-from ratchet.runtime.job import Job, JobStatus
+from ratchet.runtime.job import BACKGROUND, Job, JobStatus
 from ratchet.runtime.job_rows import read_jobs, set_job
 from ratchet.runtime.limits import QueueRule, count_start, reopens_at, room
 from ratchet.runtime.processes import ALIVE
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
+
+
+# A job that can start is taken within milliseconds; one that lies longer has found no place.
+WAITS_SECONDS = 0.5
+
+_WAITING = (
+    sa.select(sa.literal(1))
+    .where(
+        jobs.c.queue == sa.bindparam("wanted"),
+        jobs.c.status == sa.literal_column("'queued'"),
+        jobs.c.priority < BACKGROUND,
+        jobs.c.due_at <= sa.bindparam("before"),
+    )
+    .where(~sa.exists().where(queues.c.name == sa.bindparam("wanted"), queues.c.paused))
+    .limit(1)
+)
+_RUNNING = (
+    sa.select(sa.func.count())
+    .select_from(jobs)
+    .where(
+        jobs.c.process_id == sa.bindparam("process"),
+        jobs.c.status == sa.literal_column(f"'{JobStatus.STARTED}'"),
+        jobs.c.priority >= BACKGROUND,
+    )
+)
+_SLOTS = sa.select(processes.c.slots).where(processes.c.id == sa.bindparam("process"))
+
+
+def has_room_behind(tx: Transaction, process_id: str) -> bool:
+    """Whether one more background job may run on a process. The answer holds until the transaction ends."""
+    if not tx.try_lock_key(f"background:{process_id}"):
+        # Another thread of the process is starting one this moment.
+        return False
+    slots = tx.connection.execute(_SLOTS, {"process": process_id}).scalar()
+    running = tx.connection.execute(_RUNNING, {"process": process_id}).scalar_one()
+    return slots is not None and running < max(1, slots - 1)
+
+
+def foreground_waits(tx: Transaction, queue: str) -> bool:
+    """Whether a job of the queue that comes before the background has found no place for a while."""
+    before = tx.now - int(WAITS_SECONDS * 1000)
+    return tx.connection.execute(_WAITING, {"wanted": queue, "before": before}).first() is not None
+
 
 Rules = Mapping[str, QueueRule]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Superseded
-from ratchet.runtime.lease import check_lease
+from ratchet.runtime.job_rows import check_lease
 
 if TYPE_CHECKING:
     from ratchet.ledger import Ledger, Transaction

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, Superseded
 from ratchet.ledger.tables import job_tallies, jobs
 from ratchet.runtime.job import Job, JobStatus
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
+    from ratchet.runtime.job import Job
+
 
 # Built once: they are asked for every job, and building a statement takes longer than running it.
 _ONE = sa.select(jobs).where(jobs.c.id == sa.bindparam("job_id"))
@@ -117,3 +119,37 @@ def _first(tx: Transaction, query: sa.Select[Any], job_id: int) -> Job | None:
 
 def _job(row: sa.RowMapping) -> Job:
     return Job(**{**row, "status": JobStatus(row["status"])})
+
+
+# Built once: they run for every job, and building a statement takes longer than running it.
+_LEASED = (
+    sa.select(jobs.c.id)
+    .where(
+        jobs.c.id == sa.bindparam("job_id"),
+        jobs.c.delivery == sa.bindparam("delivery"),
+        jobs.c.status == str(JobStatus.STARTED),
+    )
+    .with_for_update()
+)
+_CHANGE = sa.update(jobs).where(
+    jobs.c.id == sa.bindparam("which"),
+    jobs.c.delivery == sa.bindparam("held"),
+    jobs.c.status == sa.literal(str(JobStatus.STARTED)),
+)
+
+
+def check_lease(tx: Transaction, job: Job) -> None:
+    """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
+    if tx.connection.execute(_LEASED, {"job_id": job.id, "delivery": job.delivery}).first() is None:
+        raise _superseded(job)
+
+
+def end_lease(tx: Transaction, job: Job, values: dict[str, Any]) -> None:
+    """Change a started job to what becomes of it. Raises `Superseded` when it is somebody else's by now."""
+    changed = tx.connection.execute(_CHANGE, {"which": job.id, "held": job.delivery, **values})
+    if changed.rowcount != 1:
+        raise _superseded(job)
+
+
+def _superseded(job: Job) -> Superseded:
+    return Superseded(f"job {job.id} was taken over by another worker or has ended")

@@ -19,18 +19,16 @@ from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
 from ratchet.ledger import Topic, Transaction, change_run, to_json
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs
-from ratchet.ledger.upsert import upsert
-from ratchet.runtime.background import foreground_waits
-from ratchet.runtime.claim import Look, claim, look, must_wait
+from ratchet.ledger.transaction import upsert
+from ratchet.runtime.claim import Look, claim, foreground_waits, look, must_wait
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, Job, JobStatus
-from ratchet.runtime.job_rows import get_job, last_carrier, lock_job, read_jobs, set_job
-from ratchet.runtime.lease import end_lease
+from ratchet.runtime.job_rows import end_lease, get_job, last_carrier, lock_job, read_jobs, set_job
 from ratchet.runtime.queues import known
 
 if TYPE_CHECKING:
+    from ratchet.runtime.job import RetryPolicy
     from ratchet.runtime.kinds import Kinds
     from ratchet.runtime.limits import QueueRule
-    from ratchet.runtime.retry import RetryPolicy
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500

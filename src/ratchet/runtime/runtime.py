@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.runtime import queues
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE
+from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy
 from ratchet.runtime.jobs import Jobs
-from ratchet.runtime.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from ratchet.config import Settings

@@ -13,7 +13,7 @@ from ratchet.ledger.owners import projects_of_runs
 from ratchet.ledger.runs import list_runs
 from ratchet.ledger.spending import budget_standings
 from ratchet.runtime import JobStatus, anybody_works, configured_budgets, count_jobs
-from ratchet.runtime.left_behind import left_behind
+from ratchet.runtime.processes import left_behind
 from ratchet.server.going_on import MOVING, STANDING, visible_runs
 from ratchet.server.service import Access
 

@@ -14,16 +14,13 @@ from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
 from ratchet.ledger.files import NewFile
 from ratchet.observe.logs import logger
 from ratchet.workspaces.bounds import Bounds
-from ratchet.workspaces.checkout import Checkout, Kind
-from ratchet.workspaces.choice import choose
+from ratchet.workspaces.checkout import Checkout, Kind, choose
 from ratchet.workspaces.claims import Claim
 from ratchet.workspaces.discovery import Found, find_repository
 from ratchet.workspaces.errors import RepositoryDirty, RepositoryShallow
 from ratchet.workspaces.facts import Surveyor
-from ratchet.workspaces.few import FEW_FILES
 from ratchet.workspaces.git import Git, find_git
-from ratchet.workspaces.gitfiles import check_git_files
-from ratchet.workspaces.ground import Ground, writing
+from ratchet.workspaces.ground import Ground, check_git_files, writing
 from ratchet.workspaces.history import LogEntry, parse_commit, tree_of
 from ratchet.workspaces.identity import Identity, commit_content
 from ratchet.workspaces.kinds.overlay import OverlayCheckout, Overlays
@@ -36,7 +33,7 @@ from ratchet.workspaces.refs import Refs
 from ratchet.workspaces.removal import remove_tree
 from ratchet.workspaces.trees import FILE, PROGRAM, Change, Entry, compare, edit, find, walk
 from ratchet.workspaces.uncommitted import uncommitted
-from ratchet.workspaces.workspace import Workspace, count_lines, diff_trees
+from ratchet.workspaces.workspace import FEW_FILES, Workspace, count_lines, diff_trees
 
 _log = logger(__name__)
 # What a session has no business to move. Remote branches are not among them: a person may fetch at any time.

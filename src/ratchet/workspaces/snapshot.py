@@ -16,7 +16,25 @@ from ratchet.workspaces.ignore import Ignore
 from ratchet.workspaces.loose import Batch
 from ratchet.workspaces.names import plain_name, unwanted_name
 from ratchet.workspaces.trees import DIRECTORY, FILE, LINK, PROGRAM, SUBMODULE, Entry, Tree, subtree
-from ratchet.workspaces.upper import is_opaque, is_whiteout
+
+_OPAQUE = "trusted.overlay.opaque"
+
+
+def is_whiteout(each: os.DirEntry[str]) -> bool:
+    """Whether an entry only says that something of this name was deleted."""
+    if each.is_file(follow_symlinks=False) or each.is_dir(follow_symlinks=False) or each.is_symlink():
+        return False
+    status = each.stat(follow_symlinks=False)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def is_opaque(descriptor: int) -> bool:
+    """Whether a directory hides the one below it, with all that is in that."""
+    try:
+        return os.getxattr(descriptor, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024

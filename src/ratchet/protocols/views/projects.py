@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import iso
-from ratchet.ledger.project_secrets import names_by_project
+from ratchet.ledger.projects import names_by_project
 from ratchet.protocols.views.times import when
 
 if TYPE_CHECKING:

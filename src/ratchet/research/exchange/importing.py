@@ -14,7 +14,7 @@ from ratchet.ledger import Ledger, Transaction, change_run
 from ratchet.ledger.lessons import add_lesson
 from ratchet.ledger.research import open_research, set_baseline
 from ratchet.ledger.runs import create_run, list_runs
-from ratchet.ledger.trial_import import ImportedTrial, import_trials
+from ratchet.ledger.trials import ImportedTrial, import_trials
 from ratchet.research.exchange._replay import Mismatch, replay
 from ratchet.research.exchange.numbers import read_number, score_text
 from ratchet.research.exchange.remarks import Remark, Remarks, counts

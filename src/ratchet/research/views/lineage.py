@@ -24,7 +24,7 @@ from ratchet.research.views.words import cell, number, signed, table
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_keys import Key
+    from ratchet.ledger.trial_pages import Key
 
 LEAST_CHARS = 2000
 _LINEAGE = "Lineage of the best, and what was made from it"

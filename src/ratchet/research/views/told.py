@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import exp_id
-from ratchet.ledger.trial_lines import trial_lines
+from ratchet.ledger.trial_pages import trial_lines
 from ratchet.research.views._calibration import Expectation, expectation
 from ratchet.research.views._leaderboard import kept_cells
 from ratchet.research.views._tree import described
@@ -18,7 +18,7 @@ from ratchet.research.views.words import cell, number, one_line, signed, table_r
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_keys import Key
+    from ratchet.ledger.trial_pages import Key
     from ratchet.ledger.trial_rows import Trial
 
 _ABOVE = "(above)"

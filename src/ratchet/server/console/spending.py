@@ -8,7 +8,7 @@ from typing import Any
 from ratchet.config import Settings
 from ratchet.kernel import Limits
 from ratchet.ledger import Transaction
-from ratchet.ledger.accounts import Scope, account
+from ratchet.ledger.usage import Scope, account
 from ratchet.runtime import configured_budgets
 
 

@@ -9,7 +9,7 @@ from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger.attempt_log import log_line
 from ratchet.ledger.events import latest
-from ratchet.ledger.resting import run_at_rest
+from ratchet.ledger.subscription import run_at_rest
 from ratchet.server.fields import MAX_ID
 from ratchet.server.mcp.asking import Asker
 from ratchet.server.mcp.declared import LONGEST_ANSWER, LONGEST_TEXT, Declared

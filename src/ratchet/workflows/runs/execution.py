@@ -13,7 +13,7 @@ from ratchet.kernel import RunStatus, StateChanged, Waiting
 from ratchet.ledger import Run, Step, Transaction, change_run
 from ratchet.ledger.approvals import still_pending
 from ratchet.ledger.runs import list_steps, status_of_run
-from ratchet.ledger.step_results import remove_step_results
+from ratchet.ledger.workflows import remove_step_results
 from ratchet.runtime import JobContext, complete_run, enter_run
 from ratchet.workflows.evolution.requests import evolve_what_declined
 from ratchet.workflows.memory import remember_failed_run

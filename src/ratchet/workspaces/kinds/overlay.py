@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.workspaces.errors import RepositoryError, WorkspaceError
 from ratchet.workspaces.fill import Filler, Written
 from ratchet.workspaces.ground import Ground, opened_root, writing
 from ratchet.workspaces.loose import Batch
@@ -15,7 +20,120 @@ from ratchet.workspaces.mount import mount_overlay, unmount
 from ratchet.workspaces.removal import empty, remove_tree
 from ratchet.workspaces.snapshot import Snapshot
 from ratchet.workspaces.trees import Change, compare
-from ratchet.workspaces.warm import Warm, WarmCheckouts
+
+_NEAR = 64
+_KEPT = 4
+_TRIES = 5
+_number = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    tree: str
+    files: Path
+
+
+class WarmCheckouts:
+    """Those of one repository. Several processes share them; a shared lock keeps one while it is in use."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root / "warm"
+        self._held: dict[str, tuple[int, int]] = {}
+        # Users are counted here, and one thread builds while the others wait for what it builds.
+        self._lock = threading.Lock()
+
+    def borrow(self, ground: Ground, tree: str) -> Warm:
+        """A checkout of the tree, or of one near it. Give it back with `give_back`."""
+        with self._lock:
+            for _ in range(_TRIES):
+                for candidate in self._nearest(ground, tree):
+                    if self._hold(candidate):
+                        return Warm(candidate, self._root / candidate / "files")
+                self._build(ground, tree)
+                if self._hold(tree):
+                    self._evict(ground)
+                    return Warm(tree, self._root / tree / "files")
+            raise WorkspaceError(f"a shared checkout in {self._root} is removed as often as it is made")
+
+    def give_back(self, warm: Warm) -> None:
+        with self._lock:
+            descriptor, users = self._held[warm.tree]
+            if users > 1:
+                self._held[warm.tree] = (descriptor, users - 1)
+            else:
+                del self._held[warm.tree]
+                os.close(descriptor)
+
+    def _nearest(self, ground: Ground, tree: str) -> Iterator[str]:
+        """What is there, the nearest first, as far as it is near."""
+        names = self._listed()
+        if tree in names:
+            yield tree
+            return
+        distances = {}
+        for name in names:
+            changes = compare(ground.objects.tree, name, tree)
+            with contextlib.suppress(RepositoryError):  # its tree has been collected since
+                distances[name] = sum(1 for _ in itertools.islice(changes, _NEAR + 1))
+        yield from sorted((name for name in distances if distances[name] <= _NEAR), key=distances.__getitem__)
+
+    def _listed(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return os.listdir(self._root)  # noqa: PTH208 - only names
+        return []
+
+    def _hold(self, tree: str) -> bool:
+        if tree in self._held:
+            descriptor, users = self._held[tree]
+            self._held[tree] = (descriptor, users + 1)
+            return True
+        opened = _locked(self._root / tree / "lock", fcntl.LOCK_SH)
+        if opened is None:
+            return False
+        os.utime(opened)
+        self._held[tree] = (opened, 1)
+        return True
+
+    def _build(self, ground: Ground, tree: str) -> None:
+        made = ground.claim.directory / f"warm-{next(_number)}"
+        with writing(made):
+            (made / "files").mkdir(parents=True)
+            (made / "lock").touch()
+            with opened_root(made / "files") as root:
+                Filler(ground.objects, ground.bounds, Written()).fill(root, tree)
+            self._root.mkdir(exist_ok=True)
+            try:
+                made.rename(self._root / tree)
+            except OSError:  # another process was quicker
+                remove_tree(made)
+
+    def _evict(self, ground: Ground) -> None:
+        """Remove the least recently used beyond a few, unless somebody uses them."""
+        found = []
+        for name in self._listed():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(((self._root / name / "lock").stat().st_mtime, name))
+        for _, name in sorted(found)[:-_KEPT]:
+            descriptor = None if name in self._held else _locked(self._root / name / "lock", fcntl.LOCK_EX)
+            if descriptor is not None:
+                old = ground.claim.directory / f"warm-{next(_number)}"
+                (self._root / name).rename(old)
+                os.close(descriptor)
+                remove_tree(old)
+
+
+def _locked(file: Path, mode: int) -> int | None:
+    """An open, locked file that is still the one of this name; `None` when it is gone or in use."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        if file.stat().st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 class Overlays:

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ratchet.runtime import Job, JobStatus, list_processes
-from ratchet.runtime.left_behind import is_silent
 from ratchet.runtime.operations import jobs as of_jobs
 from ratchet.runtime.operations import schedules as of_schedules
+from ratchet.runtime.processes import is_silent
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.rendering import Page, View
 from ratchet.server.fields import Id, IdFilter, TextFilter
