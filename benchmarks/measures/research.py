@@ -29,7 +29,7 @@ from ratchet.research.starting import Wanted, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 
-_GOAL = 100.0
+_GOAL = 60.0
 _FLAT = 1.2
 # A rate is that of a tenth of the run, and of no fewer trials than these: a second of a shared machine says little.
 _LEAST_WINDOW = 100

@@ -10,6 +10,7 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.runtime import Job, JobStatus, Runtime, Worker, get_job, open_ledger, open_runtime
+from ratchet.runtime.queues import set_paused
 from tests.conftest import prepared_database
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds
@@ -77,3 +78,8 @@ def look(ledger: Ledger, job_id: int | None) -> Job:
 
 def status_of(ledger: Ledger, job_id: int | None) -> JobStatus:
     return look(ledger, job_id).status
+
+
+def pause(runtime: Runtime, queue: str, *, paused: bool = True) -> None:
+    with runtime.ledger.write() as tx:
+        set_paused(tx, runtime.rules, queue, paused)

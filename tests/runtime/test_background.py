@@ -13,7 +13,7 @@ from ratchet.ledger import Filter, Ledger, events
 from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, get_job, open_runtime
 from ratchet.runtime.job import BACKGROUND
 from ratchet.runtime.processes import register
-from tests.runtime.conftest import ended, status_of
+from tests.runtime.conftest import ended, pause, status_of
 from tests.waiting import eventually
 
 ME = "process-1"
@@ -97,7 +97,7 @@ def test_work_of_a_paused_queue_makes_nobody_yield(ledger: Ledger, runtime: Runt
     with ledger.read() as tx:
         job = get_job(tx, background)
     eventually(lambda: JobContext(runtime, job, ME).should_yield())
-    runtime.pause_queue("default")
+    pause(runtime, "default")
     assert not JobContext(runtime, job, ME).should_yield()
 
 

@@ -18,7 +18,7 @@ from ratchet.ledger import Filter, Ledger, events
 from ratchet.ledger.tables import job_starts
 from ratchet.runtime import Job, JobStatus, Runtime, list_processes, open_runtime, processes
 from tests.postgres import PostgresServer
-from tests.runtime.conftest import ended, look, status_of
+from tests.runtime.conftest import ended, look, pause, status_of
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds, marks
 from tests.runtime.worker_process import load
@@ -195,11 +195,11 @@ def test_a_limited_queue_can_be_paused_too(fleet: Fleet, ledger: Ledger, tmp_pat
     (tmp_path / "ratchet.toml").write_text("[queues.narrow]\nconcurrency = 2\n")
     runtime = open_runtime(load(tmp_path, url), ledger, make_kinds())
     fleet.add()
-    runtime.pause_queue("narrow")
+    pause(runtime, "narrow")
     job_id = enqueue_spell(ledger, runtime, tmp_path / "marks", 0.1, queue="narrow")
     time.sleep(2)
     assert marks(tmp_path / "marks") == []
-    runtime.resume_queue("narrow")
+    pause(runtime, "narrow", paused=False)
     assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 

@@ -13,7 +13,7 @@ from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import Filter, Ledger, events
 from ratchet.ledger.tables import jobs
 from ratchet.runtime import JobStatus, Runtime, Worker, count_jobs, list_jobs
-from tests.runtime.conftest import ended, look, status_of
+from tests.runtime.conftest import ended, look, pause, status_of
 from tests.runtime.kinds import marks
 from tests.waiting import eventually
 
@@ -207,13 +207,13 @@ def test_a_job_that_cannot_be_meant_is_refused(
 def test_a_paused_queue_stands_still_and_goes_on(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:
-    runtime.pause_queue("default")
+    pause(runtime, "default")
     time.sleep(0.2)
     with ledger.write() as tx:
         job_id = runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks")})
     time.sleep(0.7)
     assert status_of(ledger, job_id) is JobStatus.QUEUED
-    runtime.resume_queue("default")
+    pause(runtime, "default", paused=False)
     assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 

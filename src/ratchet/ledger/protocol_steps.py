@@ -123,11 +123,5 @@ def count_protocol_steps(tx: Transaction, run_ids: Sequence[int]) -> dict[int, C
     return found
 
 
-def steps_of_commit(tx: Transaction, commit: str) -> list[ProtocolStep]:
-    """The steps whose newest commit this is, in whatever project."""
-    wanted = _ROW.where(protocol_steps.c.commit == commit).order_by(protocol_steps.c.step_id)
-    return [_step(row) for row in tx.connection.execute(wanted).mappings()]
-
-
 def _step(row: sa.RowMapping) -> ProtocolStep:
     return ProtocolStep(**{**row, "status": StepStatus(row["status"])})

@@ -74,13 +74,3 @@ class Runtime:
             priority=priority,
             missed=missed,
         )
-
-    def pause_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
-        self._set_paused(name, paused=True, actor=actor, request_id=request_id)
-
-    def resume_queue(self, name: str, *, actor: str = "ratchet", request_id: str | None = None) -> None:
-        self._set_paused(name, paused=False, actor=actor, request_id=request_id)
-
-    def _set_paused(self, name: str, *, paused: bool, actor: str, request_id: str | None) -> None:
-        with self.ledger.write(actor=actor, request_id=request_id) as tx:
-            queues.set_paused(tx, self.rules, name, paused)
