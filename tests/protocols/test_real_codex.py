@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import change_project, get_project
 from ratchet.ledger.sessions import SessionRow, list_sessions
+from ratchet.ledger.tables import artifact_contents
 from ratchet.ledger.usage import total
 from ratchet.modelserver import ModelServer, Turn, answer, call, say
 from ratchet.protocols.actions import create_protocol, start_protocol
@@ -169,9 +171,11 @@ def test_codex_plans_and_carries_out_a_change_that_goes_all_the_way(
     assert _FINDING in content(client, passed["links"]["prompt"])
     assert "echo bad > a.txt" in content(client, refused["links"]["transcripts"]["author"])
     assert "+bad" in content(client, refused["links"]["diff"])
-    kept = [path for path in (world.home / "artifacts").rglob("*") if path.is_file()]
+    kept = [path.read_bytes() for path in (world.home / "artifacts").rglob("*") if path.is_file()]
+    with world.ledger.read() as tx:
+        kept += tx.connection.execute(sa.select(artifact_contents.c.content)).scalars()
     assert kept
-    assert not any(KEY.encode() in path.read_bytes() for path in kept)
+    assert not any(KEY.encode() in content for content in kept)
 
 
 @pytest.mark.soak

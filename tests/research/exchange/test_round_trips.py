@@ -55,6 +55,7 @@ ENDED = [status for status in TrialStatus if status is not TrialStatus.BASELINE]
 @st.composite
 def trials(draw: st.DrawFn) -> list[tuple[Submission, Ending]]:
     made = []
+    best = 0
     for number in range(1, draw(st.integers(1, 8))):
         status = draw(st.sampled_from(ENDED))
         scored = status.valid or draw(st.booleans())
@@ -72,9 +73,11 @@ def trials(draw: st.DrawFn) -> list[tuple[Submission, Ending]]:
             reason=draw(TEXTS),
             score=draw(SCORES) if scored else None,
             delta=draw(SCORES) if status.valid else None,
-            compared_to=draw(st.integers(0, number - 1)),
+            # Only what beats the best there is can be kept.
+            compared_to=best if status is TrialStatus.KEEP else draw(st.integers(0, number - 1)),
             wall_ms=draw(st.integers(0, 10**9)),
         )
+        best = number if status is TrialStatus.KEEP else best
         made.append((submission, ending))
     return made
 
