@@ -70,7 +70,7 @@ def test_a_batch_stops_when_its_money_is_gone(runtime: Runtime, ledger: Ledger) 
     for name in ("one", "two", "three"):
         put_used(ledger, name, score=0.71)
     run = completed(ledger, optimise(runtime, budget_usd=SESSION_USD, engine="rewriter:crashes"))
-    assert "budget of run" in run.result["stopped"]
+    assert "is used up" in run.result["stopped"]
     assert [each["tool"] for each in run.result["tools"]] == ["one"]
     assert run.result["left"] == ["three", "two"]
     assert places_passed(runtime.home).count("after the session") == 1
