@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -157,19 +158,34 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         from ratchet.extras import missing
 
         raise missing("postgres", "a ledger in PostgreSQL")
-    return sa.create_engine(
+    engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_size=20,
         max_overflow=20,
         pool_timeout=30,
-        pool_pre_ping=True,
         # The connection that was used last has the most statements prepared.
         pool_use_lifo=True,
         connect_args={
             "connect_timeout": 10,
             "options": "-c idle_in_transaction_session_timeout=60000 -c timezone=UTC",
+            # So that the kernel closes a connection that the network has dropped without a word.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
         },
     )
+
+    @event.listens_for(engine, "checkout")
+    def look(driver: Any, _record: Any, _lent: Any) -> None:
+        """Take a new connection instead of one that was closed: that is seen without asking the server."""
+        heard = select.poll()
+        if not driver.closed:
+            heard.register(driver.fileno(), select.POLLIN)
+        if driver.closed or heard.poll(0):
+            raise exc.DisconnectionError("the server has closed the connection")
+
+    return engine
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:

@@ -14,11 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import EventId
+from ratchet.ledger.bell import Topic, channel
 from ratchet.ledger.tables import events, runs
 
 # Any number will do, as long as nothing else in the database locks it.
 _APPEND_LOCK = 7_246_338_001
-_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({_APPEND_LOCK})")
+# With the notice, which other processes get with the commit, in one round trip.
+_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({_APPEND_LOCK}), pg_notify('{channel(Topic.EVENTS)}', '')")
 # An event of a run is one of the run's project, whoever wrote it: what a project may see is one range of an index.
 _APPEND = sa.insert(events).values(
     project_id=sa.func.coalesce(
@@ -87,7 +89,7 @@ class Filter:
 
 
 def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append `rows` as one batch; the caller's transaction must end right after.
+    """Append `rows` as one batch, and tell other processes; the caller's transaction must end right after.
 
     Each has the columns of an event, but its project as `named_project`, its run also as `of_run`, and its data as the
     text `json`.

@@ -29,18 +29,24 @@ from ratchet.ledger.transaction import Transaction
 _STEP_BY_NAME = sa.select(steps).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.name == sa.bindparam("wanted")
 )
-_LAST_POSITION = (
-    sa.select(steps.c.position)
-    .where(steps.c.run_id == sa.bindparam("run"))
-    .order_by(steps.c.position.desc())
-    .limit(1)
-)
 _OF_RUN = sa.select(runs).where(runs.c.id == sa.bindparam("wanted"))
 _RUN_BY_ID = _OF_RUN
 _LOCK_RUN = _OF_RUN.with_for_update(key_share=True)
 _STATUS_BY_ID = sa.select(runs.c.status).where(runs.c.id == sa.bindparam("wanted"))
 _STEP_BY_ID = sa.select(steps).where(steps.c.id == sa.bindparam("wanted"))
-_INSERT_STEPS = sa.insert(steps).returning(steps.c.id, sort_by_parameter_order=True)
+_EARLIER = steps.alias()
+_NEXT_POSITION = (
+    sa.select(_EARLIER.c.position + 1)
+    .where(_EARLIER.c.run_id == sa.bindparam("run"))
+    .order_by(_EARLIER.c.position.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_INSERT_STEP = (
+    sa.insert(steps)
+    .values(position=sa.func.coalesce(_NEXT_POSITION, 0))
+    .returning(steps.c.id, steps.c.position)
+)
 _LAST_ATTEMPT = (
     sa.select(attempts.c.id, attempts.c.number, attempts.c.ended_at)
     .where(attempts.c.step_id == sa.bindparam("step"))
@@ -157,40 +163,30 @@ def create_steps(
     tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[StepId]:
     """Add pending steps, given as (name, spec), after those the run has. Raises `Conflict` when a name is taken."""
-    return [step.id for step in create_step_rows(tx, run_id, named)]
+    return [create_step_row(tx, run_id, name, spec).id for name, spec in named]
 
 
-def create_step_rows(
-    tx: Transaction, run_id: int, named: Sequence[tuple[str, Mapping[str, Any]]]
-) -> list[Step]:
-    """The steps that `create_steps` makes."""
-    last = tx.connection.execute(_LAST_POSITION, {"run": run_id}).scalar()
-    first = 0 if last is None else last + 1
-    rows: list[dict[str, Any]] = [
-        {
-            "run_id": run_id,
-            "position": first + index,
-            "name": name,
-            "status": str(StepStatus.PENDING),
-            "spec": dict(spec),
-            "created_at": tx.now,
-            "updated_at": tx.now,
-        }
-        for index, (name, spec) in enumerate(named)
-    ]
-    if not rows:
-        return []
+def create_step_row(tx: Transaction, run_id: int, name: str, spec: Mapping[str, Any]) -> Step:
+    """A pending step behind those that the run has. Raises `Conflict` if it has one of that name."""
+    row: dict[str, Any] = {
+        "run_id": run_id,
+        "name": name,
+        "status": str(StepStatus.PENDING),
+        "spec": dict(spec),
+        "created_at": tx.now,
+        "updated_at": tx.now,
+    }
     try:
-        numbers = list(tx.connection.execute(_INSERT_STEPS, rows).scalars())
+        number, position = tx.connection.execute(_INSERT_STEP, {**row, "run": run_id}).one()
     except exc.IntegrityError as error:
-        names = ", ".join(name for name, _ in named)
-        raise Conflict(f"run {run_id} does not exist, or has one of these steps already: {names}") from error
-    for number, row in zip(numbers, rows, strict=True):
-        tx.event("step.created", run_id=run_id, step_id=number, message=str(row["name"]))
-    return [
-        Step(**{**row, "id": number, "status": StepStatus.PENDING}, reason=None, result=None, ended_at=None)
-        for number, row in zip(numbers, rows, strict=True)
-    ]
+        raise Conflict(f"run {run_id} does not exist, or has a step {name} already") from error
+    tx.event("step.created", run_id=run_id, step_id=number, message=name)
+    return Step(
+        **{**row, "id": number, "position": position, "status": StepStatus.PENDING},
+        reason=None,
+        result=None,
+        ended_at=None,
+    )
 
 
 def find_or_create_step(
@@ -200,8 +196,7 @@ def find_or_create_step(
     step = find_step(tx, run_id, name)
     if step is not None:
         return step, False
-    [made] = create_step_rows(tx, run_id, [(name, spec)])
-    return made, True
+    return create_step_row(tx, run_id, name, spec), True
 
 
 def open_attempt(

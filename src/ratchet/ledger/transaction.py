@@ -189,12 +189,12 @@ class Transaction:
     def flush(self) -> int:
         """Write the files, append the gathered events and tell other processes; how many events there were."""
         self._write_files()
-        if self._events:
-            self.announce(Topic.EVENTS)
-        events.append(self.connection, self._events)
         if self.on_postgresql:
             for topic in sorted(self.topics):
                 self.connection.execute(_NOTIFY, {"channel": channel(topic)})
+        events.append(self.connection, self._events)
+        if self._events:
+            self.announce(Topic.EVENTS)
         return len(self._events)
 
     def _write_files(self) -> None:

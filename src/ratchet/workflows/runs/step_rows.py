@@ -9,7 +9,7 @@ from typing import Any
 from ratchet.flowkit.execution import Result, StepError
 from ratchet.kernel import Outcome, StepStatus
 from ratchet.ledger import ArtifactStore, Step, Transaction, change_step
-from ratchet.ledger.runs import close_attempt, create_step_rows, open_attempt
+from ratchet.ledger.runs import close_attempt, create_step_row, open_attempt
 from ratchet.workflows.runs.results import keep_value
 
 
@@ -82,7 +82,7 @@ def write_entry(tx: Transaction, place: StepPlace, row: StepRow | None, entry: E
     """Write what happened to a step whose row is known, or that has none yet; the row as it is then."""
     if row is None:
         assert not isinstance(entry, Retried | Completed)
-        [made] = create_step_rows(tx, place.run_id, [(entry.name, dict(entry.spec))])
+        made = create_step_row(tx, place.run_id, entry.name, entry.spec)
         row = StepRow(made)
     if isinstance(entry, Began):
         return _begin(tx, place, row.step)
