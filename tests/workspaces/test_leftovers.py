@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import subprocess
@@ -16,6 +17,8 @@ from typing import IO, cast
 import pytest
 
 from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces.conversation import Conversation
+from ratchet.workspaces.git import Git, find_git
 from ratchet.workspaces.removal import remove_tree
 from tests.workspaces.conftest import fsck, git
 
@@ -52,6 +55,21 @@ def _leftovers(repository: Repository) -> list[str]:
     branches = git(repository.path, "for-each-ref", "--format=%(refname)", "refs/heads/ratchet").split()
     unfinished = [path.name for path in (repository.path / "objects").glob("tmp_obj_*")]
     return corners + administration + branches + unfinished + _mounts(repository)
+
+
+def test_the_git_process_of_a_repository_that_nobody_closed_ends(
+    repository: Repository, recwarn: pytest.WarningsRecorder
+) -> None:
+    conversation = Conversation(Git(find_git(), repository.path), "cat-file", "--batch-check")
+    with conversation.turn():
+        conversation.say(b"HEAD\n")
+        conversation.line()
+    process = conversation._running().pid
+    conversation.__dict__["itself"] = conversation  # garbage that only the collector finds
+    del conversation
+    gc.collect()
+    assert not Path(f"/proc/{process}").exists()
+    assert not recwarn.list
 
 
 def test_what_a_killed_process_left_is_removed(repository: Repository, kind: Kind) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
@@ -39,6 +40,7 @@ class Conversation:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self._end: weakref.finalize[..., Conversation] | None = None
         self._pid = 0
         self._buffer = b""
 
@@ -97,19 +99,9 @@ class Conversation:
         return b""
 
     def stop(self) -> None:
-        process, self._process, self._buffer = self._process, None, b""
-        if process is not None and self._pid == os.getpid():
-            process.kill()
-            process.wait()
-        if process is not None:
-            for pipe in (process.stdin, process.stdout, self._errors):
-                if pipe is not None:
-                    pipe.close()
-        self._errors = None
-
-    def __del__(self) -> None:
-        # Of a repository that nobody closed, as when a task is cancelled between two of its steps.
-        self.stop()
+        self._process, self._errors, self._buffer = None, None, b""
+        if self._end is not None:
+            self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._pid != os.getpid():
@@ -132,6 +124,8 @@ class Conversation:
                 self._errors = None
                 raise not_runnable(self._git, error) from error
             self._pid = os.getpid()
+            # Also for a repository that nobody closed, as when a task is cancelled between two of its steps.
+            self._end = weakref.finalize(self, _end, self._process, self._errors, self._pid)
         return self._process
 
     def _more(self) -> bytes:
@@ -153,3 +147,13 @@ class Conversation:
         if not data:
             raise self.ended()
         return data
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes], pid: int) -> None:
+    """End the process, unless it belongs to a parent that forked, and close our ends of its pipes."""
+    if pid == os.getpid():
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout, errors):
+        if pipe is not None:
+            pipe.close()
