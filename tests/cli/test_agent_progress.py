@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.cli.agent_progress import progress
+from ratchet.cli.progress import progress
 from ratchet.kernel import EventId
 from ratchet.ledger import Event
 

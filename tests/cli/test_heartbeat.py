@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.cli.heartbeat import Heartbeat
+from ratchet.cli.foreground import Heartbeat
 from ratchet.cli.progress import working
 from ratchet.ledger import Event
 from tests.waiting import eventually

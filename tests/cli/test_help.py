@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.cli.command import Command
 from ratchet.cli.program import root
-from ratchet.cli.reference.walking import Documented, every_command
+from ratchet.cli.reference.manual import Documented, every_command
 from ratchet.cli.session import Session
 from tests.cli.conftest import Ratchet
 

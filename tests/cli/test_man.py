@@ -10,8 +10,7 @@ import pytest
 
 from ratchet.cli.command import Command
 from ratchet.cli.program import root
-from ratchet.cli.reference.manual import manual_page
-from ratchet.cli.reference.walking import Documented, every_command
+from ratchet.cli.reference.manual import Documented, every_command, manual_page
 from tests.cli.conftest import Ratchet
 
 REQUESTS = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}

@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.cli.program import root
 from ratchet.cli.reference.files import PAGES, write_pages
-from ratchet.cli.reference.walking import every_command
+from ratchet.cli.reference.manual import every_command
 from ratchet.config.schema import leaves
 from ratchet.config.sources import dotted, variable
 from tests.cli.program import SOURCE

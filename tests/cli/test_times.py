@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.cli.times import age, span
+from ratchet.cli.words import age, span
 from ratchet.kernel import iso
 
 

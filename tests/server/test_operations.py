@@ -35,11 +35,10 @@ from ratchet.research import operations as research
 from ratchet.runtime import open_ledger, open_runtime, pause_run, start_run
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.server.app import create_app
-from ratchet.server.caller import Caller
 from ratchet.server.every_operation import EVERY
-from ratchet.server.mcp.asking import Asker, Refused, operator_headers
+from ratchet.server.mcp.api import Asker, Refused, operator_headers
 from ratchet.server.mcp.face import Face
-from ratchet.server.service import Access, Service
+from ratchet.server.service import Access, Caller, Service
 from tests.runtime.worker_process import load
 
 Given = dict[str, Any]

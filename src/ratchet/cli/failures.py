@@ -5,15 +5,79 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ratchet.cli.next_steps import next_step
-from ratchet.kernel import RatchetError
+from ratchet.kernel import ConfigError, IllegalTransition, NotFound, RatchetError
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
+
+
+SETUP = "`ratchet setup`"
+"""How the hint of an error names it: such an error is one that it mends."""
+
+
+def wants_setup(error: BaseException, session: Session) -> bool:
+    """Whether setup may help and the person at the terminal agrees to it."""
+    helps = isinstance(error, RatchetError) and SETUP in (error.hint or "")
+    if not helps or session.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    try:
+        return click.confirm(f"Run {SETUP} now, and then this command again?", default=True, err=True)
+    except click.Abort:
+        return False
+
+
+def setup_line(session: Session) -> list[str]:
+    """The arguments that set up the home that the command was for."""
+    names = {"home": "--home", "database_url": "--database-url"}
+    given = {name: session.flags.get(name) for name in names}
+    return [
+        "setup",
+        *(word for name, value in given.items() if value is not None for word in (names[name], str(value))),
+    ]
+
+
+# The command that lists what there is of a kind.
+_LISTS: Mapping[str, str] = {
+    "agent": "`ratchet agent list` shows them, `ratchet agent create` makes one",
+    "approval": "`ratchet approval list --status any` shows them",
+    "change": "`ratchet agent state AGENT --history` shows them",
+    "ended run of workflow": "`ratchet workflow list` shows the runs, `ratchet workflow run` makes one",
+    "entry": "`ratchet memory list` shows them",
+    "failed or blocked step in protocol": "`ratchet protocol show {key}` says how it stands, and what to do next",
+    "installed task": "`ratchet research tasks` shows them, `ratchet research new NAME` makes one",
+    "job": "`ratchet queue jobs` shows them",
+    "research run": "`ratchet research list` shows them, `ratchet research run TASK` makes one",
+    "run": "`ratchet runs list` shows them",
+    "run of a workflow": "`ratchet workflow list` shows them",
+    "schedule": "`ratchet schedule list` shows them, `ratchet schedule add` makes one",
+    "step to run in protocol": "`ratchet protocol show {key}` says how it stands, and what to do next",
+    "trial": "`ratchet research activity RUN` shows the last ones",
+    "version": "`ratchet agent versions AGENT` shows them",
+}
+_SHOWN = {"run": "`ratchet runs show {key}`", "step": "`ratchet step show {key}`"}
+
+
+def next_step(error: RatchetError) -> str | None:
+    """The hint of the error, or what can be told of its kind."""
+    match error:
+        case RatchetError(hint=str(hint)):
+            return hint
+        case NotFound():
+            return _LISTS[error.entity].format(key=error.key) if error.entity in _LISTS else None
+        case IllegalTransition() if error.entity in _SHOWN:
+            shown = _SHOWN[error.entity].format(key=error.key)
+            ended = "" if error.allowed else "; what has ended stays as it is"
+            return f"{shown} tells how it stands{ended}"
+        case ConfigError():
+            return "correct it where it was set: on the command line, in a variable, or in ratchet.toml"
+        case _:
+            return None
+
 
 FAILED, MISUSED = 1, 2
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ratchet.cli.log import configure_logs
 from ratchet.cli.output import note
+from ratchet.cli.session import configure_logs
 from ratchet.config.sources import HOME_NAME
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ratchet.cli.command import Command
-from ratchet.cli.numbers import COUNT, ID, Amount, Number
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, show_list, show_one
-from ratchet.cli.times import age, span
-from ratchet.cli.words import compact
+from ratchet.cli.params import COUNT, ID, Amount, Number
+from ratchet.cli.words import age, compact, span
 from ratchet.operations import Column, Columns, Listing, Operation, Parameter, Window, is_time, record
 
 if TYPE_CHECKING:

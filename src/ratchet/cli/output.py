@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ratchet.cli.records import print_document
-
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
+
+
+def print_document(document: Any) -> None:
+    """One JSON document, laid out for reading."""
+    print(json.dumps(document, indent=2, default=str))
+
+
+def print_line(document: Any) -> None:
+    """One JSON document on one line, at once: somebody may be waiting for it."""
+    print(json.dumps(document, separators=(",", ":"), default=str), flush=True)
+
 
 T = TypeVar("T")
 

@@ -6,8 +6,89 @@ from collections.abc import Mapping
 from typing import Any
 
 from ratchet.cli.output import note
-from ratchet.cli.times import age_of
-from ratchet.cli.words import one_line
+from ratchet.cli.words import age_of, compact, one_line
+
+Record = Mapping[str, Any]
+
+
+def print_project(found: Record) -> None:
+    """A project: where it is, what is known about it, and how its onboarding stands."""
+    from ratchet.cli.tables import print_fields, print_table
+
+    facts, setup = found["facts"], found["onboarding"]
+    print_fields(
+        {
+            "project": found["id"],
+            "name": found["name"],
+            "address": found["git_url"],
+            "path": found["local_path"],
+            "base": found["base_branch"],
+            "forge": found["ci_provider"],
+            "stack": ", ".join(facts.get("stack") or []) or None,
+            "checks": "\n".join(_check(each) for each in facts.get("checks") or []) or None,
+            "required by CI": ", ".join(facts.get("required_checks") or []) or None,
+            "models": compact(found["default_models"]),
+            "secrets": ", ".join(found["secret_names"]) or None,
+            "onboarding": setup["status"],
+            "reason": setup["reason"] if setup["status"] != "completed" else None,
+            "open questions": found["open_questions"] or None,
+            "created": age_of(found["created_at"]),
+            "archived": age_of(found["archived_at"]),
+        }
+    )
+    if setup["status"] != "completed":
+        print()
+        print_table(
+            setup["stages"],
+            {
+                "stage": lambda stage: stage["name"],
+                "status": lambda stage: stage["status"],
+                "reason": lambda stage: stage["reason"],
+            },
+        )
+    _tell_next(found)
+
+
+def print_setup(found: Record) -> None:
+    """What an onboarding has come to."""
+    setup, facts = found["onboarding"], found["facts"]
+    name = one_line(found["name"])
+    if setup["status"] != "completed":
+        print(f"Project {found['id']}, {name}: its onboarding is {setup['status']}.")
+        if setup["reason"]:
+            note(one_line(setup["reason"]))
+        _tell_next(found)
+        return
+    stack = ", ".join(facts.get("stack") or []) or "no known stack"
+    checks = ", ".join(each["name"] for each in facts.get("checks") or []) or "none"
+    print(f"Project {found['id']}, {name}, is set up: {stack}; checks: {checks}.")
+    commands = [" ".join(argv) for argv in facts.get("setup") or []]
+    if commands:
+        print(f"Its environment is made by: {'; '.join(map(one_line, commands))}.")
+        note(f"`ratchet project setup {found['id']}` makes it now; otherwise the first protocol does.")
+    note(f"`ratchet project questions {found['id']}` shows what could be settled better;")
+    note(f'`ratchet protocol new "WHAT TO CHANGE" --project {found["id"]} --run` begins.')
+
+
+def _tell_next(found: Record) -> None:
+    setup, number = found["onboarding"], found["id"]
+    if setup["status"] == "blocked":
+        waits = any(
+            stage["name"] == "clarifications" and stage["status"] == "blocked" for stage in setup["stages"]
+        )
+        if waits:
+            note(
+                f"\nNext:\n  ratchet project questions {number}\n  ratchet project answer {number} --recommended"
+            )
+        else:
+            note(f"\nNext, once that is mended:\n  ratchet project onboard {number}")
+    elif setup["status"] in ("pending", "paused", "failed"):
+        note(f"\nNext:\n  ratchet project onboard {number}")
+
+
+def _check(check: Record) -> str:
+    return f"{check['name']} ({check['kind']}): {' '.join(check['argv'])}"
+
 
 Overview = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ratchet.cli.numbers import PRIORITY
 from ratchet.cli.output import confirm
+from ratchet.cli.params import PRIORITY
 from ratchet.kernel import iso
 from ratchet.operations import record
 from ratchet.runtime import Missed, Schedule

@@ -32,3 +32,14 @@ class Session:
         if not self._looked:
             self._looked, self.new_home = True, None if loaded.home.exists() else loaded.home
         return loaded
+
+
+def configure_logs(loaded: Loaded) -> None:
+    """Set what a command writes to the log."""
+    from ratchet.observe import logs
+
+    if loaded.settings.sets("log"):
+        logs.configure(loaded.settings.log.level, loaded.settings.log.format)
+    else:
+        # The defaults are the same, and to ask for them would load all that checks settings.
+        logs.configure()

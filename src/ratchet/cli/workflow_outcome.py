@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.cli.output import note
-from ratchet.cli.records import print_document
+from ratchet.cli.output import note, print_document
 from ratchet.cli.words import lines, one_line
 
 

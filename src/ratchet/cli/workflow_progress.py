@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ratchet.cli.output import note
-from ratchet.cli.records import print_line
+from ratchet.cli.output import note, print_line
 from ratchet.cli.words import lines, one_line
 from ratchet.ledger import Event
 from ratchet.operations import record

@@ -14,13 +14,11 @@ from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime
 from ratchet.server.authorisation import Authorisation, bearer
-from ratchet.server.body_limit import BodyLimit
 from ratchet.server.console import create_console
-from ratchet.server.console.door import HOME, ROOT
-from ratchet.server.measuring import Measuring
+from ratchet.server.console.access import HOME, ROOT
+from ratchet.server.middleware import BodyLimit, Measuring, RequestIds
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
 from ratchet.server.project_scope import guard
-from ratchet.server.request_ids import RequestIds
 from ratchet.server.routes import (
     agent_calls,
     agent_state,

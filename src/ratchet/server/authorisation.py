@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
 from ratchet.ledger.owners import project_of_token
-from ratchet.server.caller import HEADER, NOBODY, Caller, hash_of
 from ratchet.server.problems import answer_for, problem
+from ratchet.server.service import HEADER, NOBODY, Caller, hash_of
 
 # For probes, Prometheus and people who read the description; nothing in them is anybody's secret. Forges sign what they
 # send in their own ways.

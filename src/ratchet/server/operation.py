@@ -15,8 +15,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ratchet.operations import Listing, Operation, Parameter, is_time
-from ratchet.server.fields import Foreign, Json, Moment, Shape, printable, without_nul
-from ratchet.server.paging import Page, Paging
+from ratchet.server.fields import Foreign, Json, Moment, Page, Paging, Shape, printable, without_nul
 from ratchet.server.problems import documented
 from ratchet.server.service import Api
 

@@ -16,10 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.owners import Kind, Owner, owner_of
-from ratchet.server.caller import HEADER, Forbidden
 from ratchet.server.every_operation import EVERY
 from ratchet.server.fields import MAX_ID
-from ratchet.server.service import Access, Api
+from ratchet.server.service import HEADER, Access, Api, Forbidden
 
 _KINDS: dict[str, Kind] = {
     "project_id": "project",

@@ -11,9 +11,8 @@ from ratchet.protocols.views.protocols import ProtocolAnswer
 from ratchet.protocols.views.steps import StepAnswer
 from ratchet.runtime.operations.jobs import AcceptedAnswer
 from ratchet.server import shapes
-from ratchet.server.fields import Foreign, Json, Moment, Shape
+from ratchet.server.fields import Foreign, Json, Moment, Page, Shape
 from ratchet.server.operation import shape_of
-from ratchet.server.paging import Page
 from ratchet.server.research_shapes import Instant
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 from ratchet.runtime.addresses import Address, announced
 from ratchet.runtime.signals import StopSignals
 from ratchet.server.app import create_app
-from ratchet.server.listening import listen, url_of
+from ratchet.server.port import listen, url_of
 from ratchet.server.service import Service
 from ratchet.server.token import find_token
 

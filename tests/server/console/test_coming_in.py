@@ -15,9 +15,8 @@ from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime
 from ratchet.server.app import create_app
-from ratchet.server.caller import hash_of
-from ratchet.server.console.door import HOME, inside
-from ratchet.server.console.visits import LIFETIME_SECONDS, Visit, Visits
+from ratchet.server.console.access import HOME, LIFETIME_SECONDS, Visit, Visits, inside
+from ratchet.server.service import hash_of
 from tests.server.conftest import TOKEN
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

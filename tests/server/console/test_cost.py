@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.server.console.wording import cost
+from ratchet.server.console.formats import cost
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.server.console.filling import fields_of_schema, read_values, takes_more
+from ratchet.server.console.forms import fields_of_schema, read_values, takes_more
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import create_run
-from ratchet.server.console.door import POLICY
-from ratchet.server.console.drawing.graph import Node, draw
-from ratchet.server.console.rendering import asset, environment
+from ratchet.server.console.access import POLICY
+from ratchet.server.console.drawings import Node, draw
+from ratchet.server.console.page import asset, environment
 from tests.server.console.visitor import Visitor
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

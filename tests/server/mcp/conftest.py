@@ -21,8 +21,7 @@ from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import create_run, get_step, open_attempt
 from ratchet.loop import CHANGE_FILE
 from ratchet.runtime import open_ledger, open_runtime
-from ratchet.server.mcp.mcp_side import McpSide
-from ratchet.server.mcp.serving import operator_side
+from ratchet.server.mcp.server import McpSide, operator_side
 from tests.agents.made_up import NAME, make_two_versions
 from tests.cli.workflow_files import counting
 from tests.research.views.made_up import make_baseline, make_run, try_out

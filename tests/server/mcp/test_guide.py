@@ -19,8 +19,8 @@ from mcp import Client
 
 from ratchet.cli.commands.mcp import mcp
 from ratchet.server.mcp.acting_tools import ACTING
-from ratchet.server.mcp.declared import Declared
-from ratchet.server.mcp.serving import PATH
+from ratchet.server.mcp.server import PATH
+from ratchet.server.mcp.tool import Declared
 from tests.server.mcp.conftest import World
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text()

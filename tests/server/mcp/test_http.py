@@ -17,8 +17,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ratchet.cli import run
-from ratchet.server.caller import HEADER
 from ratchet.server.project_scope import ALLOWED
+from ratchet.server.service import HEADER
 from tests.server.mcp.conftest import PROJECT_TOKEN, World, text_of, told
 from tests.server.mcp.programs import command, environment
 

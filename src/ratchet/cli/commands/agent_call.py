@@ -15,13 +15,11 @@ from ratchet.agents.arguments import check_arguments, parse_arguments, signature
 from ratchet.agents.calling import CALL_SECONDS, Callee, tools_of
 from ratchet.agents.calling import call as call_agent
 from ratchet.agents.contract import Role, ToolShape
-from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import note, show_list
+from ratchet.cli.output import note, print_document, show_list
+from ratchet.cli.params import Amount, agent_argument
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 

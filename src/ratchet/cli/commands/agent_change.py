@@ -9,10 +9,10 @@ import click
 
 from ratchet.agents import operations
 from ratchet.agents.views import one_agent
-from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.output import confirm, note
+from ratchet.cli.params import agent_argument
 from ratchet.kernel import Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.runtime import Kinds, Runtime

@@ -10,12 +10,10 @@ import click
 
 from ratchet.agents.contract import Role
 from ratchet.agents.views import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
-from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import Number
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import note
-from ratchet.cli.records import print_document, print_line
+from ratchet.cli.output import note, print_document, print_line
+from ratchet.cli.params import Number, agent_argument
 from ratchet.cli.words import lines as harmless
 
 if TYPE_CHECKING:

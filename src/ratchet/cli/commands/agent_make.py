@@ -16,13 +16,11 @@ from ratchet.agents.architect import (
     send_feedback,
 )
 from ratchet.agents.views import outcome
-from ratchet.cli.agent_progress import progress
-from ratchet.cli.arguments import agent_argument, detach_option
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
-from ratchet.cli.output import confirm, note
-from ratchet.cli.records import print_document
-from ratchet.cli.texts import from_file_option, given_text
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import agent_argument, detach_option, from_file_option, given_text
+from ratchet.cli.progress import progress
 from ratchet.cli.words import lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing, RunStatus

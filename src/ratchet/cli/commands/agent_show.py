@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.agents import views
-from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import note, show_list, show_one
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age_of
-from ratchet.cli.words import lines, one_line
+from ratchet.cli.output import note, print_document, show_list, show_one
+from ratchet.cli.params import COUNT, ID, agent_argument
+from ratchet.cli.words import age_of, lines, one_line
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -8,13 +8,11 @@ import click
 
 from ratchet.agents import operations
 from ratchet.agents.views import change_record
-from ratchet.cli.arguments import agent_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import confirm, show_list
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age_of
+from ratchet.cli.output import confirm, print_document, show_list
+from ratchet.cli.params import COUNT, ID, agent_argument
+from ratchet.cli.words import age_of
 from ratchet.kernel import Misuse
 from ratchet.runtime import Kinds, Runtime
 

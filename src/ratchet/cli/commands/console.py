@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import PORT
 from ratchet.cli.output import confirm
+from ratchet.cli.params import PORT
 from ratchet.kernel import Missing
 from ratchet.runtime.addresses import Address, server_addresses
 from ratchet.server.token import Token, find_token

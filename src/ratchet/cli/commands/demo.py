@@ -9,7 +9,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED
-from ratchet.cli.records import print_document
+from ratchet.cli.output import print_document
 from ratchet.demo.showing import ACTS, show
 
 if TYPE_CHECKING:

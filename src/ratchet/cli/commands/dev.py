@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import PORT
-from ratchet.cli.output import note
-from ratchet.cli.records import print_line
+from ratchet.cli.output import note, print_line
+from ratchet.cli.params import PORT
 from ratchet.cli.words import one_line
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Exchange, ModelServer, Script, Turn, read_script

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.output import print_document
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
 from ratchet.cli.words import hanging
 from ratchet.doctor import Check, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.ledger import ledger

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
-from ratchet.cli.numbers import Amount
 from ratchet.cli.output import note, show_list, show_one
+from ratchet.cli.params import Amount
 from ratchet.cli.progress import working
+from ratchet.cli.session import configure_logs
 from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.looking import look_at

@@ -8,12 +8,10 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.interrupts import interrupted
-from ratchet.cli.numbers import COUNT, ID, Number
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import note, show_list
-from ratchet.cli.records import print_line
-from ratchet.cli.times import clock
-from ratchet.cli.words import one_line, pairs
+from ratchet.cli.output import note, print_line, show_list
+from ratchet.cli.params import COUNT, ID, Number
+from ratchet.cli.words import clock, one_line, pairs
 from ratchet.ledger import Event, Filter, Ledger, follow
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import has_ledger, say_where_home_is
 from ratchet.cli.output import confirm
+from ratchet.cli.session import configure_logs
 from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
 

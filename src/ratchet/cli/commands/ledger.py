@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import confirm, note
+from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
-from ratchet.cli.times import clock
+from ratchet.cli.session import configure_logs
+from ratchet.cli.words import clock
 from ratchet.kernel import LedgerCorrupt
 from ratchet.ledger import backup as backups
 from ratchet.operations import record

@@ -45,8 +45,7 @@ def man(session: Session, words: tuple[str, ...], out: Path | None) -> None:
     """
     # Not before it is asked for: it imports every command.
     from ratchet.cli.reference.files import write_page
-    from ratchet.cli.reference.manual import manual_page
-    from ratchet.cli.reference.walking import every_command, find_command
+    from ratchet.cli.reference.manual import every_command, find_command, manual_page
 
     if out is None:
         print(manual_page(find_command(root, words)), end="")

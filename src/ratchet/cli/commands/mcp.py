@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import PORT
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import note
-from ratchet.cli.records import print_line
+from ratchet.cli.output import note, print_line
+from ratchet.cli.params import PORT
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
-from ratchet.cli.numbers import COUNT
 from ratchet.cli.output import confirm, note, show_list
+from ratchet.cli.params import COUNT
 from ratchet.cli.progress import working
-from ratchet.cli.times import age
-from ratchet.cli.words import compact
+from ratchet.cli.session import configure_logs
+from ratchet.cli.words import age, compact
 from ratchet.kernel import Misuse, NotFound
 from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory, search_advice
 from ratchet.memory import reembed as make_anew

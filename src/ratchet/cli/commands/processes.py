@@ -9,7 +9,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import show_list
-from ratchet.cli.times import age
+from ratchet.cli.words import age
 from ratchet.operations import record
 from ratchet.runtime import list_processes
 

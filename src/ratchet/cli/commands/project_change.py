@@ -10,11 +10,10 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.operation import user_name
-from ratchet.cli.output import confirm, note
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import read_secret_text
 from ratchet.cli.protocol_carrying import tell_who_works
 from ratchet.cli.protocol_choice import by_option, project_argument
-from ratchet.cli.records import print_document
-from ratchet.cli.secrets import read_secret_text
 from ratchet.cli.words import as_json, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import Project, get_project

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger, existing_runtime
-from ratchet.cli.output import note, show_list
+from ratchet.cli.output import note, print_document, show_list
+from ratchet.cli.params import COUNT, ID
 from ratchet.cli.progress import working
-from ratchet.cli.project_pages import print_project
 from ratchet.cli.protocol_choice import project_argument
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age
-from ratchet.cli.words import as_json, one_line
+from ratchet.cli.protocol_pages import print_project
+from ratchet.cli.words import age, as_json, one_line
 from ratchet.ledger.clarifications import list_clarifications
 from ratchet.ledger.projects import list_projects
 from ratchet.projects.branches import list_branches

@@ -9,12 +9,11 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground, foreground
-from ratchet.cli.output import confirm, note
-from ratchet.cli.project_pages import print_setup
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import read_secret_text
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
 from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
-from ratchet.cli.records import print_document
-from ratchet.cli.secrets import read_secret_text
+from ratchet.cli.protocol_pages import print_setup
 from ratchet.config import write_initial
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project

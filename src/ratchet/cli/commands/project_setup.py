@@ -9,10 +9,9 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import note
+from ratchet.cli.output import note, print_document
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_choice import project_argument
-from ratchet.cli.records import print_document
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import get_project

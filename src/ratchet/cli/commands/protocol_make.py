@@ -12,10 +12,15 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import Foreground, foreground
 from ratchet.cli.output import confirm
-from ratchet.cli.project_here import chosen_project, require_set_up, set_up
-from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
+from ratchet.cli.params import from_file_option, given_text
+from ratchet.cli.protocol_carrying import (
+    carry_protocol,
+    chosen_project,
+    leave_to_workers,
+    require_set_up,
+    set_up,
+)
 from ratchet.cli.protocol_choice import detach_option
-from ratchet.cli.texts import from_file_option, given_text
 from ratchet.config import write_initial
 from ratchet.config.protocol_settings import REVIEWER_POLICIES
 from ratchet.engines.registry import Surroundings, open_engine

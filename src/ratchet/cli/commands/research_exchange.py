@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import confirm, note
+from ratchet.cli.params import research_argument
+from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
 from ratchet.kernel import Direction, RatchetError
 from ratchet.ledger.research import find_research

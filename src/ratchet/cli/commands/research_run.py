@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
-from ratchet.cli.numbers import COUNT, Amount, Number
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import confirm, note
-from ratchet.cli.records import print_document
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import COUNT, Amount, Number, research_argument
 from ratchet.cli.research_progress import progress
 from ratchet.cli.words import lines
 from ratchet.kernel import RunStatus

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from ratchet.cli.arguments import research_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import follow_run
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import confirm, note, show_list
-from ratchet.cli.records import print_document
+from ratchet.cli.output import confirm, note, print_document, show_list
+from ratchet.cli.params import COUNT, ID, research_argument
 from ratchet.cli.research_progress import progress
-from ratchet.cli.times import age, span
-from ratchet.cli.words import compact, lines
+from ratchet.cli.words import age, compact, lines, span
 from ratchet.kernel import Misuse
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import list_runs

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
-from ratchet.cli.output import confirm, show_list
-from ratchet.cli.records import print_document
+from ratchet.cli.output import confirm, print_document, show_list
+from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
 from ratchet.kernel import RatchetError
 from ratchet.research import tasks

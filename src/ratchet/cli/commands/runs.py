@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.cli.operation import CliCall, looking_like, shown
 from ratchet.cli.output import show_one
-from ratchet.cli.times import span
-from ratchet.cli.words import cost_words
+from ratchet.cli.words import cost_words, span
 from ratchet.kernel import Usage
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import list_attempts, list_steps

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.cli.output import confirm
+from ratchet.cli.params import COUNT
 from ratchet.cli.schedules import confirm_set, listed, moment, timing_options
 from ratchet.kernel import Misuse, NotFound
 from ratchet.runtime import Schedule, Timetable, get_schedule, read_when

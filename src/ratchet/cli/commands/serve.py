@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
-from ratchet.cli.numbers import PORT
-from ratchet.cli.output import note
-from ratchet.cli.records import print_line
+from ratchet.cli.output import note, print_line
+from ratchet.cli.params import PORT
+from ratchet.cli.session import configure_logs
 from ratchet.observe import tracing
 from ratchet.runtime.addresses import server_addresses
 from ratchet.server.serving import Serving

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
 from ratchet.cli.opening import say_where_home_is
 from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
+from ratchet.cli.session import configure_logs
 from ratchet.config.file import add_settings
 from ratchet.engines.looking import look_at
 from ratchet.engines.prices import how_to_price

@@ -9,13 +9,12 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.inputs import read_document
-from ratchet.cli.numbers import Amount
 from ratchet.cli.opening import existing_ledger, existing_runtime
-from ratchet.cli.output import note, show_list
+from ratchet.cli.output import note, print_document, show_list
+from ratchet.cli.params import Amount
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
 from ratchet.cli.protocol_choice import within_option
-from ratchet.cli.records import print_document
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols

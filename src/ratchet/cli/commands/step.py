@@ -11,10 +11,10 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import Foreground, existing_foreground
-from ratchet.cli.numbers import COUNT
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import note, show_list, show_one
+from ratchet.cli.output import note, print_document, show_list, show_one
+from ratchet.cli.params import COUNT
 from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
 from ratchet.cli.protocol_choice import (
     by_option,
@@ -23,9 +23,7 @@ from ratchet.cli.protocol_choice import (
     step_argument,
     within_option,
 )
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age, span
-from ratchet.cli.words import compact, lines
+from ratchet.cli.words import age, compact, lines, span
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.agents.arguments import read_pairs
-from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
 from ratchet.cli.commands.tool_look import type_option
 from ratchet.cli.inputs import input_options, read_document
-from ratchet.cli.numbers import Amount
-from ratchet.cli.output import note
+from ratchet.cli.output import note, print_document
+from ratchet.cli.params import Amount, tool_argument
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
 from ratchet.cli.toolbox import located, working_toolbox
 from ratchet.cli.words import compact, cost_words, lines
 from ratchet.kernel import Missing

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import ID
-from ratchet.cli.output import confirm, note
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import ID, tool_argument
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
 from ratchet.cli.toolbox import existing_toolbox, located, working_toolbox
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse

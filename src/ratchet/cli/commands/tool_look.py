@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.arguments import tool_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
-from ratchet.cli.output import note, show_list, show_one
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age_of
+from ratchet.cli.output import note, print_document, show_list, show_one
+from ratchet.cli.params import COUNT, ID, tool_argument
 from ratchet.cli.toolbox import existing_toolbox, located
-from ratchet.cli.words import compact, cost_words, lines
+from ratchet.cli.words import age_of, compact, cost_words, lines
 from ratchet.tools.definition import ToolType
 from ratchet.workflows import views
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.numbers import Number
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import note
-from ratchet.cli.records import print_document
+from ratchet.cli.output import note, print_document
+from ratchet.cli.params import Number
 from ratchet.kernel import dollars
 from ratchet.ledger.spending import usage_report
 

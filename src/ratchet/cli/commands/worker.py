@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.log import configure_logs
-from ratchet.cli.numbers import COUNT
+from ratchet.cli.params import COUNT
+from ratchet.cli.session import configure_logs
 from ratchet.observe import tracing
 from ratchet.runtime import Worker, open_ledger, open_runtime
 from ratchet.runtime.signals import StopSignals

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.agent_progress import progress
-from ratchet.cli.arguments import detach_option, simulated_option
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import confirm, note
-from ratchet.cli.records import print_document
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import COUNT, ID, detach_option, simulated_option
+from ratchet.cli.progress import progress
 from ratchet.cli.words import cost_words, lines, one_line
 from ratchet.engines.failure import Failure
 from ratchet.kernel import Missing

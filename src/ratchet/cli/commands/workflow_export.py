@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.arguments import source_argument
 from ratchet.cli.command import command
 from ratchet.cli.inputs import split_pair
-from ratchet.cli.numbers import ID
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import note
+from ratchet.cli.output import note, print_document
+from ratchet.cli.params import ID, source_argument
 from ratchet.cli.progress import working
-from ratchet.cli.records import print_document
 from ratchet.cli.words import lines
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import RunId

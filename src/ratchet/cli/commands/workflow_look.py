@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.arguments import source_argument
 from ratchet.cli.command import command
-from ratchet.cli.numbers import COUNT, ID
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import note, show_list, show_one
-from ratchet.cli.records import print_document
-from ratchet.cli.times import age_of
-from ratchet.cli.words import compact, lines, one_line
+from ratchet.cli.output import note, print_document, show_list, show_one
+from ratchet.cli.params import COUNT, ID, source_argument
+from ratchet.cli.words import age_of, compact, lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.workflows import views
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.agent_progress import progress
-from ratchet.cli.arguments import detach_option, simulated_option
 from ratchet.cli.command import command
 from ratchet.cli.commands.workflow_look import print_plan
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.output import confirm, note
-from ratchet.cli.records import print_document
-from ratchet.cli.texts import from_file_option, given_text
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import detach_option, from_file_option, given_text, simulated_option
+from ratchet.cli.progress import progress
 from ratchet.cli.words import one_line
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.engines.failure import Failure

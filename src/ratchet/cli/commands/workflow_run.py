@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.cli.arguments import detach_option, simulated_option, source_argument
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.inputs import input_options, workflow_inputs
-from ratchet.cli.numbers import PRIORITY
-from ratchet.cli.output import confirm
-from ratchet.cli.records import print_document, print_line
+from ratchet.cli.output import confirm, print_document, print_line
+from ratchet.cli.params import PRIORITY, detach_option, simulated_option, source_argument
 from ratchet.cli.workflow_outcome import tell_outcome
 from ratchet.cli.workflow_progress import progress
 from ratchet.cli.workflow_sources import existing_file

@@ -9,8 +9,8 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.inputs import input_options, workflow_inputs
-from ratchet.cli.numbers import COUNT, Amount
 from ratchet.cli.opening import existing_runtime
+from ratchet.cli.params import COUNT, Amount
 from ratchet.cli.schedules import confirm_set, timing_options
 from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import Misuse

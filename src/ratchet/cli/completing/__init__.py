@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.cli.completing.answering import answer
+    from ratchet.cli.completing.shapes import answer
 else:
     __getattr__ = on_demand(__name__)
 

@@ -14,12 +14,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from click.shell_completion import shell_complete
 
 import ratchet
 from ratchet.cli.catalogue import Branch, Leaf
 from ratchet.cli.command import Command
 from ratchet.cli.completing.values import Value
 from ratchet.cli.group import LazyGroup
+
+
+def answer(root: click.Group, *, program: str, variable: str) -> int:
+    """Print what may come next, as the shell wants it; the exit code."""
+    try:
+        return shell_complete(shaped(root), {}, program, variable, os.environ[variable])
+    except Exception:  # noqa: BLE001  whatever is wrong, somebody is in the middle of typing and cannot be told
+        return 1
+
 
 Shape = Mapping[str, Any]
 

@@ -9,14 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ratchet.cli.reference.markdown import GENERATED, anchor, block, code, page, prose, table
-from ratchet.cli.reference.schema_words import Schema, name_of, resolved, sample, type_words
+from ratchet.cli.reference.schema_words import (
+    GENERATED,
+    Schema,
+    anchor,
+    block,
+    code,
+    name_of,
+    page,
+    prose,
+    resolved,
+    sample,
+    table,
+    type_words,
+)
 from ratchet.config import load_settings
 from ratchet.runtime import Kinds, open_ledger, open_runtime
 from ratchet.server.app import create_app
 from ratchet.server.authorisation import OPEN
-from ratchet.server.caller import HEADER
 from ratchet.server.project_scope import ALLOWED
+from ratchet.server.service import HEADER
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 # Whose token opens a request.

@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Coroutine
 from functools import cache
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
-from starlette.responses import Response
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
-from ratchet.server.console import entering, live
-from ratchet.server.console.door import Door
-from ratchet.server.console.failing import HANDLERS
+from ratchet.server.console import live, login
+from ratchet.server.console.access import Door, Visits
+from ratchet.server.console.page import ASSETS, render, wants_json
 from ratchet.server.console.pages import ROUTERS
-from ratchet.server.console.rendering import ASSETS
-from ratchet.server.console.visits import Visits
+from ratchet.server.problems import HANDLERS as PROBLEMS
+from ratchet.server.problems import problem
 from ratchet.server.project_scope import guard
-from ratchet.server.service import Service
+from ratchet.server.service import ProjectTokenNeeded, Service
+
+Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
+
+
+def _as_page(handler: Handler) -> Handler:
+    async def answer(request: Request, error: Exception) -> Response:
+        return _page(request, await handler(request, error), error)
+
+    return answer
+
+
+async def _unexpected(request: Request, _error: Exception) -> Response:
+    """The error itself goes to the log."""
+    return problem(
+        request.scope, 500, "Unexpected", "something went wrong inside", hint="the server's log says what"
+    )
+
+
+def _page(request: Request, told: Response, error: Exception) -> Response:
+    if wants_json(request) or not isinstance(told, JSONResponse):
+        return told
+    found = {"title": "", "detail": "", "hint": None, "request_id": None, **_content(told)}
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        found["hint"] = "the bar above leads to everything there is"
+    document = {"problem": found, "needs_token": isinstance(error, ProjectTokenNeeded)}
+    page = render(
+        request, "problem.html", document, title=found["title"], visit=getattr(request.state, "visit", None)
+    )
+    kept = {name: value for name, value in told.headers.items() if name == "retry-after"}
+    return HTMLResponse(page, told.status_code, kept)
+
+
+def _content(told: JSONResponse) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(bytes(told.body))
+    return content
+
+
+HANDLERS: dict[int | type[Exception], Handler] = {
+    **{kind: _as_page(handler) for kind, handler in PROBLEMS.items()},
+    Exception: _as_page(_unexpected),
+}
 
 
 def create_console(service: Service, token: str) -> ASGIApp:
@@ -36,7 +81,7 @@ def create_console(service: Service, token: str) -> ASGIApp:
 def _routes() -> list[BaseRoute]:
     """Made once, as those of the API are."""
     pages = APIRouter()
-    pages.include_router(entering.router)
+    pages.include_router(login.router)
     for router in (live.router, *ROUTERS):
         pages.include_router(router, dependencies=[Depends(guard)])
     return pages.routes

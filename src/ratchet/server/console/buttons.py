@@ -9,11 +9,35 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from ratchet.kernel import IllegalTransition, RunStatus
+from ratchet.kernel.status import check_transition
 from ratchet.operations import Operation
-from ratchet.server.console.acting import Acting
-from ratchet.server.console.door import ROOT
-from ratchet.server.console.rendering import Page
+from ratchet.server.console.access import ROOT, Acting
+from ratchet.server.console.page import Page
 from ratchet.server.operation import path_hint
+
+_RESUMED = (RunStatus.PAUSED, RunStatus.BLOCKED)
+
+
+def run_controls(run_id: int, status: RunStatus) -> dict[str, str | None]:
+    """For each action why it cannot be done now; None where it can."""
+    return {
+        "pause": _why(run_id, status, RunStatus.PAUSED),
+        "resume": (
+            None
+            if status in _RESUMED
+            else f"run {run_id} is {status}; only a {' or '.join(_RESUMED)} run can be resumed"
+        ),
+        "cancel": _why(run_id, status, RunStatus.CANCELLED),
+    }
+
+
+def _why(run_id: int, status: RunStatus, wanted: RunStatus) -> str | None:
+    try:
+        check_transition("run", run_id, status, wanted)
+    except IllegalTransition as error:
+        return str(error)
+    return None
 
 
 def add_buttons(

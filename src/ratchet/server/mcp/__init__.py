@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.server.mcp.serving import Answering, serve_http, serve_stdio
+    from ratchet.server.mcp.server import Answering, serve_http, serve_stdio
 else:
     __getattr__ = on_demand(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.server.every_operation import EVERY
-from ratchet.server.mcp.declared import Declared
+from ratchet.server.mcp.tool import Declared
 
 
 def _act(name: str, title: str, endpoint: str, description: str, **more: Any) -> Declared:

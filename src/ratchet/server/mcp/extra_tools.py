@@ -11,11 +11,16 @@ from ratchet.ledger.attempt_log import log_line
 from ratchet.ledger.events import latest
 from ratchet.ledger.subscription import run_at_rest
 from ratchet.server.fields import MAX_ID
-from ratchet.server.mcp.asking import Asker
-from ratchet.server.mcp.declared import LONGEST_ANSWER, LONGEST_TEXT, Declared
-from ratchet.server.mcp.endpoints import TEXT_PART, Document
-from ratchet.server.mcp.fitting import as_text, at
-from ratchet.server.mcp.offered import Given, Offered, Told
+from ratchet.server.mcp.api import LONGEST_ANSWER, Asker, as_text, at
+from ratchet.server.mcp.tool import (
+    LONGEST_TEXT,
+    TEXT_PART,
+    Declared,
+    Document,
+    Given,
+    Offered,
+    Told,
+)
 
 _LONGEST_WAIT = 3600
 _USUAL_WAIT = 30

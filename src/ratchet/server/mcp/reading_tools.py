@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.server.every_operation import EVERY
-from ratchet.server.mcp.declared import LONGEST_ANSWER, LONGEST_TEXT, Declared
+from ratchet.server.mcp.api import LONGEST_ANSWER
+from ratchet.server.mcp.tool import LONGEST_TEXT, Declared
 
 
 def _read(name: str, title: str, endpoint: str, description: str, **more: Any) -> Declared:

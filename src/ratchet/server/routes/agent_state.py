@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.agents import operations, views
 from ratchet.server import agent_shapes as shapes
-from ratchet.server.fields import MAX_ID, IdFilter, Json, Text, TextFilter
-from ratchet.server.paging import Cut, Page, Paging
+from ratchet.server.fields import MAX_ID, Cut, IdFilter, Json, Page, Paging, Text, TextFilter
 from ratchet.server.routes.agents import AgentName
 from ratchet.server.service import Api
 

@@ -24,8 +24,7 @@ from ratchet.kernel import RunId
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.runs import get_run
 from ratchet.server import agent_shapes as shapes
-from ratchet.server.fields import EngineName, Text, TextFilter
-from ratchet.server.paging import Cut, Limit, Page, Paging, link_next
+from ratchet.server.fields import Cut, EngineName, Limit, Page, Paging, Text, TextFilter, link_next
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["agents"])

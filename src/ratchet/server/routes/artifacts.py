@@ -15,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Transaction
 from ratchet.ledger.owners import artifact_behind, artifact_of_project
-from ratchet.server.caller import Caller
-from ratchet.server.service import Api
+from ratchet.server.service import Api, Caller
 
 router = APIRouter(tags=["artifacts"])
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?:; ?[\w-]+=[\w.+-]+)*", re.ASCII)

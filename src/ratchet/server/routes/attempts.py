@@ -18,8 +18,7 @@ from ratchet.ledger.runs import get_attempt
 from ratchet.loop import CHANGE_FILE
 from ratchet.protocols.views import attempt_records
 from ratchet.server import protocol_shapes, shapes
-from ratchet.server.fields import MAX_ID, Id
-from ratchet.server.paging import Cut, Page, Paging
+from ratchet.server.fields import MAX_ID, Cut, Id, Page, Paging
 from ratchet.server.problems import documented
 from ratchet.server.routes.artifacts import UNTRUSTED, ContentResponse
 from ratchet.server.routes.stream import NO_STORE, EventStream, LastEventId, refuse_if_stopping

@@ -16,8 +16,7 @@ from ratchet.ledger.protocols import get_protocol
 from ratchet.projects.clarifying import answer
 from ratchet.protocols.views import clarification_record
 from ratchet.server import protocol_shapes as shapes
-from ratchet.server.fields import MAX_ID, Id, IdFilter, Text
-from ratchet.server.paging import Limit, link_next
+from ratchet.server.fields import MAX_ID, Id, IdFilter, Limit, Text, link_next
 from ratchet.server.problems import documented
 from ratchet.server.service import Access, Api
 

@@ -12,8 +12,7 @@ from ratchet.ledger import Event, Filter
 from ratchet.ledger.events import latest
 from ratchet.ledger.events import since as events_since
 from ratchet.server import shapes
-from ratchet.server.fields import MAX_ID, IdFilter, TextFilter
-from ratchet.server.paging import Cut, Pager, Paging
+from ratchet.server.fields import MAX_ID, Cut, IdFilter, Pager, Paging, TextFilter
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["events"])

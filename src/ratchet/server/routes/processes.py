@@ -6,8 +6,7 @@ from fastapi import APIRouter
 
 from ratchet import runtime
 from ratchet.runtime import list_processes
-from ratchet.server.fields import Moment, Shape
-from ratchet.server.paging import Cut, Page
+from ratchet.server.fields import Cut, Moment, Page, Shape
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["processes"])

@@ -18,8 +18,7 @@ from ratchet.runtime import get_job
 from ratchet.runtime.job_rows import last_carrier
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
-from ratchet.server.fields import Id, Text
-from ratchet.server.paging import Paging
+from ratchet.server.fields import Id, Paging, Text
 from ratchet.server.problems import documented
 from ratchet.server.service import Api
 

@@ -13,9 +13,8 @@ from ratchet.protocols.adding import add_step
 from ratchet.protocols.operations import STEP_OPERATIONS
 from ratchet.protocols.views.steps import StepAnswer
 from ratchet.server import protocol_shapes as shapes
-from ratchet.server.fields import Id, Text
+from ratchet.server.fields import MAX_LIMIT, Id, Limit, Text, link_next
 from ratchet.server.operation import add_operations
-from ratchet.server.paging import MAX_LIMIT, Limit, link_next
 from ratchet.server.problems import documented
 from ratchet.server.service import Api
 

@@ -24,9 +24,8 @@ from ratchet.runtime import get_job
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
-from ratchet.server.fields import Id, Text
+from ratchet.server.fields import Cut, Id, Page, Paging, Text
 from ratchet.server.operation import add_operations
-from ratchet.server.paging import Cut, Page, Paging
 from ratchet.server.problems import documented
 from ratchet.server.routes.stream import NO_STORE, EventStream, Start, frames
 from ratchet.server.service import Api

@@ -18,9 +18,8 @@ from ratchet.research.starting import LARGEST_SEED, Wanted, check_research, star
 from ratchet.research.tasks import find_installed, installed_task, task_names
 from ratchet.research.views import status
 from ratchet.server import research_shapes as shapes
-from ratchet.server.fields import EngineName, Text
+from ratchet.server.fields import EngineName, Page, Text
 from ratchet.server.operation import add_operations
-from ratchet.server.paging import Page
 from ratchet.server.service import Api
 from ratchet.server.shapes import Run as RunShape
 

@@ -17,8 +17,7 @@ from ratchet.research.evidence import evidence_of, full_report, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views.row import record
 from ratchet.server import research_shapes as shapes
-from ratchet.server.fields import TextFilter
-from ratchet.server.paging import Cut, Limit, Page, Paging
+from ratchet.server.fields import Cut, Limit, Page, Paging, TextFilter
 from ratchet.server.routes.research import RunName
 from ratchet.server.service import Api
 

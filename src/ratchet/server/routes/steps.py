@@ -9,8 +9,7 @@ from ratchet.ledger.protocol_steps import get_protocol_step
 from ratchet.ledger.runs import get_step, latest_attempts
 from ratchet.protocols.views import attempt_records, step_record
 from ratchet.server import shapes
-from ratchet.server.fields import Id
-from ratchet.server.paging import Paging
+from ratchet.server.fields import Id, Paging
 from ratchet.server.problems import documented
 from ratchet.server.protocol_shapes import ProtocolStepWithAttempts, StepWithAttempts
 from ratchet.server.service import Api

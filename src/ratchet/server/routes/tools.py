@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from ratchet.kernel import RunId
 from ratchet.ledger.runs import get_run
 from ratchet.server import workflow_shapes as shapes
-from ratchet.server.fields import EngineName, Text, TextFilter
-from ratchet.server.paging import Cut, Limit, Page, Paging, link_next
+from ratchet.server.fields import Cut, EngineName, Limit, Page, Paging, Text, TextFilter, link_next
 from ratchet.server.service import Access, Api
 from ratchet.tools.call import Occasion, ToolFailed
 from ratchet.tools.definition import ToolType, read_name

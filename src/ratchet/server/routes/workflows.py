@@ -22,8 +22,7 @@ from ratchet.kernel import RunId
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.workflows import get_workflow
 from ratchet.server import workflow_shapes as shapes
-from ratchet.server.fields import MAX_ID, EngineName, Id, Text
-from ratchet.server.paging import Cut, Page, Paging
+from ratchet.server.fields import MAX_ID, Cut, EngineName, Id, Page, Paging, Text
 from ratchet.server.routes.tools import Evolution
 from ratchet.server.service import Access, Api
 from ratchet.workflows import views

@@ -1,0 +1,115 @@
+"""Trying a tool of an agent, as any MCP client would call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ratchet.agents import views
+from ratchet.agents.contract import Role
+from ratchet.server.agent_shapes import Tool
+from ratchet.server.console.access import Acting
+from ratchet.server.console.formats import clean, cut, cut_text
+from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
+from ratchet.server.console.page import Page, View
+from ratchet.server.fields import TextFilter
+from ratchet.server.routes import agent_calls
+from ratchet.server.routes.agent_calls import Call
+from ratchet.server.routes.agents import AgentName
+
+router = APIRouter()
+# Longer than this nobody looks at a page that does not come.
+_PATIENCE_SECONDS = 60.0
+
+
+@router.get("/agents/{name}/try")
+async def ask(
+    page: Page,
+    name: AgentName,
+    tool: TextFilter = None,
+    version: TextFilter = None,
+    server: Role = Role.RUNNER,
+) -> Response:
+    """The tools of a server, and the form of one of them. The Runner's are those that its version was recorded with."""
+    tools = await _tools(page, name, version, server)
+    return _form(page, name, tools, tool, version, server)
+
+
+@router.post("/agents/{name}/try")
+async def answer(
+    page: Page,
+    name: AgentName,
+    _: Acting,
+    tool: TextFilter = None,
+    version: TextFilter = None,
+    server: Role = Role.RUNNER,
+) -> Response:
+    """Call it with what was filled in. What it answers stands below the form."""
+    tools = await _tools(page, name, version, server)
+    form = await page.request.form()
+    schema: Any = next((each["input_schema"] for each in tools if each["name"] == tool), {})
+    values = read_values(fields_of_schema(schema), form)
+    call = Call(tool=tool or "", arguments=values, version=version, server=server, timeout=_PATIENCE_SECONDS)
+    told = await agent_calls.call(page.api, name, call)
+    return _form(page, name, tools, tool, version, server, form, told)
+
+
+async def _tools(page: View, name: str, version: str | None, server: Role) -> list[dict[str, Any]]:
+    """Only the Tuner is asked itself: it would have to be started to tell."""
+    if server is Role.TUNER:
+        found = await agent_calls.tools(page.api, name, version, server)
+    else:
+        found = await run_in_threadpool(_recorded, page, name, version)
+    return [Tool.model_validate(each).model_dump(mode="json") for each in found]
+
+
+def _recorded(page: View, name: str, version: str | None) -> list[dict[str, Any]]:
+    with page.api.read() as tx:
+        tools: list[dict[str, Any]] = views.one_version(
+            tx, page.api.runtime.home, name, version or "current"
+        )["tools"]
+    return tools
+
+
+def _form(
+    page: View,
+    name: str,
+    tools: list[dict[str, Any]],
+    tool: str | None,
+    version: str | None,
+    server: Role,
+    given: Mapping[str, Any] | None = None,
+    told: Mapping[str, Any] | None = None,
+) -> Response:
+    chosen = next((each for each in tools if tool in (None, each["name"])), None)
+    schema = None if chosen is None else chosen["input_schema"]
+    fields = fields_of_schema(schema, None if given is None else given_texts(given))
+    document = {
+        "agent": name,
+        "agent_version": version,
+        "server": server,
+        "servers": [str(each) for each in Role],
+        "tools": [{"name": each["name"], "description": each["description"]} for each in tools],
+        "tool": chosen
+        and {"name": chosen["name"], "description": chosen["description"], "schema": cut(schema)},
+        "wanted": tool,
+        "fields": clean([each.data() for each in fields]),
+        "takes_more": chosen is not None and takes_more(schema),
+        "more": clean(str((given or {}).get(MORE, ""))),
+        "answer": None if told is None else _answer(told),
+    }
+    return page.show("agent_try.html", document, title=f"Try {name}")
+
+
+def _answer(told: Mapping[str, Any]) -> dict[str, Any]:
+    structured = told["structured"]
+    return {
+        "failed": told["failed"],
+        "text": cut_text(told["text"]),
+        "structured": None if structured is None else cut(structured),
+        "content": cut(told["content"]),
+    }

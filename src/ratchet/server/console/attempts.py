@@ -1,0 +1,254 @@
+"""One attempt: what was asked, what was said and changed, how it was judged, and everything that it left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from pydantic import model_validator
+from starlette.responses import FileResponse, Response
+
+from ratchet import kernel
+from ratchet.engines.transcript_reading import TranscriptPage, read_transcript
+from ratchet.kernel import NotFound
+from ratchet.ledger import Artifact, Step, Transaction
+from ratchet.ledger import artifacts as ledger_artifacts
+from ratchet.ledger.artifacts import of_attempt
+from ratchet.ledger.attempt_log import tail_log
+from ratchet.ledger.owners import projects_of_runs
+from ratchet.ledger.protocol_steps import get_protocol_step
+from ratchet.ledger.runs import get_attempt, get_run, get_step
+from ratchet.ledger.sessions import SessionRow, get_session, list_sessions
+from ratchet.loop import PROMPT_FILE
+from ratchet.protocols.views import attempt_records
+from ratchet.server import protocol_shapes, shapes
+from ratchet.server.console.access import ROOT
+from ratchet.server.console.evidence import excerpt, report_of, verdict_of
+from ratchet.server.console.page import Page, View
+from ratchet.server.fields import MAX_ID, Foreign, Id, IdFilter, Json, Moment, Paging, Shape, TextFilter
+from ratchet.server.project_scope import enter
+from ratchet.server.routes.artifacts import content
+from ratchet.server.routes.attempts import change_of
+from ratchet.server.service import Access, Api
+
+router = APIRouter()
+_TAIL = 400
+_ARTIFACTS = 100
+
+
+@router.get("/attempts/{attempt_id}")
+def attempt(page: Page, attempt_id: Id) -> Response:
+    document = _document(page.api, attempt_id)
+    title = f"{document['step'].name}, attempt {document['attempt'].number}"
+    live = {"attempt_id": attempt_id} if document["attempt"].ended_at is None else None
+    return page.show("attempt.html", document, title=title, live=live)
+
+
+@router.get("/artifacts/{sha256}")
+def artifact(api: Api, sha256: str) -> FileResponse:
+    """The file as a download. Whatever it says that it is, no page may use it as a script or a style."""
+    answer = content(api, sha256)
+    answer.headers["Content-Type"] = "application/octet-stream"
+    return answer
+
+
+def _document(api: Access, attempt_id: int) -> dict[str, Any]:
+    with api.read() as tx:
+        found = get_attempt(tx, attempt_id)
+        record = protocol_shapes.Attempt.model_validate(attempt_records(tx, [found])[0])
+        run = get_run(tx, found.run_id)
+        log = tail_log(tx, attempt_id, most=_TAIL)
+        change = change_of(tx, attempt_id)
+        left = ledger_artifacts.latest(tx, attempt_id=attempt_id, limit=_ARTIFACTS)
+        step = get_step(tx, found.step_id)
+        place = _place(tx, step)
+    return {
+        "attempt": record,
+        "step": shapes.Step.model_validate(step),
+        "run": {
+            "id": run.id,
+            "kind": run.kind,
+            "name": run.name,
+            "status": run.status,
+            "simulated": run.simulated or run.used_recording,
+            "page": place,
+        },
+        "prompt": excerpt(api, record.links.prompt),
+        "verdict": verdict_of(found.verdict),
+        "report": report_of(api, found.verdict),
+        "diff": excerpt(api, change),
+        "log": log,
+        "artifacts": [shapes.Artifact.model_validate(each) for each in left],
+    }
+
+
+def _place(tx: Transaction, step: Step) -> str:
+    """The page that the attempt belongs to."""
+    try:
+        get_protocol_step(tx, step.id)
+    except NotFound:
+        return f"{ROOT}/runs/{step.run_id}"
+    return f"{ROOT}/protocols/{step.run_id}?step_id={step.id}"
+
+
+class Usage(Shape):
+    """What was used. A cost of which a part is unknown is null."""
+
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    wall_seconds: float
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_cost(cls, used: Any) -> Any:
+        if not isinstance(used, kernel.Usage):
+            return used
+        return {name: getattr(used, name) for name in cls.model_fields} | {"cost_usd": used.whole_cost_usd}
+
+
+class Session(Shape):
+    """`failure` is empty for one that ended well. `priced` is false where tokens were used and no price is known."""
+
+    id: int
+    run_id: int | None
+    attempt_id: int | None
+    role: str
+    engine: str
+    model: str | None
+    failure: str | None
+    reason: str | None
+    resumable: bool
+    transcript: str | None
+    simulated: bool
+    usage: Usage
+    priced: bool
+    ended_at: Moment
+
+    @classmethod
+    def of(cls, row: SessionRow) -> Session:
+        own = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
+        return cls.model_validate(
+            {
+                **own,
+                "resumable": row.resume is not None,
+                "priced": row.usage.unpriced_tokens == 0,
+                "ended_at": row.at,
+            }
+        )
+
+
+class Entry(Shape):
+    """`turn` is what was used since the entry before that told usage."""
+
+    number: int
+    ms: int
+    kind: str
+    text: Foreign
+    data: Json
+    turn: Usage | None
+
+
+def prompt_of(tx: Transaction, session: SessionRow) -> Artifact | None:
+    """What the session was asked, where its flow keeps that: the last one that was kept before its transcript."""
+    if session.attempt_id is None:
+        return None
+    kept = of_attempt(tx, session.attempt_id)
+    names = (f"{session.role}-prompt.md", *((PROMPT_FILE,) if session.role == "author" else ()))
+    end = _number(kept, session.transcript)
+    found = [each for each in kept if each.name in names and (end is None or each.id <= end)]
+    return max(found, key=lambda each: each.id, default=None)
+
+
+def _number(kept: Sequence[Artifact], sha256: str | None) -> int | None:
+    return max((each.id for each in kept if each.sha256 == sha256), default=None)
+
+
+_ENTRIES = 100
+SessionId = Annotated[int, Path(ge=1, le=MAX_ID)]
+After = Annotated[int, Query(ge=0, le=MAX_ID, description="go on behind this line of the transcript")]
+
+
+@router.get("/sessions")
+def sessions(
+    page: Page,
+    pager: Paging,
+    run_id: IdFilter = None,
+    attempt_id: IdFilter = None,
+    engine: TextFilter = None,
+    failed: bool = False,
+) -> Response:
+    with page.api.read() as tx:
+        found = list_sessions(
+            tx,
+            run_id=run_id,
+            attempt_id=attempt_id,
+            engine=engine,
+            failed=failed,
+            before=pager.before,
+            limit=pager.one_more,
+        )
+        projects = projects_of_runs(tx, {each.run_id for each in found if each.run_id is not None})
+        hidden = page.api.caller.hidden(tx, projects.values())
+    cut = pager.without(found, lambda each: projects.get(each.run_id or 0) in hidden)
+    document = {
+        "sessions": [Session.of(each) for each in cut.items],
+        "next": cut.next,
+        "run_id": run_id,
+        "attempt_id": attempt_id,
+        "engine": engine,
+        "failed": failed,
+    }
+    live = {"type": "session.*"} if pager.before is None else None
+    return page.show("sessions.html", document, title="Sessions", live=live)
+
+
+@router.get("/sessions/{session_id}")
+def session(page: Page, session_id: SessionId, after: After = 0, search: TextFilter = None) -> Response:
+    """What was said, a page at a time; with `search` only what contains it."""
+    with page.api.read() as tx:
+        found = get_session(tx, session_id)
+        if found.run_id is not None:
+            enter(page.api, tx, "run", found.run_id)
+        prompt = prompt_of(tx, found)
+        run = None if found.run_id is None else get_run(tx, found.run_id)
+    read = _read(page, found, after, search)
+    document = {
+        "session": Session.of(found),
+        "run": None
+        if run is None
+        else {
+            "id": run.id,
+            "kind": run.kind,
+            "name": run.name,
+            "status": run.status,
+            "simulated": run.simulated or run.used_recording,
+        },
+        "prompt": None if prompt is None else excerpt(page.api, prompt.sha256),
+        "search": search,
+        "after": after,
+        "transcript": None if read is None else _shown(read),
+    }
+    return page.show("session.html", document, title=f"Session {session_id}")
+
+
+def _read(page: View, found: SessionRow, after: int, search: str | None) -> TranscriptPage | None:
+    """Nothing where no transcript was kept, or where it has been removed since."""
+    if found.transcript is None:
+        return None
+    try:
+        with page.api.ledger.artifacts.open(found.transcript) as file:
+            return read_transcript(file, after=after, limit=_ENTRIES, search=search)
+    except NotFound:
+        return None
+
+
+def _shown(read: TranscriptPage) -> dict[str, Any]:
+    return {
+        "entries": [Entry.model_validate(each) for each in read.entries],
+        "next": read.next,
+        "lines": read.lines,
+        "matches": read.matches,
+    }

@@ -1,1 +1,0 @@
-"""Drawings as plain numbers and texts; templates turn them into SVG."""

@@ -1,0 +1,320 @@
+"""Projects: which there are, how each was set up, what it asks, and what is done with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from ratchet.kernel import NotFound, RatchetError
+from ratchet.ledger import Transaction
+from ratchet.ledger.clarifications import (
+    Clarification,
+    get_clarification,
+    latest_answered,
+    list_clarifications,
+)
+from ratchet.ledger.projects import Project, get_project, list_projects
+from ratchet.ledger.protocol_steps import count_protocol_steps
+from ratchet.ledger.protocols import list_protocols
+from ratchet.ledger.runs import get_run
+from ratchet.projects.answers import read_answer
+from ratchet.projects.branches import check_deletable, delete_branch, list_branches
+from ratchet.projects.clarifying import answer, recommended_of
+from ratchet.projects.discovery import read_facts
+from ratchet.projects.onboarding_view import onboarding_view
+from ratchet.projects.registering import PROVIDERS, check_set_up_again, register_project, set_up_again
+from ratchet.projects.registering import update_project as change_project
+from ratchet.projects.settled import settle_checks, settle_setup, use_found, written
+from ratchet.protocols.views import (
+    clarification_record,
+    onboarding_record,
+    project_record,
+    project_records,
+    protocol_record,
+)
+from ratchet.server import protocol_shapes as shapes
+from ratchet.server.console.access import ROOT, Acting
+from ratchet.server.console.formats import spent
+from ratchet.server.console.page import Page
+from ratchet.server.fields import Id, Paging, Text
+from ratchet.server.routes.projects import Address
+from ratchet.server.service import Access
+
+router = APIRouter()
+_PROTOCOLS = 20
+Lines = Annotated[str, Field(max_length=20_000)]
+
+
+@router.get("/projects")
+def projects(page: Page, pager: Paging, archived: Annotated[bool, Query()] = False) -> Response:
+    with page.api.read() as tx:
+        found = list_projects(tx, before=pager.before, limit=pager.one_more, archived=archived)
+        hidden = page.api.caller.hidden(tx, (each.id for each in found))
+        shown = pager.without(found, lambda each: each.id in hidden)
+        set_up = {each.id: _set_up(tx, each) for each in shown.items}
+        records = project_records(tx, shown.items)
+    document = {
+        "projects": [
+            {**shapes.Project.model_validate(each).model_dump(), "onboarding": set_up[each["id"]]}
+            for each in records
+        ],
+        "hidden": len(hidden),
+        "next": shown.next,
+        "archived": archived,
+        "providers": PROVIDERS,
+    }
+    live = {"type": "run.*"} if pager.before is None else None
+    return page.show("projects.html", document, title="Projects", live=live)
+
+
+@router.post("/projects")
+def register(
+    page: Page,
+    _: Acting,
+    name: Annotated[Text, Form()],
+    git_url: Annotated[Address | None, Form()] = None,
+    local_path: Annotated[Address | None, Form()] = None,
+    base_branch: Annotated[Text, Form()] = "main",
+    ci_provider: Annotated[Text | None, Form()] = None,
+) -> Response:
+    with page.api.write() as tx:
+        project_id = register_project(
+            tx,
+            page.api.runtime,
+            name=name,
+            git_url=git_url,
+            local_path=local_path,
+            base_branch=base_branch,
+            ci_provider=ci_provider,
+        )
+    return page.done(f"{name} is registered; its onboarding is in line.", _page_of(project_id))
+
+
+@router.get("/projects/{project_id}")
+def project(page: Page, project_id: Id) -> Response:
+    document = _document(page.api, project_id)
+    live = {"project_id": project_id}
+    return page.show("project.html", document, title=document["project"].name, live=live)
+
+
+@router.post("/projects/{project_id}/onboarding/actions/start")
+def start_onboarding(page: Page, _: Acting, project_id: Id) -> Response:
+    with page.api.write() as tx:
+        set_up_again(tx, page.api.runtime, project_id)
+    return page.done("The onboarding is in line.", _page_of(project_id))
+
+
+@router.post("/projects/{project_id}/setup")
+def change_setup(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
+    """Set it up by other commands, or again by those that were found."""
+    given = [line for line in lines.splitlines() if line.strip()]
+    with page.api.write() as tx:
+        get_project(tx, project_id)
+        if given:
+            settle_setup(tx, project_id, given)
+        else:
+            use_found(tx, project_id, "setup")
+    return page.done("The set-up is changed.", _page_of(project_id))
+
+
+@router.post("/projects/{project_id}/checks")
+def change_checks(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
+    """Have other checks decide, or again those that were found."""
+    pairs = [line.partition("=") for line in lines.splitlines() if line.strip()]
+    with page.api.write() as tx:
+        get_project(tx, project_id)
+        if pairs:
+            settle_checks(
+                tx, project_id, [{"name": name.strip(), "command": said} for name, _, said in pairs]
+            )
+        else:
+            use_found(tx, project_id, "checks")
+    return page.done("The checks are changed.", _page_of(project_id))
+
+
+@router.post("/projects/{project_id}/actions/archive")
+def archive(
+    page: Page, _: Acting, project_id: Id, archived: Annotated[bool, Form(alias="away")] = False
+) -> Response:
+    """Put it away, or take it out again; nothing of it is lost."""
+    with page.api.write() as tx:
+        change_project(tx, page.api.runtime, project_id, {"archived": archived})
+    told = "The project is archived." if archived else "The project is out of the archive."
+    return page.done(told, _page_of(project_id))
+
+
+def _document(api: Access, project_id: int) -> dict[str, Any]:
+    with api.read() as tx:
+        found = get_project(tx, project_id)
+        record = project_record(tx, found)
+        onboarding = onboarding_record(onboarding_view(tx, found))
+        questions, answered = asked_of(tx, project_id=project_id)
+        protocols = list_protocols(tx, project_id=project_id, limit=_PROTOCOLS)
+        counts = count_protocol_steps(tx, [each.run_id for each in protocols])
+        return {
+            "project": shapes.Project.model_validate(record),
+            "onboarding": shapes.Onboarding.model_validate(onboarding),
+            "questions": questions,
+            "answered": answered,
+            "protocols": [
+                {**protocol_record(each, brief=True), "steps": counts[each.run_id]} for each in protocols
+            ],
+            "checks": _checks(found.facts.get("checks")),
+            "setup": [written(argv) for argv in read_facts(found.facts).setup],
+            "spent": spent(tx, api.runtime.settings, "project", project_id),
+            "why_not": {
+                "onboarding": _why_not_set_up(tx, found),
+                "recommended": None
+                if any(each["recommended"] is not None for each in questions)
+                else "nothing is recommended",
+            },
+        }
+
+
+def _checks(known: Any) -> list[dict[str, str]]:
+    """The checks that onboarding found, as commands."""
+    return [
+        {
+            "name": str(each.get("name", "")),
+            "kind": str(each.get("kind", "")),
+            "command": written(map(str, each.get("argv") or ())),
+        }
+        for each in (known if isinstance(known, list) else ())
+        if isinstance(each, dict)
+    ]
+
+
+def _set_up(tx: Transaction, project: Project) -> str:
+    """How far its onboarding is."""
+    return "pending" if project.setup_run_id is None else str(get_run(tx, project.setup_run_id).status)
+
+
+def _why_not_set_up(tx: Transaction, project: Project) -> str | None:
+    try:
+        check_set_up_again(tx, project)
+    except RatchetError as error:
+        return str(error)
+    return None
+
+
+def _page_of(project_id: int) -> str:
+    return f"{ROOT}/projects/{project_id}"
+
+
+_MOST = 100
+
+
+def asked_of(
+    tx: Transaction, *, project_id: int | None = None, run_id: int | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The open questions about a project or a run, those that block first, and what was answered, newest first."""
+    still_open = list_clarifications(tx, project_id=project_id, run_id=run_id, open_only=True, limit=_MOST)
+    answered = latest_answered(tx, project_id=project_id, run_id=run_id, limit=_MOST)
+    return forms(still_open), [clarification_record(each) for each in answered]
+
+
+def forms(asked: Iterable[Clarification]) -> list[dict[str, Any]]:
+    """Each with what its form needs; those that something waits for come first."""
+    return [_form(each) for each in sorted(asked, key=lambda each: (not each.blocking, each.id))]
+
+
+def _form(asked: Clarification) -> dict[str, Any]:
+    options = asked.options if isinstance(asked.options, list) else None
+    recommended = json.dumps(asked.recommended)
+    return {
+        **clarification_record(asked),
+        "choices": None
+        if options is None
+        else [
+            {
+                "value": json.dumps(each),
+                "text": _text(each),
+                "recommended": json.dumps(each) == recommended and asked.recommended is not None,
+            }
+            for each in options
+        ],
+        "wants_json": isinstance(asked.recommended, list | dict | bool | int | float),
+        "prefilled": asked.recommended or "" if isinstance(asked.recommended, str | None) else recommended,
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@router.post("/projects/{project_id}/clarifications/actions/recommended")
+def take_recommended(page: Page, _: Acting, project_id: Id) -> Response:
+    """Answer every open question that has a recommended answer with it."""
+    with page.api.write() as tx:
+        asked = recommended_of(tx, project_id)
+        for each in asked:
+            answer(tx, page.api.runtime, each.id, each.recommended, by=page.api.actor)
+    return page.done(f"{len(asked)} questions are answered.", f"{ROOT}/projects/{project_id}")
+
+
+@router.post("/projects/{project_id}/clarifications/{clarification_id}/actions/answer")
+def give_answer(
+    page: Page,
+    _: Acting,
+    project_id: Id,
+    clarification_id: Id,
+    text: Annotated[str, Form(alias="answer", max_length=20_000)],
+    wanted: Annotated[str | None, Form(alias="next", max_length=2000)] = None,
+) -> Response:
+    """What waited for this and for nothing else goes on."""
+    with page.api.write() as tx:
+        asked = get_clarification(tx, clarification_id)
+        if asked.project_id != project_id:
+            raise NotFound("clarification", clarification_id)
+        said = read_answer(asked, text.replace("\r\n", "\n").strip())
+        answer(tx, page.api.runtime, clarification_id, said, by=page.api.actor)
+    return page.done(f"{asked.key} is answered.", wanted or f"{ROOT}/projects/{project_id}")
+
+
+_MOST_BRANCHES = 300
+
+
+@router.get("/projects/{project_id}/branches")
+def branches(page: Page, project_id: Id) -> Response:
+    """What the remote has now. Never live: asking leaves an event, which would have it asked again."""
+    api = page.api
+    names = list_branches(api.runtime, project_id, actor=api.actor, request_id=api.request_id)
+    with api.read() as tx:
+        project = get_project(tx, project_id)
+        shown = [{"name": name, "why_not": _why_not(tx, project, name)} for name in names[:_MOST_BRANCHES]]
+    document = {
+        "project": {"id": project.id, "name": project.name},
+        "branches": shown,
+        "more": len(names) - len(shown),
+    }
+    return page.show("branches.html", document, title=f"Branches of {project.name}")
+
+
+@router.post("/projects/{project_id}/branches/actions/delete")
+def delete(
+    page: Page,
+    _: Acting,
+    project_id: Id,
+    branch: Annotated[str, Form(max_length=500)],
+    confirm: Annotated[bool, Form()] = False,
+) -> Response:
+    api = page.api
+    delete_branch(
+        api.runtime, project_id, branch, confirm=confirm, actor=api.actor, request_id=api.request_id
+    )
+    return page.done(f"{branch} is deleted.", f"{ROOT}/projects/{project_id}/branches")
+
+
+def _why_not(tx: Transaction, project: Project, branch: str) -> str | None:
+    try:
+        check_deletable(tx, project, branch)
+    except RatchetError as error:
+        return str(error)
+    return None

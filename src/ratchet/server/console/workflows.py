@@ -1,0 +1,174 @@
+"""Saved workflows: what each does, what it takes, when it comes, and starting it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Query
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.kernel import NotFound
+from ratchet.ledger import Transaction
+from ratchet.ledger.workflows import SavedWorkflow, find_content, get_workflow, list_contents
+from ratchet.runtime import list_schedules
+from ratchet.runtime.operations import schedules as of_schedules
+from ratchet.server import workflow_shapes as shapes
+from ratchet.server.console.access import ROOT, Acting
+from ratchet.server.console.drawings import draw_plan
+from ratchet.server.console.formats import clean, cut
+from ratchet.server.console.forms import fields_of_workflow, read_values
+from ratchet.server.console.page import Page, View
+from ratchet.server.console.workflow_runs import RUNS
+from ratchet.server.fields import Paging, Shape, Text
+from ratchet.server.operation import shape_of
+from ratchet.server.routes import schedules
+from ratchet.server.routes import workflows as routes
+from ratchet.server.routes.workflows import NewRun, WorkflowName
+from ratchet.workflows import views
+from ratchet.workflows.jobs import SCHEDULED
+from ratchet.workflows.schedules import Overlap
+
+router = APIRouter()
+PLACE = f"{ROOT}/workflows"
+_LAST_RUNS, _LAST_CONTENTS = 20, 20
+Line = Annotated[Text, Form()]
+Ticked = Annotated[bool, Form()]
+
+
+@router.get("/workflows")
+def workflows(page: Page, pager: Paging) -> Response:
+    found = routes.workflows(page.api, pager)
+    with page.api.read() as tx:
+        last = views.workflow_runs(tx, limit=_LAST_RUNS)
+    document = {
+        "workflows": [shapes.ListedWorkflow.model_validate(each) for each in found.items],
+        "next": found.next,
+        "runs": [shapes.WorkflowRun.model_validate(each) for each in last],
+    }
+    return page.show("workflows.html", document, title="Workflows", live={"type": "run.*"})
+
+
+@router.get("/workflows/{name:path}")
+def workflow(
+    page: Page, name: WorkflowName, content: Annotated[str | None, Query(max_length=64)] = None
+) -> Response:
+    """A workflow as it is run. `content` is the hash of what it was before, to look at that."""
+    with page.api.read() as tx:
+        current = get_workflow(tx, name)
+        shown = current if content is None else _content(tx, name, content)
+        plan = views.plan_record(tx, read_spec(shown.spec))
+        document: dict[str, Any] = {
+            "workflow": shapes.Workflow.model_validate(views.workflow_record(shown)),
+            "is_current": shown.hash == current.hash,
+            "plan": clean(plan),
+            "contents": [
+                shapes.Workflow.model_validate(views.workflow_record(each))
+                for each in list_contents(tx, name, limit=_LAST_CONTENTS)
+            ],
+            "runs": [
+                shapes.WorkflowRun.model_validate(each)
+                for each in views.workflow_runs(tx, name, limit=_LAST_RUNS)
+            ],
+            "schedules": _schedules(tx, name),
+        }
+    spec = read_spec(current.spec)
+    document["fields"] = [each.data() for each in fields_of_workflow(spec.inputs)]
+    document["spec"] = cut(shown.spec)
+    document["drawing"] = draw_plan(document["plan"]["steps"])
+    return page.show("workflow.html", document, title=name, live={"type": "run.*"})
+
+
+@router.post("/workflows/{name:path}/actions/run")
+async def run(
+    page: Page, name: WorkflowName, _: Acting, anew: Ticked = False, simulated: Ticked = False
+) -> Response:
+    """Start it with the inputs of the form."""
+    new = NewRun(inputs=await _inputs(page, name), cached=not anew, simulated=simulated)
+    run_id = await run_in_threadpool(routes.start_saved, page.api, name, new)
+    return page.done(f"Run {run_id} is started.", f"{RUNS}/{run_id}")
+
+
+@router.post("/workflows/{name:path}/actions/schedule")
+async def schedule(
+    page: Page,
+    name: WorkflowName,
+    _: Acting,
+    schedule: Line,
+    when: Line,
+    timezone: Line = "UTC",
+    overlap: Annotated[Overlap, Form()] = Overlap.SKIP,
+    anew: Ticked = False,
+) -> Response:
+    """Have it come again with the inputs of the form."""
+    new = schedules.NewSchedule.model_validate(
+        {
+            "name": schedule,
+            "when": when,
+            "workflow": name,
+            "inputs": await _inputs(page, name),
+            "overlap": overlap,
+            "cached": not anew,
+            "timezone": timezone,
+        }
+    )
+    made = await run_in_threadpool(schedules.put, page.api, new)
+    return page.done(f"{made.name}: {made.meaning}.", _place(name))
+
+
+@router.post("/workflows/{name:path}/actions/pause-schedule")
+def pause_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
+    of_schedules.pause(page.api, schedule)
+    return page.done(f"The schedule {schedule} is paused.", _place(name))
+
+
+@router.post("/workflows/{name:path}/actions/resume-schedule")
+def resume_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
+    of_schedules.resume(page.api, schedule)
+    return page.done(f"The schedule {schedule} is resumed.", _place(name))
+
+
+@router.post("/workflows/{name:path}/actions/remove-schedule")
+def remove_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
+    of_schedules.remove(page.api, schedule)
+    return page.done(f"The schedule {schedule} is removed.", _place(name))
+
+
+@router.post("/workflows/{name:path}/actions/delete")
+def delete(page: Page, name: WorkflowName, _: Acting) -> Response:
+    routes.delete(page.api, name)
+    return page.done(f"{name} is deleted; its runs stay.", PLACE)
+
+
+def _place(name: str) -> str:
+    return f"{PLACE}/{quote(name)}"
+
+
+def _content(tx: Transaction, name: str, hash: str) -> SavedWorkflow:
+    found = find_content(tx, name, hash)
+    if found is None:
+        raise NotFound("content", f"{hash} of the workflow {name}")
+    return found
+
+
+def _schedules(tx: Transaction, name: str) -> list[Shape]:
+    """Those that run this workflow, as it is saved when they come."""
+    return [
+        shape_of(of_schedules.ScheduleAnswer).model_validate(of_schedules.ScheduleAnswer.of(each))
+        for each in list_schedules(tx)
+        if each.kind == SCHEDULED and isinstance(each.payload, dict) and each.payload.get("workflow") == name
+    ]
+
+
+async def _inputs(page: View, name: str) -> dict[str, Any]:
+    form = await page.request.form()
+    spec = await run_in_threadpool(_saved_spec, page, name)
+    return read_values(fields_of_workflow(spec.inputs), form)
+
+
+def _saved_spec(page: View, name: str) -> WorkflowSpec:
+    with page.api.read() as tx:
+        return read_spec(get_workflow(tx, name).spec)
