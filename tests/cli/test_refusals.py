@@ -89,6 +89,23 @@ def test_a_budget_of_money_without_a_price_is_refused_before_anything_starts(
     assert no_runs(ratchet)
 
 
+def test_a_budget_of_tokens_that_is_typed_stands_in_for_one_of_money_from_the_settings(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(
+        call("exec_command", cmd="sed -i 's/^X = 0.9/X = 0.5/' recipe.py"),
+        say("HYPOTHESIS: lower x"),
+        used='model = "nameless"',
+        more="[budgets.run]\ncost_usd = 5\n",
+    )
+    asked = ("research", "run", str(hill), "--engine", "codex", "--trials", "1")
+    refused = ratchet(*asked)
+    assert (refused.code, "or give a budget of tokens" in refused.err) == (3, True), refused.err
+    ended = ratchet(*asked, "--tokens", "1000000")
+    assert ended.code == 0, ended.out + ended.err
+    assert "1,000,000 tokens, in place of the $5.00 of budgets.run.cost_usd" in ended.err
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -22,6 +22,8 @@ OPENAI = {"OPENAI_API_KEY": "key-of-openai"}
     [
         ("codex", "gpt-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
         ("codex", " gpt-5.5\n", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
+        ("codex", "GPT-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
+        ("codex", "openai/GPT-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
         ("codex", "openai/gpt-5.5", OPENAI, ("gpt-5.5", None, "OPENAI_API_KEY")),
         ("codex", "ollama/qwen3", {}, ("qwen3", "http://127.0.0.1:11434/v1", "")),
         ("codex", "qwen3:8b", {"OLLAMA_HOST": "box"}, ("qwen3:8b", "http://box:11434/v1", "")),
@@ -37,6 +39,7 @@ OPENAI = {"OPENAI_API_KEY": "key-of-openai"}
         ("codex", None, {}, (None, None, "OPENAI_API_KEY")),
         ("claude", "claude-opus-5", {}, ("claude-opus-5", None, "ANTHROPIC_API_KEY")),
         ("claude", "anthropic/claude-opus-5", {}, ("claude-opus-5", None, "ANTHROPIC_API_KEY")),
+        ("claude", "Claude-Opus-5", {}, ("claude-opus-5", None, "ANTHROPIC_API_KEY")),
         ("claude", "opus", {}, ("opus", None, "ANTHROPIC_API_KEY")),
         ("claude", "http://box#big", {}, ("big", "http://box", "")),
         ("claude", None, {"ANTHROPIC_API_KEY": "k"}, ("claude-sonnet-5", None, "ANTHROPIC_API_KEY")),

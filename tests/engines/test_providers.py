@@ -22,6 +22,8 @@ from tests.engines.conftest import Place
     [
         ("gpt-5.5", "openai"),
         ("o3", "openai"),
+        ("GPT-5.5", "openai"),
+        ("Claude-Sonnet-5", "anthropic"),
         ("claude-sonnet-5", "anthropic"),
         ("gpt-oss", "ollama"),
         ("qwen3:8b", "ollama"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
-from ratchet.engines.providers import AGENTS, PROVIDERS, Provider, maker_of, only_provider
+from ratchet.engines.providers import AGENTS, PROVIDERS, Provider, maker_of, only_provider, spelled
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
         return _elsewhere(name, agent, own, around)
     at = _moved(own, around)
     setting = at and base_url_setting(("llm", "endpoints", own.name), around.environment)
-    return AgentModel(model if slash else name, at, key, told(key, setting))
+    asked = model if slash else name
+    if asked is not None and at is None:
+        asked = spelled(asked, own.name)
+    return AgentModel(asked, at, key, told(key, setting))
 
 
 def told_model(engine: str, named: str | None, around: Surroundings) -> str | None:

@@ -12,7 +12,7 @@ from ratchet.engines.failure import Failure
 from ratchet.engines.prices import how_to_price, no_price
 from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import BudgetPolicy, Missing, RatchetError
+from ratchet.kernel import BudgetPolicy, Limits, Missing, RatchetError
 from ratchet.runtime import Runtime, works_here
 
 # As long as a request or a command that hands its work over may take to look.
@@ -56,23 +56,25 @@ async def require_ready(engine: Engine, *, cost_usd: float | None = None) -> Non
 
 
 def require_engines(
-    runtime: Runtime, wanted: Iterable[tuple[str | None, str | None]], *, cost_usd: float | None = None
+    runtime: Runtime, wanted: Iterable[tuple[str | None, str | None]], *, limits: Limits | None = None
 ) -> None:
     """`require_ready` for engines by their names, each with the model that it is to use, before anything is begun.
 
-    A budget of money that the settings give counts beside `cost_usd`. Not for use inside an event loop.
+    `limits` are those of the run, if it has its own: they hold in place of the configured ones of a run. Not for use
+    inside an event loop.
     """
     surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
     opened = [open_engine(_named(name, model, surroundings), surroundings) for name, model in set(wanted)]
     budgets = runtime.settings.budgets
-    scopes = (budgets.attempt, budgets.run, budgets.project) if budgets.policy is BudgetPolicy.STRICT else ()
-    limits = [limit for limit in (cost_usd, *(each.cost_usd for each in scopes)) if limit is not None]
+    scopes = [limits or Limits()]
+    if budgets.policy is BudgetPolicy.STRICT:
+        scopes += [each.limits for each in (budgets.attempt, budgets.project)]
+        scopes += [budgets.run.limits] if limits is None else []
+    money = [each.cost_usd for each in scopes if each.cost_usd is not None]
 
     async def check_all() -> None:
         # The first problem is told at once; those that are still looked at are let go.
-        await asyncio.gather(
-            *(require_ready(engine, cost_usd=min(limits, default=None)) for engine in opened)
-        )
+        await asyncio.gather(*(require_ready(engine, cost_usd=min(money, default=None)) for engine in opened))
 
     asyncio.run(check_all())
 

@@ -114,10 +114,18 @@ def maker_of(model: str) -> Provider | None:
     """Whose model a plain name is, as far as its first letters tell; a tag such as `qwen3:8b` is Ollama's spelling."""
     if ":" in model:
         return PROVIDERS["ollama"]
+    small = model.lower()
     found = [
-        (len(start), each) for each in PROVIDERS.values() for start in each.starts if model.startswith(start)
+        (len(start), each) for each in PROVIDERS.values() for start in each.starts if small.startswith(start)
     ]
     return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def spelled(model: str, provider: str) -> str:
+    """A model as the provider that sells it writes it: `GPT-5.5` is `gpt-5.5`. Other names stay as they are."""
+    maker = maker_of(model)
+    is_sold = maker is not None and maker.name == provider and maker.key_variable is not None
+    return model.lower() if is_sold else model
 
 
 def default_engine(settings: Settings, environment: Mapping[str, str]) -> str:

@@ -37,6 +37,13 @@ class Wanted(Choices):
     cost_usd: float | None = None
     simulated: bool = False
 
+    @property
+    def limits(self) -> Limits | None:
+        """The budget that is given with the run; without one the configured budget of a run is in force."""
+        if self.tokens is None and self.cost_usd is None:
+            return None
+        return Limits(tokens=self.tokens, cost_usd=self.cost_usd)
+
 
 def check_research(
     runtime: Runtime, wanted: Wanted, *, find: Callable[[str, str | None], TaskAdapter] = find_task
@@ -51,7 +58,7 @@ def check_research(
     require_engines(
         runtime,
         {(wanted.engine or each.engine, wanted.model or each.model) for each in roster},
-        cost_usd=wanted.cost_usd,
+        limits=wanted.limits,
     )
 
 
@@ -90,8 +97,8 @@ def start_research(
             direction=task.direction,
             keep_policy=plan.keep_policy or task.keep.policy,
         )
-        if wanted.tokens is not None or wanted.cost_usd is not None:
-            set_budget(tx, "run", run_id, Limits(tokens=wanted.tokens, cost_usd=wanted.cost_usd))
+        if wanted.limits is not None:
+            set_budget(tx, "run", run_id, wanted.limits)
     return run_id
 
 

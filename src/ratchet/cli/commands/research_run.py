@@ -14,7 +14,7 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import COUNT, Amount, Number, research_argument
 from ratchet.cli.research_progress import progress
 from ratchet.cli.words import lines
-from ratchet.kernel import RunStatus
+from ratchet.kernel import RunStatus, dollars
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research import operations
@@ -91,6 +91,12 @@ def run(
     with foreground(session.load()) as here:
         here.check(partial(check_research, here.runtime, wanted), detach=detach)
         run_id = start_research(here.runtime, wanted, actor="cli")
+        money = here.runtime.settings.budgets.run.cost_usd
+        if money is not None and wanted.tokens is not None and wanted.cost_usd is None:
+            note(
+                f"The budget of this run is {wanted.tokens:,} tokens, in place of the {dollars(money)} of "
+                "budgets.run.cost_usd."
+            )
         if detach:
             confirm(session, {"run": run_id}, f"Run {run_id} waits for a worker.")
             return None

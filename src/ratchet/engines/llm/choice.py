@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from ratchet.config.llm_settings import Endpoint, Llm
 from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
-from ratchet.engines.providers import OLLAMA_HOST, PROVIDERS, maker_of, ollama_url, only_provider, read_key
+from ratchet.engines.providers import (
+    OLLAMA_HOST,
+    PROVIDERS,
+    maker_of,
+    ollama_url,
+    only_provider,
+    read_key,
+    spelled,
+)
 from ratchet.kernel import Missing, Misuse
 
 _ADDRESSES = ("http://", "https://")
@@ -165,6 +173,8 @@ def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> Cand
     address = OLLAMA_HOST if endpoint.kind == "ollama" else None
     if endpoint.base_url is not None:
         address = base_url_setting(("llm", "endpoints", place), environment)
+    else:
+        model = spelled(model, place)
     return Candidate(place, endpoint, model, home, address)
 
 
