@@ -148,6 +148,30 @@ def test_an_account_that_runs_dry_blocks_the_run_at_once(
     assert "Quota exceeded" in shown["reason"]
 
 
+def test_a_wrong_key_is_refused_before_a_blocked_run_is_resumed(
+    ratchet: Ratchet, endpoint: Endpoint, hill: Path
+) -> None:
+    endpoint(fail(429, code="insufficient_quota"))
+    assert ratchet("research", "run", str(hill), "--engine", "codex", "--trials", "3").code == 1
+    before = ratchet("runs", "show", "1", "--json").json
+    assert before["status"] == "blocked"
+    script = endpoint(key="sk-wrong")
+    ended = ratchet("research", "resume", "1")
+    assert (ended.code, "the key is refused" in ended.err, script.requests) == (1, True, []), ended.err
+    assert ratchet("runs", "show", "1", "--json").json == before
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",)], ids=["here", "detached"])
+def test_a_wrong_key_is_refused_before_a_tool_is_rewritten(
+    ratchet: Ratchet, endpoint: Endpoint, more: tuple[str, ...]
+) -> None:
+    script = endpoint(key="sk-wrong")
+    assert ratchet("tool", "run", "word_count", "--input", "text=a b").code == 0
+    ended = ratchet("workflow", "evolve", "word_count", *more)
+    assert (ended.code, "the key is refused" in ended.err, script.requests) == (1, True, []), ended.err
+    assert no_runs(ratchet)
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of one commit, in which commands are called."""

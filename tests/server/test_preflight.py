@@ -15,15 +15,18 @@ from fastapi.testclient import TestClient
 from ratchet.config import Loaded
 from ratchet.engines.failure import Failure
 from ratchet.engines.preflight import NotReady, check_for_worker
+from ratchet.kernel import RunId, RunStatus, StepStatus
+from ratchet.ledger import Ledger, change_run, change_step
 from ratchet.ledger.runs import list_runs
 from ratchet.modelserver import ModelServer, Script
-from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
+from ratchet.research.starting import Wanted, start_research
+from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, pause_run
 from tests.agents.made_up import NAME, make_agent
 from tests.modelserver.fixtures import model_server
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
 from tests.server.conftest import client_of
-from tests.server.protocol_things import new_project, new_protocol
+from tests.server.protocol_things import new_project, new_protocol, new_step
 
 __all__ = ["model_server"]
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -94,6 +97,60 @@ def test_a_key_that_is_refused_is_said_before_a_run_exists(
         assert script.requests == []
         with ledger.read() as tx:
             assert [run for run in list_runs(tx) if str(run.status) != "pending"] == []
+
+
+def with_steps(api: TestClient, ledger: Ledger, *, blocked: bool = False, paused: bool = False) -> int:
+    protocol = new_protocol(api, new_project(api), automatic=True)
+    step = new_step(api, protocol)
+    with ledger.write(actor="test") as tx:
+        for status in (StepStatus.RUNNING, StepStatus.BLOCKED) if blocked else ():
+            change_step(tx, step, status)
+        if paused:
+            change_run(tx, RunId(protocol), RunStatus.PAUSED)
+    return protocol
+
+
+def paused_research(runtime: Runtime) -> int:
+    run_id = start_research(runtime, Wanted(task="circle_packing", engine="codex", trials=1))
+    with runtime.ledger.write(actor="test") as tx:
+        pause_run(tx, runtime, run_id)
+    return run_id
+
+
+def called_tool(api: TestClient) -> str:
+    called = api.post("/tools/word_count/run", json={"inputs": {"text": "a b"}})
+    assert called.json()["ok"], called.text
+    return "word_count"
+
+
+AGAIN: dict[str, Callable[[TestClient, Runtime], str]] = {
+    "run-next": lambda api, runtime: f"/protocols/{with_steps(api, runtime.ledger)}/actions/run_next_step",
+    "retry": lambda api, runtime: (
+        f"/protocols/{with_steps(api, runtime.ledger, blocked=True)}/actions/retry_latest"
+    ),
+    "resume": lambda api, runtime: (
+        f"/protocols/{with_steps(api, runtime.ledger, paused=True)}/actions/resume"
+    ),
+    "research": lambda _, runtime: f"/research/{paused_research(runtime)}/resume",
+    "evolve": lambda api, _: f"/tools/{called_tool(api)}/evolve",
+}
+
+
+@pytest.mark.parametrize("prepare", AGAIN.values(), ids=AGAIN)
+def test_a_key_that_is_refused_is_said_before_work_is_taken_up_again(
+    refused: Loaded, script: Script, prepare: Callable[[TestClient, Runtime], str]
+) -> None:
+    with open_ledger(refused) as ledger:
+        runtime = open_runtime(refused, ledger, make_kinds())
+        api = client_of(runtime, refused)
+        path = prepare(api, runtime)
+        with ledger.read() as tx:
+            before = [(run.id, run.status) for run in list_runs(tx)]
+        answer = api.post(path)
+        assert (answer.status_code, "the key is refused" in answer.text) == (424, True), answer.text
+        with ledger.read() as tx:
+            assert [(run.id, run.status) for run in list_runs(tx)] == before
+        assert script.requests == []
 
 
 def test_an_endpoint_that_hangs_leaves_it_to_the_worker(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger.protocol_steps import get_protocol_step
@@ -14,6 +15,9 @@ from ratchet.protocols.views.steps import StepAnswer
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.approvals import By
 from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAcceptedAnswer
+
+if TYPE_CHECKING:
+    from ratchet.runtime import Runtime
 
 _FINDING = "ratchet.protocols.finding"
 ProtocolNumber = Annotated[
@@ -108,11 +112,17 @@ def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     step is asked for. So it can be started again when no answer came: nothing is planned or begun twice. The engines
     are looked at first; one that cannot work now is told, and nothing is begun.
     """
-    from ratchet.engines.preflight import check_for_worker
     from ratchet.protocols.preflight import check_existing
 
-    check_for_worker(call.runtime, partial(check_existing, call.runtime, protocol_id))
+    _look(call, check_existing, protocol_id)
     return begin(call, protocol_id)
+
+
+def _look(call: Call, check: Callable[[Runtime, int], None], number: int) -> None:
+    """Look at the engines of a protocol or a step before a worker is given it."""
+    from ratchet.engines.preflight import check_for_worker
+
+    check_for_worker(call.runtime, partial(check, call.runtime, number))
 
 
 def begin(call: Call, protocol_id: int) -> AcceptedAnswer:
@@ -163,8 +173,17 @@ def pause(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
 def resume(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     """Resume a paused or blocked protocol.
 
-    Steps that were blocked are done again; one that has failed is tried again only when that is asked for.
+    Steps that were blocked are done again; one that has failed is tried again only when that is asked for. The engines
+    are looked at first, as when it is started.
     """
+    from ratchet.protocols.preflight import check_resumed
+
+    _look(call, check_resumed, protocol_id)
+    return begin_again(call, protocol_id)
+
+
+def begin_again(call: Call, protocol_id: int) -> ProtocolAnswer:
+    """`resume`, where the engines were looked at."""
     from ratchet.runtime import resume_run
 
     with call.write() as tx:
@@ -203,7 +222,15 @@ def cancel(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     done="{it.message}",
 )
 def run_next(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
-    """Run the first step of a protocol that waits, is blocked or has failed."""
+    """Run the first step of a protocol that waits, is blocked or has failed. Its engine is looked at first."""
+    from ratchet.protocols.preflight import check_next
+
+    _look(call, check_next, protocol_id)
+    return begin_next(call, protocol_id)
+
+
+def begin_next(call: Call, protocol_id: int) -> StepAcceptedAnswer:
+    """`run_next`, where its engine was looked at."""
     from ratchet.protocols.actions import run_next_step
 
     with call.write() as tx:
@@ -219,7 +246,15 @@ def run_next(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
     done="{it.message}",
 )
 def retry(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
-    """Try the last step of a protocol that failed or is blocked once more."""
+    """Try the last step of a protocol that failed or is blocked once more. Its engine is looked at first."""
+    from ratchet.protocols.preflight import check_retried
+
+    _look(call, check_retried, protocol_id)
+    return begin_retry(call, protocol_id)
+
+
+def begin_retry(call: Call, protocol_id: int) -> StepAcceptedAnswer:
+    """`retry`, where its engine was looked at."""
     from ratchet.protocols.actions import retry_latest
 
     with call.write() as tx:
@@ -251,7 +286,18 @@ def open_pr(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     done="{it.message}",
 )
 def run_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
-    """Run a step that is pending, blocked or failed. Of many who ask at once, one succeeds."""
+    """Run a step that is pending, blocked or failed. Of many who ask at once, one succeeds.
+
+    Its engine is looked at first; if it cannot work now, nothing is begun.
+    """
+    from ratchet.protocols.preflight import check_step
+
+    _look(call, check_step, step_id)
+    return begin_step(call, step_id)
+
+
+def begin_step(call: Call, step_id: int) -> StepAcceptedAnswer:
+    """`run_step`, where its engine was looked at."""
     from ratchet.protocols import actions
 
     with call.write() as tx:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from ratchet.ledger import Run
@@ -50,11 +51,24 @@ def pause(call: Call, run: RunName) -> Run:
     done="Run {it.id} is resumed",
 )
 def resume(call: Call, run: RunName) -> Run:
-    """Resume a paused or blocked research run. What was measured is not measured again."""
+    """Resume a paused or blocked research run. What was measured is not measured again.
+
+    The engines are looked at first; if one cannot work now, the run stays as it is.
+    """
+    from ratchet.engines.preflight import check_for_worker
+    from ratchet.research.starting import check_resumed
+
+    with call.read() as tx:
+        run_id = find_research(tx, run)
+    check_for_worker(call.runtime, partial(check_resumed, call.runtime, run_id))
+    return begin_again(call, run_id)
+
+
+def begin_again(call: Call, run_id: int) -> Run:
+    """`resume`, where the engines were looked at."""
     from ratchet.runtime import resume_run
 
     with call.write() as tx:
-        run_id = find_research(tx, run)
         resume_run(tx, call.runtime, run_id)
         return get_run(tx, run_id)
 

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Limits, Misuse, RunId
+from ratchet.kernel import Limits, Misuse, NotFound, RunId, RunStatus
 from ratchet.ledger.research import open_research
-from ratchet.ledger.usage import set_budget
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.usage import account, set_budget
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.campaign import task_directory
+from ratchet.research.campaign import task_directory, task_of
 from ratchet.research.jobs import KIND
 from ratchet.research.naming import check_name
 from ratchet.research.plan import Choices, Plan
 from ratchet.research.stops import Stops
 from ratchet.research.tasks import find_task, pin_task, task_hash
-from ratchet.runtime import Runtime, start_run
+from ratchet.runtime import Runtime, configured_budgets, start_run
 
 POLICIES = ("confident", "strict")
 # What every engine and JSON can tell apart.
@@ -54,12 +55,28 @@ def check_research(
     """
     task = find(wanted.task, wanted.variant)
     _plan(wanted, task)
-    roster = [each for each in task.roster if not wanted.specialists or each.name in wanted.specialists]
-    require_engines(
-        runtime,
-        {(wanted.engine or each.engine, wanted.model or each.model) for each in roster},
-        limits=wanted.limits,
-    )
+    _check_engines(runtime, wanted, task, wanted.limits)
+
+
+def check_resumed(runtime: Runtime, run_id: int) -> None:
+    """The same for a run that there is, before it is resumed."""
+    with runtime.ledger.read() as tx:
+        run = get_run(tx, run_id)
+        limits = account(tx, "run", run_id, configured_budgets(runtime.settings)).limits
+    if run.status not in (RunStatus.PAUSED, RunStatus.BLOCKED):
+        return
+    try:
+        task = task_of(runtime.home, run)
+    except NotFound:
+        # Only the machine that works on it has the copy of its task.
+        return
+    _check_engines(runtime, Plan.of(run.spec), task, limits)
+
+
+def _check_engines(runtime: Runtime, chosen: Choices, task: TaskAdapter, limits: Limits | None) -> None:
+    roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
+    wanted = {(chosen.engine or each.engine, chosen.model or each.model) for each in roster}
+    require_engines(runtime, wanted, limits=limits)
 
 
 def start_research(

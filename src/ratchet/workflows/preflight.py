@@ -11,11 +11,13 @@ from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.runs import list_runs
+from ratchet.ledger.tools import get_tool
 from ratchet.ledger.workflows import list_workflows
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import LlmBody
 from ratchet.tools.models import model_of
+from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.memory import find_plans
 from ratchet.workflows.overseer.proposal import reason_to_reuse
 from ratchet.workflows.runs.plan import RunPlan
@@ -48,6 +50,16 @@ def check_workflow(runtime: Runtime, plan: RunPlan) -> None:
     except NotReady:
         if not (plan.cached and _was_completed(runtime, plan)):
             raise
+
+
+def check_evolution(
+    runtime: Runtime, tool_id: str, *, folder: str = "", engine: str | None = None, model: str | None = None
+) -> None:
+    """Whether a tool could be rewritten; raises also what `evolve_tool` raises."""
+    settings = runtime.settings.workflows.evolution
+    with runtime.ledger.read() as tx:
+        choose_subject(tx, get_tool(tx, tool_id, folder=folder), cases=settings.cases, low=settings.low)
+    require_engines(runtime, [(engine or settings.engine, model)])
 
 
 def _models(runtime: Runtime, plan: RunPlan, spec: WorkflowSpec) -> Iterator[str | None]:

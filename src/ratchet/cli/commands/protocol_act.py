@@ -14,12 +14,11 @@ from ratchet.cli.operation import CliCall
 from ratchet.cli.output import note
 from ratchet.cli.protocol_carrying import Overview, carry_protocol, is_done, leave_to_workers
 from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
-from ratchet.kernel import RunStatus
 from ratchet.ledger.protocols import get_protocol
 from ratchet.protocols import operations
 from ratchet.protocols.finding import protocol_named
 from ratchet.protocols.moves import wake
-from ratchet.protocols.preflight import check_existing
+from ratchet.protocols.preflight import UNDER_WAY, check_existing, check_next, check_resumed, check_retried
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from ratchet.runtime.operations.jobs import StepAcceptedAnswer
 
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
-_UNDER_WAY = (RunStatus.PLANNING, RunStatus.RUNNING)
 
 
 @command(
@@ -77,7 +75,7 @@ def resume(session: Session, wanted: str, project: str | None, no_wait: bool, de
     Steps that were blocked are done again; one that has failed is tried again by `ratchet protocol retry` only. If a
     step waits for CI, the forge is asked for its checks until they have spoken.
     """
-    return _act(session, wanted, project, _resumed, detach=detach, wait=not no_wait)
+    return _act(session, wanted, project, _resumed, detach=detach, wait=not no_wait, check=check_resumed)
 
 
 @command(
@@ -95,7 +93,9 @@ def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, 
 
     For protocols whose steps are started by hand. Exits with 0 when that step is completed.
     """
-    return _act_on_step(session, wanted, project, operations.run_next, detach=detach, wait=not no_wait)
+    return _act_on_step(
+        session, wanted, project, operations.begin_next, detach=detach, wait=not no_wait, check=check_next
+    )
 
 
 @command(
@@ -112,7 +112,9 @@ def retry(session: Session, wanted: str, project: str | None, no_wait: bool, det
 
     It begins anew from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
     """
-    return _act_on_step(session, wanted, project, operations.retry, detach=detach, wait=not no_wait)
+    return _act_on_step(
+        session, wanted, project, operations.begin_retry, detach=detach, wait=not no_wait, check=check_retried
+    )
 
 
 @command(
@@ -143,12 +145,12 @@ def open_pr(session: Session, wanted: str, project: str | None, detach: bool) ->
 def _resumed(call: CliCall, protocol_id: int) -> None:
     """One whose process was killed still counts as running: it only needs a worker."""
     with call.read() as tx:
-        under_way = get_protocol(tx, protocol_id).status in _UNDER_WAY
+        under_way = get_protocol(tx, protocol_id).status in UNDER_WAY
     if under_way:
         with call.write() as tx:
             wake(tx, call.runtime, protocol_id)
     else:
-        operations.resume(call, protocol_id)
+        operations.begin_again(call, protocol_id)
 
 
 def _act(
@@ -185,6 +187,7 @@ def _act_on_step(
     *,
     detach: bool,
     wait: bool,
+    check: Callable[[Runtime, int], None],
 ) -> int | None:
     chosen: list[int] = []
 
@@ -195,7 +198,14 @@ def _act_on_step(
             note(f"{accepted.message}.")
 
     return _act(
-        session, wanted, project, act, detach=detach, wait=wait, done=lambda found: completed(found, chosen)
+        session,
+        wanted,
+        project,
+        act,
+        detach=detach,
+        wait=wait,
+        done=lambda found: completed(found, chosen),
+        check=check,
     )
 
 

@@ -18,7 +18,14 @@ from ratchet.kernel import RunStatus, dollars
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research import operations
-from ratchet.research.starting import LARGEST_SEED, POLICIES, Wanted, check_research, start_research
+from ratchet.research.starting import (
+    LARGEST_SEED,
+    POLICIES,
+    Wanted,
+    check_research,
+    check_resumed,
+    start_research,
+)
 from ratchet.research.views import status
 from ratchet.research.views.words import trials
 
@@ -116,7 +123,8 @@ def resume(session: Session, wanted: str) -> int | None:
             found = get_run(tx, find_research(tx, wanted))
         # One that was cut off still counts as running: it only needs a worker.
         if found.status.stands:
-            operations.resume(CliCall(session, here.ledger, here.runtime), str(found.id))
+            here.check(partial(check_resumed, here.runtime, found.id), detach=False)
+            operations.begin_again(CliCall(session, here.ledger, here.runtime), found.id)
         return _carry(session, here, found.id)
 
 

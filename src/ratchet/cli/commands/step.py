@@ -32,6 +32,7 @@ from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 from ratchet.protocols import operations
 from ratchet.protocols.finding import protocol_named, step_named
+from ratchet.protocols.preflight import check_step
 from ratchet.protocols.qa.reporting import MARKDOWN
 from ratchet.protocols.views import attempt_records, overview, step_record
 from ratchet.runtime.operations.jobs import AcceptedAnswer
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.ledger import Attempt, Ledger
     from ratchet.protocols.views.steps import StepAnswer
+    from ratchet.runtime import Runtime
 
 _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
 _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
@@ -134,7 +136,9 @@ def run(session: Session, wanted: str, project: str | None, no_wait: bool, detac
     STEP is its number, or PROTOCOL/NN. It does not matter whether steps before it are done. Exits with 0 when it is
     completed.
     """
-    return _act(session, wanted, project, operations.run_step, detach=detach, wait=not no_wait)
+    return _act(
+        session, wanted, project, operations.begin_step, detach=detach, wait=not no_wait, check=check_step
+    )
 
 
 @command(examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"], see=["step run", "step approve"])
@@ -182,10 +186,13 @@ def _act(
     *,
     detach: bool,
     wait: bool,
+    check: Callable[[Runtime, int], None] | None = None,
 ) -> int | None:
     with existing_foreground(session) as here:
         with here.ledger.read() as tx:
             step = step_named(tx, wanted, project=project)
+        if check is not None:
+            here.check(partial(check, here.runtime, step.step_id), detach=detach)
         answer = action(CliCall(session, here.ledger, here.runtime), step.step_id)
         told = answer.message if isinstance(answer, AcceptedAnswer) else f"{step.name} is approved"
         if detach:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from ratchet.kernel import Missing
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
 from ratchet.workflows.evolution.requests import choose_tool
+from ratchet.workflows.preflight import check_evolution
 from ratchet.workflows.profile import WorkflowProfile, profile_run, profile_workflow
 
 if TYPE_CHECKING:
@@ -91,6 +93,8 @@ def evolve(
             row = roll_back_tool(here.runtime, chosen.tool, folder=chosen.folder, reason=why, actor="cli")
             confirm(session, views.version_record(row), f"{chosen.name} is back at {row.version}.")
             return None
+        asked = {"engine": options["engine"], "model": options["model"], "folder": chosen.folder}
+        here.check(partial(check_evolution, here.runtime, chosen.tool, **asked), detach=detach)
         run_id = evolve_tool(
             here.runtime, chosen.tool, folder=chosen.folder, why=why or chosen.why, actor="cli", **options
         )

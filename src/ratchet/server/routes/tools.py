@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import RunId
 from ratchet.ledger.runs import get_run
 from ratchet.server import workflow_shapes as shapes
@@ -22,6 +24,7 @@ from ratchet.tools.invocation import CALL_SECONDS, use_tool
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
+from ratchet.workflows.preflight import check_evolution
 from ratchet.workflows.runs.tool_workflow import with_workflows
 
 router = APIRouter(tags=["tools"])
@@ -170,7 +173,8 @@ def rollback(api: Api, tool: ToolName) -> dict[str, Any]:
 
 @router.post("/tools/{tool}/evolve", status_code=202, response_model=shapes.WorkflowRun)
 def evolve(api: Api, tool: ToolName, response: Response, wanted: Evolution | None = None) -> dict[str, Any]:
-    """Have a tool rewritten; it is replaced only by what proves better. 409 when it is pinned."""
+    """Have a tool rewritten; it is replaced only by what proves better. 409 when it is pinned, 424 when its engine
+    cannot work now."""
     run_id = start_evolution(api, tool, wanted or Evolution())
     response.headers["Location"] = f"/workflows/runs/{run_id}"
     with api.read() as tx:
@@ -182,8 +186,21 @@ def start_evolution(api: Access, tool: str, wanted: Evolution) -> RunId:
     with opened_toolbox(api) as toolbox:
         toolbox.get(tool)
     asked = wanted.model_dump()
-    own, folder = read_name(tool)
-    return evolve_tool(api.runtime, own, folder=folder, **asked, actor=api.actor, request_id=api.request_id)
+    return evolve_named(api, *read_name(tool), asked)
+
+
+def evolve_named(api: Access, tool: str, folder: str, asked: dict[str, Any]) -> RunId:
+    """The same, of the tool of that name in that folder, once its engine was looked at."""
+    check = partial(
+        check_evolution,
+        api.runtime,
+        tool,
+        folder=folder,
+        engine=asked.get("engine"),
+        model=asked.get("model"),
+    )
+    check_for_worker(api.runtime, check)
+    return evolve_tool(api.runtime, tool, folder=folder, **asked, actor=api.actor, request_id=api.request_id)
 
 
 @router.post("/tools/{tool}/feedback", status_code=204)

@@ -23,10 +23,9 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.workflows import get_workflow
 from ratchet.server import workflow_shapes as shapes
 from ratchet.server.fields import MAX_ID, Cut, EngineName, Id, Page, Paging, Text
-from ratchet.server.routes.tools import Evolution
+from ratchet.server.routes.tools import Evolution, evolve_named
 from ratchet.server.service import Access, Api
 from ratchet.workflows import views
-from ratchet.workflows.evolution import evolve_tool
 from ratchet.workflows.evolution.requests import choose_of_workflow
 from ratchet.workflows.exports import Target, export_workflow
 from ratchet.workflows.memory import delete_workflow
@@ -214,13 +213,10 @@ def profile(
 def evolve(
     api: Api, name: WorkflowName, response: Response, wanted: Evolution | None = None
 ) -> dict[str, Any]:
-    """Have the tool rewritten that is worth it most. 409 when none can be."""
+    """Have the tool rewritten that is worth it most. 409 when none can be, 424 when its engine cannot work now."""
     chosen = choose_of_workflow(api.runtime, name)
     asked = {"why": chosen.why, **(wanted or Evolution()).model_dump(exclude_none=True)}
-    run_id = evolve_tool(
-        api.runtime, chosen.tool, folder=chosen.folder, **asked, actor=api.actor, request_id=api.request_id
-    )
-    return _started(api, response, run_id)
+    return _started(api, response, evolve_named(api, chosen.tool, chosen.folder, asked))
 
 
 @router.post(
