@@ -103,6 +103,13 @@ def test_a_session_that_broke_at_once_fails_for_what_every_other_one_would_fail_
     assert caught.value.session.usage.tokens == 6
 
 
+def test_one_that_may_have_worked_is_looked_into_as_well() -> None:
+    engine = Changed(Failure.CRASHED, worked=True)
+    with pytest.raises(SessionFailed, match="it answers with a web page") as caught:
+        run(engine)
+    assert (caught.value.failure, caught.value.worked) == (Failure.NO_ACCESS, True)
+
+
 def test_the_last_failure_is_raised_with_the_usage_of_all_tries() -> None:
     engine = Moody(*[Failure.CRASHED] * 5)
     with pytest.raises(SessionFailed) as caught:

@@ -28,6 +28,8 @@ class Endpoint:
     names: SettingNames
     speaks: Literal["openai", "anthropic", "ollama"] = "openai"
     key_kind: Literal["api_key", "oauth_token"] = "api_key"
+    asks: Literal["chat/completions", "responses", "messages"] = "chat/completions"
+    """Where a session asks the model."""
 
 
 async def probe(endpoint: Endpoint) -> Readiness:
@@ -47,6 +49,8 @@ async def probe(endpoint: Endpoint) -> Readiness:
                 answer = await _get(http, endpoint, f"models/{endpoint.model}")
                 cause = Cause.MODEL if _lacks_model(answer, endpoint) else None
             is_open = bool(models and endpoint.key) and await _lists_to_all(http, endpoint)
+            if models is not None and cause is None:
+                answer = await _without_request(http, endpoint) or answer
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         told = Secrets([endpoint.key]).hide(_in_words(error))
         return Readiness(
@@ -57,10 +61,8 @@ async def probe(endpoint: Endpoint) -> Readiness:
         )
     if cause is not None:
         return _not_ready(endpoint, cause, answer)
-    if answer.status_code == 200 and answer.headers.get("content-type", "").startswith("text/html"):
-        told = (
-            f"{endpoint.name}: {endpoint.url} does not speak the protocol: it answers with a web page (HTML)"
-        )
+    if (what := _no_protocol(answer)) is not None:
+        told = f"{endpoint.name}: {answer.url} does not speak the protocol: it answers with {what}"
         hint = _better_address(endpoint) or endpoint.names.hint(Cause.DOWN)
         return Readiness(False, told, hint, Failure.NO_ACCESS)
     if (unproven := _unproven(answer, models)) is not None:
@@ -72,6 +74,38 @@ async def probe(endpoint: Endpoint) -> Readiness:
 
 
 async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx2.Response:
+    return await http.get(f"{endpoint.url}/{path}", headers=_headers(endpoint))
+
+
+async def _without_request(http: httpx2.AsyncClient, endpoint: Endpoint) -> httpx2.Response | None:
+    """What comes of asking the model nothing. A model's server refuses that, and nobody pays for it.
+
+    A network or a proxy that wants a login first answers it as it would answer a session.
+    """
+    import httpx2
+
+    try:
+        return await http.post(f"{endpoint.url}/{endpoint.asks}", headers=_headers(endpoint), json=[])
+    except httpx2.HTTPError:
+        # Whether it breaks off for ever only a session can tell.
+        return None
+
+
+def _no_protocol(answer: httpx2.Response) -> str | None:
+    """What a server that is no model's answers instead; nothing if it may be one."""
+    if answer.status_code != 200:
+        return None
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if kind == "text/html":
+        return "a web page (HTML)"
+    try:
+        answer.json()
+    except ValueError:
+        return None if kind == "text/event-stream" else f"what is not JSON ({kind or 'of no type'})"
+    return None
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
     headers = {}
     if endpoint.key and endpoint.speaks == "anthropic" and endpoint.key_kind == "api_key":
         headers["x-api-key"] = endpoint.key
@@ -79,7 +113,7 @@ async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx
         headers["authorization"] = f"Bearer {endpoint.key}"
     if endpoint.speaks == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
-    return await http.get(f"{endpoint.url}/{path}", headers=headers)
+    return headers
 
 
 async def _lists_to_all(http: httpx2.AsyncClient, endpoint: Endpoint) -> bool:

@@ -103,6 +103,53 @@ def test_an_endpoint_that_answers_with_a_page_is_not_ready_however_often_it_is_a
     assert hint in (found.mend or "")
 
 
+class LoginForSessions(Page):
+    """Lists its models to everybody, and wants a login of whoever asks one."""
+
+    kind = "text/html; charset=utf-8"
+
+    def do_GET(self) -> None:
+        self._send("application/json", b'{"object": "list", "data": [{"id": "gpt-5.5"}]}')
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._send(self.kind, b"<html>Sign in</html>")
+
+    def _send(self, kind: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class TextForSessions(LoginForSessions):
+    kind = "text/plain"
+
+
+@pytest.mark.parametrize(
+    ("server", "what"),
+    [(LoginForSessions, "a web page (HTML)"), (TextForSessions, "what is not JSON (text/plain)")],
+)
+@pytest.mark.parametrize(
+    ("engine", "toml", "path"),
+    [
+        ("llm:gpt-5.5", "[llm.endpoints.openai]\nbase_url = '{url}'", "/chat/completions"),
+        ("codex", "[engines.codex]\nbase_url = '{url}'\nmodel = 'gpt-5.5'", "/responses"),
+    ],
+)
+def test_an_endpoint_that_lists_models_and_answers_sessions_with_something_else_is_not_ready(
+    place: Place, server: type[Page], what: str, engine: str, toml: str, path: str
+) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), server)) as address:
+        url = f"{address.removesuffix('/mcp')}/v1"
+        around = place.surroundings(toml.format(url=url), {"OPENAI_API_KEY": "the-key"})
+        found = check(open_engine(engine, around))
+    assert (found.ready, found.failure.is_permanent) == (False, True)
+    assert f"{url}{path} does not speak the protocol: it answers with {what}" in found.detail
+    assert "the network" in (found.mend or "")
+
+
 def test_a_missing_key_is_told_with_its_variable(llm: LlmSubject) -> None:
     found = check(llm.open(environment={"MODEL_KEY": ""}))
     assert (found.ready, found.mend) == (False, "export MODEL_KEY=…")

@@ -79,6 +79,7 @@ class ClaudeEngine:
                 terms.names,
                 speaks="anthropic",
                 key_kind=settings.key_kind,
+                asks="messages",
             )
         )
         return replace(found, detail=f"{driven}; {found.detail}") if found.ready else found

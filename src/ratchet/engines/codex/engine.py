@@ -86,6 +86,7 @@ class CodexEngine:
                 access.environment.get(settings.key_variable, ""),
                 access.model,
                 access.names,
+                asks="responses",
             )
         )
         unpriced = (
