@@ -25,7 +25,7 @@ from ratchet.engines import Capabilities, Readiness, Request, Session
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage
 from ratchet.research.jobs import KIND
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.start import Wanted, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 

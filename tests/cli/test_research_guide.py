@@ -12,7 +12,7 @@ from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.commands.research_run import run
 from ratchet.config.keys import Research
 from ratchet.kernel import TrialStatus
-from ratchet.research.starting import Wanted
+from ratchet.research.start import Wanted
 from ratchet.server.routes import research, research_views
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
-from tests.research.checking.folders import NODE_EVALUATOR, write_node
+from tests.research.checker.folders import NODE_EVALUATOR, write_node
 
 
 def test_a_new_task_is_made_and_passes_its_check(ratchet: Ratchet, tmp_path: Path) -> None:

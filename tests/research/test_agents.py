@@ -22,7 +22,7 @@ from ratchet.ledger.trials import get_trial
 from ratchet.ledger.usage import total
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.jobs import KIND
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.start import Wanted, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
 from tests.engines.claude_subject import ClaudeSubject

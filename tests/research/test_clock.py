@@ -8,7 +8,7 @@ import time
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.research import get_standing
-from ratchet.research.clock import Clock
+from ratchet.research.campaign import Clock
 from ratchet.runtime import GroupCommit
 from tests.research.views.made_up import make_run
 

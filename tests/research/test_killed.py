@@ -14,7 +14,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import in_flight, latest_trials, tallies
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.start import Wanted, start_research
 from ratchet.runtime import Runtime
 from tests.runtime.fleet import Fleet
 from tests.waiting import eventually

@@ -15,8 +15,8 @@ from ratchet.ledger.runs import get_run, list_steps
 from ratchet.ledger.trial_pages import in_flight, kept_trials, latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.ledger.usage import total
-from ratchet.research.keeping import check_certificate
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.decision import check_certificate
+from ratchet.research.start import Wanted, start_research
 from ratchet.research.views import leaderboard, status
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from tests.research.hill import EVALUATOR, RECIPE, TASK, write_hill

@@ -18,11 +18,9 @@ from ratchet.ledger.research import get_standing, get_standings
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import latest_trials, tallies
 from ratchet.ledger.trials import get_trial
-from ratchet.research.campaign import task_directory
+from ratchet.research.campaign import Plan, Stops, task_directory
 from ratchet.research.jobs import KIND
-from ratchet.research.plan import Plan
-from ratchet.research.starting import Wanted, start_research
-from ratchet.research.stops import Stops
+from ratchet.research.start import Wanted, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
 from tests.research.hill import TASK, write_hill

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ratchet.demo.stage import ActFailed
-from ratchet.research.views._report.markup import Markup, joined, tag
+from ratchet.research.views.markup import Markup, joined, tag
 from ratchet.sandbox import Bounds, Node, run
 from ratchet.workspaces import Repository
 

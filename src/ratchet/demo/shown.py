@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.research.views._report.markup import Markup
+from ratchet.research.views.markup import Markup
 
 
 @dataclass(frozen=True, slots=True)

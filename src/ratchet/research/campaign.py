@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ratchet.engines import Engine
 from ratchet.engines.offering import Way
@@ -18,18 +20,150 @@ from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Run, Transaction
 from ratchet.ledger.files import sync_file_system
-from ratchet.ledger.research import get_standing
+from ratchet.ledger.research import Standing, add_active, get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
-from ratchet.research.clock import Clock
-from ratchet.research.keeping import Champion, Noise
-from ratchet.research.measuring import TaskMeter
-from ratchet.research.plan import Plan
+from ratchet.research.decision import Champion, Noise
+from ratchet.research.measurement import TaskMeter
 from ratchet.research.shipped import shipped_directory
-from ratchet.research.stops import Stops
 from ratchet.research.tasks import pinned_task
 from ratchet.runtime import GroupCommit, JobContext
 from ratchet.workspaces import Repository
 from ratchet.workspaces.memory import memory_directory
+
+# Less is not worth a statement.
+_LEAST_MS = 100
+
+
+@dataclass(slots=True)
+class Clock:
+    """Counts each millisecond once, however many ask."""
+
+    _marked: float = field(default_factory=time.monotonic)
+    _counting: Transaction | None = None
+
+    def count(self, tx: Transaction, run_id: RunId) -> None:
+        """Write down what has passed: once in a transaction, whoever shares it, and again if it is rolled back."""
+        ms = int((time.monotonic() - self._marked) * 1000)
+        if ms < _LEAST_MS or self._counting is tx:
+            return
+        self._counting = tx
+        add_active(tx, run_id, ms)
+        tx.after_commit(lambda: self._mark(ms))
+
+    def _mark(self, ms: int) -> None:
+        self._marked += ms / 1000
+
+
+_LONGEST = 200
+
+
+def check_name(name: str) -> None:
+    """Raises `Misuse` for a name that cannot be told from a number, or not be shown on a line."""
+    if not name.strip() or name.isdigit() or not name.isprintable() or len(name) > _LONGEST:
+        raise Misuse(f"a run cannot be called {name[:_LONGEST]!r}", hint="use a word; numbers are run ids")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a person may choose. What is `None` is left to the task.
+
+    `trials`, `hours` and `hours_without_keep` are hard stops; tokens and money are budgets of the run.
+    """
+
+    engine: str | None = None
+    model: str | None = None
+    specialists: tuple[str, ...] = ()
+    keep_policy: str | None = None
+    lineage: bool = True
+    parallel: int | None = None
+    seed: int = 0
+    trials: int | None = None
+    hours: float | None = None
+    hours_without_keep: float | None = None
+    baseline_score: float | None = None
+
+    def chosen(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(Choices)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Choices):
+    """`task` is how it was named, `task_root` the folder that was, and `task_hash` what it held then.
+
+    `columns` are what the task wants to see beside the score. `plain_baseline` and `known_best` are what it says others
+    reach, to be shown next to the run's own best.
+    """
+
+    task: str
+    task_hash: str
+    task_root: str = ""
+    variant: str | None = None
+    columns: tuple[str, ...] = ()
+    plain_baseline: str = ""
+    known_best: str = ""
+
+    @property
+    def origin(self) -> Path | None:
+        """The folder that the task was found in, which nobody who is measured may read."""
+        return Path(self.task_root) if self.task_root else None
+
+    def spec(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Plan:
+        known = {each.name for each in fields(cls)}
+        unknown = set(spec) - known
+        if unknown or not {"task", "task_hash"} <= set(spec):
+            raise Misuse(
+                "the run was not planned by this Ratchet, so it cannot go on",
+                hint="an imported run is a record; start a new one with `ratchet research run`",
+            )
+        lists = {name: tuple(spec.get(name, ())) for name in ("specialists", "columns")}
+        return cls(**{**spec, **lists})
+
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Hard stops. Hours are those in which the run really ran: a pause and the time until a restart do not count."""
+
+    trials: int | None = None
+    hours: float | None = None
+    hours_without_keep: float | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, task: TaskAdapter) -> Stops:
+        return cls(
+            plan.trials if plan.trials is not None else task.max_trials,
+            plan.hours if plan.hours is not None else task.max_hours,
+            plan.hours_without_keep if plan.hours_without_keep is not None else task.hours_without_keep,
+        )
+
+    @property
+    def made_all(self) -> str:
+        """Why a run is over that has made its trials."""
+        return "its only trial was made" if self.trials == 1 else f"all {self.trials} trials were made"
+
+    def reached(self, standing: Standing) -> str | None:
+        """Why the run is over, in words for the record."""
+        if self.trials is not None and standing.trials >= self.trials:
+            return self.made_all
+        if self.hours is not None and standing.active_ms >= self.hours * _HOUR_MS:
+            return f"it ran for {self.hours:g} hours"
+        since = standing.active_ms - standing.kept_at_ms
+        if self.hours_without_keep is not None and since >= self.hours_without_keep * _HOUR_MS:
+            return f"nothing was kept for {self.hours_without_keep:g} hours"
+        return None
+
+    def seconds_left(self, standing: Standing) -> float:
+        """How long a session that begins now may take."""
+        if self.hours is None:
+            return float("inf")
+        return max(1.0, (self.hours * _HOUR_MS - standing.active_ms) / 1000)
+
 
 BEST = "refs/heads/best"
 REPLAY = "replay"

@@ -7,15 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import NotFound
-from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger import Ledger, Run, Transaction
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial
-from ratchet.research.columns import columns_of
-from ratchet.research.keeping import check_certificate
-from ratchet.research.views import report
+from ratchet.research.decision import check_certificate
+from ratchet.research.exchange import Layout
+from ratchet.research.views import Leaderboard, leaderboard, report
+from ratchet.research.views.trials import TOP
 from ratchet.workspaces import Repository
+
+
+def columns_of(run: Run) -> tuple[str, ...]:
+    """What its task names, or, of an imported run, what its file has."""
+    imported = run.spec.get("imported")
+    if imported is not None:
+        return Layout(tuple(imported["columns"]), imported["score_field"]).measured
+    return tuple(run.spec.get("columns", ()))
+
+
+def leaderboard_of(tx: Transaction, run_id: int, *, limit: int = TOP) -> Leaderboard:
+    """The leaderboard with the run's own columns."""
+    return leaderboard(tx, run_id, limit=limit, columns=columns_of(get_run(tx, run_id)))
 
 
 def evidence_of(ledger: Ledger, trial: Trial) -> dict[str, Any]:

@@ -6,10 +6,16 @@ workspace is handed in when it has ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ratchet.engines import Session, SessionFailed
+from ratchet.engines import Request, Session, SessionFailed, Tool
 from ratchet.engines.listening import account_of
+from ratchet.engines.offering import Way, offer, way_to
 from ratchet.engines.run import Keeping
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, Outcome, TrialStatus, Usage
@@ -19,13 +25,243 @@ from ratchet.ledger.runs import close_attempt
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Submission
 from ratchet.loop import ENDED, PROPOSED, passed, run_session
-from ratchet.research.asking import asked
-from ratchet.research.campaign import Campaign
-from ratchet.research.handing import Handing
-from ratchet.research.sessions import Idea, hypothesis_of
-from ratchet.research.trial import finish_trial
-from ratchet.research.turn import Turn
-from ratchet.workspaces import Kind, WorkspaceError
+from ratchet.research.adapter import Specialist
+from ratchet.research.campaign import REPLAY, Campaign
+from ratchet.research.scheduler import Turn
+from ratchet.research.sessions import (
+    Idea,
+    Sitting,
+    hypothesis_of,
+    shared_prompt,
+    system_prompt,
+    tools_for,
+    user_prompt,
+)
+from ratchet.research.sessions.context import Hearing
+from ratchet.research.trial import finish_trial, open_named
+from ratchet.workspaces import Kind, RefsMoved, Workspace, WorkspaceError
+from ratchet.workspaces.removal import remove_tree
+
+
+@asynccontextmanager
+async def attended(
+    sitting: Sitting, *, engine: str, with_tools: bool = True
+) -> AsyncIterator[tuple[Tool, ...]]:
+    """The tools of a session, which is held inside the block by the task that enters it.
+
+    For an engine that takes none they need not be made: then `with_tools` is false.
+
+    When it is left, what the session handed in has been measured; a cancellation from outside cuts also that short.
+    Raises `SessionFailed` when a hook broke, and what `Sitting.submit` raised if the model could not mend it.
+    """
+    hearing = Hearing(sitting, engine)
+    tools = tuple(map(hearing.watched, tools_for(sitting))) if with_tools else ()
+    try:
+        await hearing.started()
+        async with _measured(sitting), _breakable(sitting):
+            yield tools
+        if sitting.broken is not None:
+            raise sitting.broken
+    except asyncio.CancelledError:
+        # It counts for more than what a hook has to say about it.
+        with contextlib.suppress(Exception):
+            await hearing.ended("it was cancelled")
+        raise
+    except Exception as error:
+        await hearing.ended(str(error))
+        raise
+    await hearing.ended(None)
+
+
+@asynccontextmanager
+async def _measured(sitting: Sitting) -> AsyncIterator[None]:
+    try:
+        yield
+    except asyncio.CancelledError:
+        await sitting.settled(cancel=True)
+        raise
+    except Exception:
+        await sitting.settled()
+        raise
+    await sitting.settled()
+
+
+@asynccontextmanager
+async def _breakable(sitting: Sitting) -> AsyncIterator[None]:
+    """Cancels the block when the session is broken off, and raises the reason for that."""
+    task = asyncio.current_task()
+    assert task is not None
+    asked_before = task.cancelling()
+    sitting.on_break = task.cancel
+    try:
+        yield
+        if sitting.broken is not None:
+            # It had ended in that very moment: let the cancellation arrive here and not later.
+            await asyncio.sleep(0)
+    except BaseException as error:
+        if sitting.broken is None:
+            raise
+        from_outside = task.uncancel() > asked_before
+        if from_outside and isinstance(error, asyncio.CancelledError):
+            raise
+    finally:
+        sitting.on_break = None
+    if sitting.broken is not None:
+        raise sitting.broken
+
+
+@asynccontextmanager
+async def asked(campaign: Campaign, turn: Turn, handing: Handing) -> AsyncIterator[Request]:
+    """The request of a session that is held inside the block."""
+    engine = campaign.engine(turn.specialist)
+    if engine.capabilities.learns_scores:
+        yield _search(campaign, turn, handing)
+        return
+    sitting = Sitting(
+        run_id=campaign.run_id,
+        task=campaign.task,
+        specialist=turn.specialist,
+        repository=campaign.repository,
+        workspace=handing.workspace,
+        parent=handing.parent,
+        submit=handing.submit,
+        read=campaign.job.ledger.read,
+        write=campaign.job.write,
+        lineage=campaign.plan.lineage,
+        trials=handing.trials,
+    )
+    way = way_to(engine)
+    async with attended(sitting, engine=engine.name, with_tools=way is not Way.NONE) as tools:
+        async with offer(engine, _conversation(campaign, turn, handing, way), tools) as offered:
+            yield offered.request
+        handing.parent = sitting.parent
+
+
+def _conversation(campaign: Campaign, turn: Turn, handing: Handing, way: Way) -> Request:
+    specialist, workspace = turn.specialist, handing.workspace
+    most = campaign.stops.trials
+    return Request(
+        prompt=user_prompt(
+            campaign.task,
+            specialist,
+            directory=workspace.path,
+            parent=handing.parent,
+            lineage=turn.lineage,
+            limits=turn.opened.limits,
+            seconds=turn.seconds,
+            trials_left=None if most is None else most - turn.standing.trials,
+            way=way,
+        ),
+        system=_system_prompt(campaign, specialist, way),
+        model=campaign.model(specialist),
+        workspace=workspace.path,
+        environment=workspace.environment,
+        readable=workspace.readable,
+        hidden=campaign.evaluators,
+        deadline_seconds=turn.seconds,
+        limits=turn.opened.limits,
+    )
+
+
+def _system_prompt(campaign: Campaign, specialist: Specialist, way: Way) -> str:
+    lineage = campaign.plan.lineage
+    shared = campaign.shared_prompts.get(way)
+    if shared is None:
+        shared = campaign.shared_prompts[way] = shared_prompt(campaign.task, lineage=lineage, way=way)
+    return system_prompt(campaign.task, specialist, lineage=lineage, way=way, shared=shared)
+
+
+def _search(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
+    """A search is asked by numbers: what it proposed and how that did, and which draw this is."""
+    index = campaign.specialists.index(turn.specialist)
+    data: dict[str, Any] = {
+        "feedback": [_fed(trial) for trial in turn.news if trial.proposal is not None and _counts(trial)],
+        "trial": campaign.next_draw(),
+        "goal": str(campaign.task.direction),
+        # One that has settled begins anew, elsewhere.
+        "seed": campaign.plan.seed + 1000 * index + turn.row.failures,
+        "files": [_pattern(handing, path) for path in campaign.task.recipe],
+    }
+    return Request(
+        prompt="",
+        model=campaign.model(turn.specialist),
+        workspace=handing.workspace.path,
+        resume=turn.row.resume,
+        deadline_seconds=turn.seconds,
+        limits=turn.opened.limits,
+        data=data,
+    )
+
+
+def _counts(trial: Trial) -> bool:
+    return trial.status is not None and trial.status.tried
+
+
+def _fed(trial: Trial) -> dict[str, Any]:
+    valid = trial.status in (TrialStatus.KEEP, TrialStatus.DISCARD)
+    return {"proposal": trial.proposal, "score": trial.score if valid else None}
+
+
+def _pattern(handing: Handing, path: str) -> str:
+    return f"{path}/*" if (handing.workspace.path / path).is_dir() else path
+
+
+@dataclass(kw_only=True)
+class Handing:
+    """What one session has handed in so far. `parent` is the trial that the workspace was made from."""
+
+    campaign: Campaign
+    turn: Turn
+    workspace: Workspace
+    parent: int
+    trials: list[Trial] = field(default_factory=list)
+
+    async def submit(self, idea: Idea) -> Trial:
+        """Commit, measure, decide. Later edits of the workspace change nothing any more."""
+        submission = await self.prepare(idea)
+        with self.campaign.job.write() as tx:
+            trial = self.open(tx, submission)
+        return await finish_trial(self.campaign, trial)
+
+    def open(self, tx: Transaction, submission: Submission) -> Trial:
+        """The trial that what was prepared becomes, together with its commit."""
+        tx.after_commit(self._count)
+        return open_named(tx, self.campaign, submission)
+
+    async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
+        """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
+        commit = await asyncio.to_thread(self._commit, idea.hypothesis)
+        specialist = self.turn.specialist
+        engine = self.campaign.engine(specialist)
+        return Submission(
+            specialist=specialist.name,
+            domain=specialist.domain,
+            hypothesis=idea.hypothesis,
+            expected_delta=idea.expected_delta,
+            notes=idea.notes,
+            commit=commit,
+            parent=idea.parent,
+            attempt_id=self.turn.opened.id,
+            proposal=proposal,
+            simulated=engine.name == REPLAY,
+        )
+
+    def _count(self) -> None:
+        """A promised trial is being made."""
+        self.campaign.promised.discard(self.turn.lane.name)
+        self.campaign.submitted += 1
+
+    def _commit(self, hypothesis: str) -> str:
+        for name in self.campaign.task.output_dirs:
+            remove_tree(self.workspace.path / name)
+        try:
+            made = self.workspace.commit(f"{hypothesis}\n\nSpecialist: {self.turn.specialist.name}\n")
+        except RefsMoved as moved:
+            self.campaign.repository.restore(moved.moved)
+            raise
+        if not made.changed:
+            raise Misuse("nothing was changed, so there is nothing to try", hint="edit the recipe first")
+        return made.hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ratchet.ledger.runs import get_run, list_runs
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, tallies
 from ratchet.ledger.trials import get_trial
 from ratchet.research.exchange import export_run, import_run
-from ratchet.research.exchange.staging import staged
+from ratchet.research.exchange.importer import staged
 from ratchet.workspaces import Repository
 from tests.ledger.actors import acting, place_of
 from tests.research.exchange.boards import CIFAR, NC, PG, small_board

@@ -18,9 +18,8 @@ from ratchet.ledger.runs import create_run
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.exchange import export_run, import_run, read_state
-from ratchet.research.exchange.insights import insight_lines, read_insights, tidied
-from ratchet.research.exchange.numbers import read_number
-from ratchet.research.exchange.tsv import Lines, records, written
+from ratchet.research.exchange.state import insight_lines, read_insights, tidied
+from ratchet.research.exchange.tsv import Lines, read_number, records, written
 from tests.research.exchange.boards import files_of
 
 HOSTILE = (

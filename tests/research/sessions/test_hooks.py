@@ -11,10 +11,10 @@ import pytest
 
 from ratchet.engines import Failure, SessionFailed, Tool
 from ratchet.engines.tool_calls import Answer, Calls
-from ratchet.research.adapter import TaskAdapter
-from ratchet.research.hooks import Hooks, SessionFacts
-from ratchet.research.sessions import Sitting, attended
-from ratchet.research.sessions.outputs import MOST
+from ratchet.research.adapter import Hooks, SessionFacts, TaskAdapter
+from ratchet.research.session import attended
+from ratchet.research.sessions import Sitting
+from ratchet.research.sessions.context import MOST
 from tests.research.sessions.lab import Lab
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ratchet.research.sessions.outputs import MOST, Outputs
+from ratchet.research.sessions.context import MOST, Outputs
 
 
 def read_all(outputs: Outputs, shown: str) -> str:

@@ -13,7 +13,8 @@ from ratchet.engines import Engine, Request
 from ratchet.engines.offering import offer, way_to
 from ratchet.kernel import TrialStatus
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
-from ratchet.research.sessions import Sitting, attended, system_prompt, user_prompt
+from ratchet.research.session import attended
+from ratchet.research.sessions import Sitting, system_prompt, user_prompt
 from ratchet.workspaces import Kind
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject

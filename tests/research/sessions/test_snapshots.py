@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus
-from ratchet.research.sessions.sitting import Idea
+from ratchet.research.sessions.context import Idea
 from ratchet.workspaces import Kind
 from tests.research.sessions.lab import GOOD, RECIPE, Lab, use
 

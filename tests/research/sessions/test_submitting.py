@@ -13,7 +13,8 @@ import pytest
 from ratchet.engines.tool_calls import Calls
 from ratchet.kernel import BudgetExceeded, Conflict, LedgerUnavailable, Misuse, TrialStatus
 from ratchet.ledger.trial_rows import Trial
-from ratchet.research.sessions import Idea, Sitting, attended
+from ratchet.research.session import attended
+from ratchet.research.sessions import Idea, Sitting
 from tests.research.sessions.lab import GOOD, HYPOTHESIS, Lab, say, tools, use
 
 

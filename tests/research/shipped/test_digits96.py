@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.measurement import Unmeasured
+from ratchet.research.measurement.result import Unmeasured
 from tests.research.shipped.trying import EvaluatorBroke, Laboratory, shipped
 
 TEST = 350

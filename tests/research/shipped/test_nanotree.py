@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.measurement import Unmeasured
+from ratchet.research.measurement.result import Unmeasured
 from tests.research.shipped.trying import SHIPPED, Laboratory, shipped
 
 FOLDER = SHIPPED / "nanotree"

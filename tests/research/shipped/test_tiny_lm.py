@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.measurement import Unmeasured
+from ratchet.research.measurement.result import Unmeasured
 from tests.research.shipped.trying import SHIPPED, Laboratory, shipped
 
 CAP = 16_384

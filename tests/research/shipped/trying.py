@@ -14,8 +14,8 @@ from ratchet.engines import Request
 from ratchet.engines.search import SearchEngine
 from ratchet.kernel import Direction
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.measurement import Measurement, Unmeasured
-from ratchet.research.measuring import TaskMeter
+from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.result import Measurement, Unmeasured
 from ratchet.research.tasks import initial_files, read_task
 from ratchet.sandbox import Node, Policy, run
 from ratchet.workspaces import Repository

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.research.sessions.tools.choice import tool_names
+from ratchet.research.sessions.tools import tool_names
 from ratchet.research.tasks import OWN_TOOLS, read_task
 from tests.research.tasks.folders import RECIPE, TOML, Folder
 

@@ -20,7 +20,7 @@ from ratchet.research.views import (
     tree,
     yields,
 )
-from ratchet.research.views._calibration import expected_delta
+from ratchet.research.views.specialists import expected_delta
 from tests.research.views.made_up import make_baseline, make_run, submit, try_out
 
 BETTER = {Direction.MIN: -1, Direction.MAX: 1}

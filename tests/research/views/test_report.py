@@ -11,7 +11,7 @@ from ratchet.kernel import Direction
 from ratchet.ledger import Ledger
 from ratchet.ledger.lessons import add_lesson
 from ratchet.research.views import report
-from ratchet.research.views.scale import Scale, shown_range
+from ratchet.research.views.plot import Scale, shown_range
 from tests.research.views.made_up import grow, make_baseline, make_run, try_out
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ratchet.research.views.sections import Entry, Section, fit
+from ratchet.research.views.text import Entry, Section, fit
 
 FIRST = Section("First", 0.0, [Entry("- what comes before all", number=1)])
 

@@ -8,7 +8,7 @@ from ratchet.kernel import Direction
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs
 from ratchet.research.views import compare, overview, pairs, read_live, whole_tree
-from ratchet.research.views.plotted import plotted
+from ratchet.research.views.plot import plotted
 from tests.research.views.made_up import end, grow, make_baseline, make_run, submit, try_out
 
 

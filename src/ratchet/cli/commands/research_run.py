@@ -18,7 +18,7 @@ from ratchet.kernel import RunStatus, dollars
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research import operations
-from ratchet.research.starting import (
+from ratchet.research.start import (
     LARGEST_SEED,
     POLICIES,
     Wanted,
@@ -27,7 +27,7 @@ from ratchet.research.starting import (
     start_research,
 )
 from ratchet.research.views import status
-from ratchet.research.views.words import trials
+from ratchet.research.views.text import trials
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

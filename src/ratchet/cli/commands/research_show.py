@@ -24,8 +24,7 @@ from ratchet.ledger.runs import list_runs
 from ratchet.ledger.trials import get_trial
 from ratchet.operations import record
 from ratchet.research.campaign import research_directory
-from ratchet.research.columns import leaderboard_of
-from ratchet.research.evidence import evidence_of, full_report, read_diff
+from ratchet.research.evidence import evidence_of, full_report, leaderboard_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views import (
     cost,

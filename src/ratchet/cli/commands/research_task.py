@@ -14,7 +14,7 @@ from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
 from ratchet.kernel import RatchetError
 from ratchet.research import tasks
-from ratchet.research.checking.finding import Finding, Grade
+from ratchet.research.checker.bench import Finding, Grade
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -105,7 +105,7 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     # Loaded here: it is made of everything that a run is made of.
     import asyncio
 
-    from ratchet.research.checking import check
+    from ratchet.research.checker import check
 
     found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, hear=hear))
     counts = Counter(finding.grade for finding in found)

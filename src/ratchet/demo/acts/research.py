@@ -12,12 +12,12 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import get_trial
 from ratchet.research.campaign import research_directory
 from ratchet.research.evidence import evidence_of
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.start import Wanted, start_research
 from ratchet.research.views import read_status
-from ratchet.research.views._report.markup import Markup
-from ratchet.research.views._report.plot import plot
-from ratchet.research.views.plotted import plotted
-from ratchet.research.views.words import number
+from ratchet.research.views._report import plot
+from ratchet.research.views.markup import Markup
+from ratchet.research.views.plot import plotted
+from ratchet.research.views.text import number
 
 TASK = "circle_packing"
 TRIALS = 40

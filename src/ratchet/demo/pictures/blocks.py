@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views._report.markup import Markup, joined, tag
+from ratchet.research.views.markup import Markup, joined, tag
 
 _SIDE, _GAP, _TOP = 34.0, 6.0, 26.0
 _COLOURS = ("first", "second", "third")

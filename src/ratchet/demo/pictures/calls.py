@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views._report.markup import Markup, joined, tag
-from ratchet.research.views.scale import Scale
+from ratchet.research.views.markup import Markup, joined, tag
+from ratchet.research.views.plot import Scale
 
 _WIDTH, _HEIGHT = 760.0, 120.0
 _LEFT, _RIGHT = 76.0, 24.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ratchet.research.views._report.markup import Markup, joined, tag
+from ratchet.research.views.markup import Markup, joined, tag
 
 _BOX, _TALL, _ACROSS, _DOWN, _MARGIN = 128.0, 40.0, 70.0, 12.0, 14.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views._report.markup import Markup, joined, tag
-from ratchet.research.views.scale import Scale
+from ratchet.research.views.markup import Markup, joined, tag
+from ratchet.research.views.plot import Scale
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 84.0, 24.0
 _ROW, _TALL, _BOTTOM = 24.0, 16.0, 34.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ratchet.research.views._report.markup import Markup, joined, tag
-from ratchet.research.views.words import one_line
+from ratchet.research.views.markup import Markup, joined, tag
+from ratchet.research.views.text import one_line
 
 _WIDTH, _LEFT = 760.0, 132.0
 _ROW, _TALL, _BOX, _GAP, _MARGIN = 46.0, 34.0, 132.0, 26.0, 12.0

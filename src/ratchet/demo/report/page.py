@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from ratchet.demo.place import Place
 from ratchet.demo.shown import Command, Failed, Outcome, Shown
 from ratchet.kernel import RatchetError
-from ratchet.research.views._report.markup import Markup, joined, tag
-from ratchet.research.views._report.style import CSS as RESEARCH
+from ratchet.research.views.markup import CSS as RESEARCH
+from ratchet.research.views.markup import Markup, joined, tag
 
 CSS = (
     RESEARCH

@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.research.exchange._replay import Mismatch, Replay, replay
-    from ratchet.research.exchange.exporting import export_run
-    from ratchet.research.exchange.importing import ImportedRun, ImportReport, import_run
-    from ratchet.research.exchange.layout import Layout
-    from ratchet.research.exchange.remarks import Remark, RemarkKind
-    from ratchet.research.exchange.rows import Row
-    from ratchet.research.exchange.state import Imported, read_state
+    from ratchet.research.exchange.exporter import export_run
+    from ratchet.research.exchange.importer import ImportedRun, ImportReport, import_run
+    from ratchet.research.exchange.rows import Layout, Remark, RemarkKind, Row
+    from ratchet.research.exchange.state import Imported, Mismatch, Replay, read_state, replay
 else:
     __getattr__ = on_demand(__name__)
 

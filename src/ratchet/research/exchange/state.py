@@ -4,30 +4,126 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import Direction, Misuse, TrialStatus, exp_id
-from ratchet.research.exchange.direction import infer_direction
-from ratchet.research.exchange.files import (
+from ratchet.research.decision.rule import delta_text, strict
+from ratchet.research.exchange.rows import (
+    Irreparable,
+    Layout,
+    Remark,
+    Remarks,
+    Row,
+    TreeRow,
+    Unfit,
+    read_layout,
+    read_row,
+    read_tree,
+    repair,
+)
+from ratchet.research.exchange.tsv import (
     BEST,
     CALIBRATION,
     KNOWLEDGE,
     RESULTS,
+    Lines,
+    Record,
     find_blackboard,
+    id_text,
     open_file,
     read_bytes,
+    read_id,
+    records,
+    score_text,
 )
-from ratchet.research.exchange.insights import read_insights
-from ratchet.research.exchange.layout import Layout, read_layout
-from ratchet.research.exchange.numbers import read_id, score_text
-from ratchet.research.exchange.remarks import Remark, Remarks
-from ratchet.research.exchange.repair import Irreparable, repair
-from ratchet.research.exchange.rows import Row, Unfit, read_row
-from ratchet.research.exchange.tree_file import TreeRow, read_tree
-from ratchet.research.exchange.tsv import Lines, Record, records
+
+HEADING = "## Key Insights"
+PLACEHOLDER = "*(One lesson to a bullet. This section is kept.)*"
+_HEADING = re.compile(rf"^{HEADING}[ \t]*\r?$", re.MULTILINE)
+_HINT = re.compile(r"\*\(.*\)\*\s*")
+_BULLET = re.compile(r"(?:[-*+]|\d+[.)]) +")
+_INDENT = "  "
+
+
+def read_insights(knowledge: str) -> list[str]:
+    """The lessons of a knowledge page: its bullets, and paragraphs that stand between them."""
+    heading = _HEADING.search(knowledge)
+    if heading is None:
+        return []
+    lessons: list[list[str]] = []
+    # A lesson goes on over blank lines as long as what follows is indented.
+    ended = True
+    for line in knowledge[heading.end() :].split("\n")[1:]:
+        bullet = _BULLET.match(line)
+        if _HINT.fullmatch(line):
+            ended = True
+        elif not line.strip():
+            if lessons:
+                lessons[-1].append("")
+            ended = True
+        elif bullet is not None:
+            lessons.append([line[bullet.end() :]])
+            ended = False
+        elif line.startswith(_INDENT) and lessons:
+            lessons[-1].append(line.removeprefix(_INDENT))
+            ended = False
+        elif ended:
+            lessons.append([line])
+            ended = False
+        else:
+            lessons[-1].append(line)
+    return [text for lesson in lessons if (text := tidied("\n".join(lesson)))]
+
+
+def insight_lines(lessons: Iterable[str]) -> Iterator[str]:
+    """The section as it is written, line by line."""
+    yield f"{HEADING}\n"
+    yield f"{PLACEHOLDER}\n"
+    for lesson in lessons:
+        first, *others = tidied(lesson).split("\n")
+        if first:
+            yield f"- {first}\n"
+        for line in others:
+            yield f"{_INDENT}{line}\n" if line else "\n"
+
+
+def tidied(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip()
+
+
+# The scores of the tasks that came with the original.
+_KNOWN = {"val_bpb": Direction.MIN, "train_s": Direction.MIN, "core_metric": Direction.MAX}
+
+
+def infer_direction(rows: Iterable[Row], score: str) -> Direction:
+    """Raises `Misuse` when the rows contradict each other or say nothing."""
+    kept: set[Direction] = set()
+    missed: set[Direction] = set()
+    for row in rows:
+        if row.delta:
+            better = Direction.MAX if row.delta > 0 else Direction.MIN
+            if row.status is TrialStatus.KEEP:
+                kept.add(better)
+            elif row.status is TrialStatus.DISCARD:
+                missed.add(Direction.MIN if better is Direction.MAX else Direction.MAX)
+    for told in (kept, missed):
+        if len(told) == 1:
+            return told.pop()
+        if told:
+            break
+    if score in _KNOWN and not kept:
+        return _KNOWN[score]
+    why = (
+        "some better scores are higher and some lower" if kept or missed else "nothing was kept or discarded"
+    )
+    raise Misuse(
+        f"the rows do not tell whether a higher or a lower {score} is better: {why}",
+        hint="say it: direction min or max",
+    )
+
 
 _MOST_BYTES = {BEST: 1024 * 1024, KNOWLEDGE: 8 * 1024 * 1024, CALIBRATION: 1024 * 1024}
 _LABEL = re.compile(r"^ *(?:└─ )?exp_\d+ \[[^\n=]*, ([\w.%/-]+)=", re.MULTILINE)
@@ -218,3 +314,110 @@ def _text(blackboard: Path, name: str, remarks: Remarks, *, needed: bool = True)
     except UnicodeDecodeError as error:
         remarks.warn(name, f"byte {error.start + 1} is not UTF-8, so it was not read")
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A column of a row that is not what the rule gives."""
+
+    exp_id: str
+    line: int
+    column: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.exp_id} (line {self.line}): {self.column} is {self.found!r}, the rule gives {self.expected!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`kept` are the numbers that the rule keeps, in order; `best` is the last of them, or the baseline."""
+
+    kept: tuple[int, ...]
+    best: int | None
+    best_score: float | None
+    mismatches: tuple[Mismatch, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.mismatches
+
+
+def replay(imported: Imported, policy: str = "strict") -> Replay:
+    """Apply the rule to the rows in their order.
+
+    Only a row that was kept or discarded is decided: why another one counts for nothing is not in the rows.
+    """
+    if policy != "strict":
+        raise Misuse(
+            f"rows cannot be replayed by the policy {policy!r}: they hold one measurement of each trial",
+            hint="use strict",
+        )
+    return _Replaying(imported).run()
+
+
+class _Replaying:
+    def __init__(self, imported: Imported) -> None:
+        self.imported = imported
+        self.best: Row | None = None
+        self.best_score = 0.0
+        self.kept: list[int] = []
+        self.mismatches: list[Mismatch] = []
+
+    def run(self) -> Replay:
+        for index, row in enumerate(self.imported.rows):
+            for column, expected in self._expected(index, row):
+                found = self.imported.layout.cell(row.cells, column)
+                if column in self.imported.layout.places and found != expected:
+                    self.mismatches.append(Mismatch(row.exp_id, row.line, column, found, expected))
+        best = self.best
+        self._compare_best(best)
+        return Replay(
+            tuple(self.kept),
+            None if best is None else best.number,
+            None if best is None else self.best_score,
+            tuple(self.mismatches),
+        )
+
+    def _expected(self, index: int, row: Row) -> Iterator[tuple[str, str]]:
+        """What the columns of a row should be, given the best before it."""
+        yield "exp_id", exp_id(index)
+        yield "baseline_exp", id_text(None if self.best is None else self.best.number)
+        if index == 0:
+            yield "status", str(TrialStatus.BASELINE)
+        if row.status not in (TrialStatus.KEEP, TrialStatus.DISCARD):
+            yield "delta_vs_best", ""
+            if row.status is TrialStatus.BASELINE and row.score is not None:
+                self._take(row, row.score)
+            return
+        if self.best is None:
+            # Nothing to compare it with: the first score there is becomes the best.
+            if row.score is not None:
+                self._keep(row, row.score)
+            return
+        decided = strict(row.score, self.best_score, self.imported.direction)
+        yield "status", str(decided.status)
+        yield "delta_vs_best", delta_text(decided.delta)
+        if decided.kept and row.score is not None:
+            yield "snapshot_path", self._snapshot(row)
+            self._keep(row, row.score)
+
+    def _snapshot(self, row: Row) -> str:
+        """A kept row names its snapshot; one that names none, of a run without snapshots, is fine too."""
+        layout = self.imported.layout
+        place = f"snapshots/{row.exp_id}_{layout.cell(row.cells, 'domain')}"
+        return place if layout.cell(row.cells, "snapshot_path") else ""
+
+    def _keep(self, row: Row, score: float) -> None:
+        self.kept.append(row.number)
+        self._take(row, score)
+
+    def _take(self, row: Row, score: float) -> None:
+        self.best, self.best_score = row, score
+
+    def _compare_best(self, best: Row | None) -> None:
+        told = self.imported.best_row
+        if best is not None and (told is None or told.number != best.number):
+            found = "" if told is None else told.exp_id
+            self.mismatches.append(Mismatch(best.exp_id, best.line, "best", found, best.exp_id))

@@ -6,11 +6,132 @@ does not come out right is taken up to the next line that begins like a row, and
 
 from __future__ import annotations
 
+import math
+import os
 import re
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from ratchet.kernel import Misuse, exp_id
+
+_TAG = re.compile(r"</(?:hypothesis|parameter|invoke)>|<parameter\s+name=", re.IGNORECASE)
+_NOTES = re.compile(r'<parameter\s+name="notes">(.*?)(?:</parameter>|</invoke>|$)', re.IGNORECASE | re.DOTALL)
+
+
+class Cleaned(NamedTuple):
+    hypothesis: str
+    notes: str
+    """The notes that had leaked into the hypothesis, if any."""
+
+
+def clean(text: str) -> Cleaned:
+    """A hypothesis without what leaked into it. One that is nothing but markup stays as it is."""
+    tag = _TAG.search(text)
+    if tag is None or not text[: tag.start()].strip():
+        return Cleaned(text, "")
+    notes = _NOTES.search(text, tag.start())
+    return Cleaned(text[: tag.start()].rstrip(), notes[1].strip() if notes else "")
+
+
+RESULTS = "results.tsv"
+TREE = "tree.tsv"
+BEST = "best.json"
+LEADERBOARD = "LEADERBOARD.md"
+KNOWLEDGE = "KNOWLEDGE.md"
+CALIBRATION = "calibration.log"
+SNAPSHOTS = "snapshots"
+
+_BLACKBOARD = "blackboard"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def find_blackboard(directory: Path) -> Path:
+    """The directory with results.tsv in it: the one given, or the blackboard below a state root."""
+    for place in (directory, directory / _BLACKBOARD):
+        if place.is_dir() and os.path.lexists(place / RESULTS):
+            if place != directory and place.is_symlink():
+                raise Misuse(f"{place} is a symbolic link", hint="name the directory that it leads to")
+            return place
+    if not directory.exists():
+        raise Misuse(f"{directory} does not exist", hint="name a state directory")
+    raise Misuse(
+        f"there is no {RESULTS} in {directory} or in its {_BLACKBOARD}",
+        hint=f"name the directory that holds {RESULTS}, or the state root above its {_BLACKBOARD}",
+    )
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, opened for reading. Raises `FileNotFoundError`, or `Misuse` for anything else than a file."""
+    try:
+        descriptor = os.open(path, _READ)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        what = "is a symbolic link" if path.is_symlink() else f"cannot be read: {error.strerror}"
+        raise Misuse(f"{path} {what}", hint="put a readable regular file there") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Misuse(f"{path} is not a regular file", hint="put a readable regular file there")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The whole of a small file. Raises as `open_file`, and `Misuse` for more than `limit` bytes."""
+    with open_file(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise Misuse(f"{path} has more than {limit} bytes", hint="that is no file of a state directory")
+    return content
+
+
+# A row for each number up to the highest would have to fit into the ledger.
+HIGHEST = 10_000_000
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_ID = re.compile(r"(?:exp[_ -]?)?0*(\d{1,9})", re.ASCII | re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+def read_number(text: str) -> float | None:
+    """A finite decimal number, or nothing."""
+    if len(text) > 400 or _NUMBER.fullmatch(text) is None:
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def read_id(text: str) -> int | None:
+    """The number of a trial, however it is written: 75, 075 or exp_075. Nothing for any other text."""
+    found = _ID.fullmatch(text.strip())
+    number = HIGHEST if found is None else int(found[1])
+    return number if number < HIGHEST else None
+
+
+def read_time(text: str) -> int | None:
+    """Milliseconds since 1970, or nothing."""
+    if _TIME.fullmatch(text) is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def score_text(score: float | None) -> str:
+    return "" if score is None else f"{score:.6f}"
+
+
+def id_text(number: int | None) -> str:
+    return "" if number is None else exp_id(number)
+
+
+def time_text(at: int | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 # Of one row. A hypothesis is a sentence or two; nothing that people wrote comes near.
 MOST_BYTES = 8 * 1024 * 1024

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.research.sessions._system_prompt import shared_prompt, system_prompt
-    from ratchet.research.sessions._user_prompt import user_prompt
-    from ratchet.research.sessions.attending import attended
-    from ratchet.research.sessions.hypothesis import hypothesis_of
-    from ratchet.research.sessions.sitting import Idea, Sitting, Submit
+    from ratchet.research.sessions.context import Idea, Sitting, Submit
+    from ratchet.research.sessions.inputs import hypothesis_of
+    from ratchet.research.sessions.prompt import shared_prompt, system_prompt, user_prompt
     from ratchet.research.sessions.tools import tool_names, tools_for
 else:
     __getattr__ = on_demand(__name__)
@@ -18,7 +16,6 @@ __all__ = [
     "Idea",
     "Sitting",
     "Submit",
-    "attended",
     "hypothesis_of",
     "shared_prompt",
     "system_prompt",

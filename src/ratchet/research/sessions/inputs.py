@@ -12,6 +12,31 @@ from typing import Any
 
 from ratchet.kernel import Misuse
 
+NO_HYPOTHESIS = "no hypothesis was given"
+_LABEL = re.compile(
+    r"^[\s>#*_`\-•]*(?:final\s+)?hypothesis[\s*_`]*[:=\-–—]+[\s*_`]*(?P<rest>.*)$", re.IGNORECASE
+)
+_DECORATION = " \t*_`\"'>#-"
+
+
+def hypothesis_of(session_text: str) -> str:
+    """What the last line `HYPOTHESIS: …` says, or the first line that says anything. One line, never empty."""
+    lines = session_text.splitlines()
+    for number in range(len(lines) - 1, -1, -1):
+        found = _LABEL.match(lines[number])
+        if found is not None:
+            said = next(filter(None, map(_plain, (found["rest"], *lines[number + 1 :]))), "")
+            if said:
+                return said
+    others = (line for line in lines if not _LABEL.match(line))
+    return next(filter(None, map(_plain, others)), NO_HYPOTHESIS)
+
+
+def _plain(line: str) -> str:
+    said = without_markup(line).strip(_DECORATION)
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+
+
 SHORTEST, LONGEST = 10, 300
 NOTES = 2000
 _SHOWN = 60

@@ -5,15 +5,87 @@ Every key may be left out, because a variant says only what differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
+from ratchet.config.complaints import explain_invalid
 from ratchet.config.section import Count, Real, Seconds, Section
-from ratchet.kernel import is_name
+from ratchet.config.sources import Given, Key, dotted, line_of, most_like
+from ratchet.judges.reports import BadReport, strict_json
+from ratchet.kernel import Misuse, is_name
 from ratchet.research.adapter import MOST_SLOTS
+from ratchet.research.tasks.folder import read_plain
 from ratchet.workspaces.names import unwanted_name
+
+if TYPE_CHECKING:
+    from ratchet.research.adapter import Specialist
+
+
+# Finding a line reads the whole text; somebody who has made more mistakes than this mends the first of them first.
+_MOST_LINES = 20
+
+
+def explain(error: ValidationError, path: Path, text: str, found: Mapping[str, Any]) -> Misuse:
+    """What validation found in `found`, which is what `text` means."""
+    wrong = error.errors()
+    unknown = [_key(each["loc"]) for each in wrong if each["type"] == "extra_forbidden"]
+    if unknown:
+        return _unknown(unknown, path, text)
+    keys = [_key(each["loc"]) for each in wrong][:_MOST_LINES]
+    given = {key: Given(_value(found, key), "file", f"{path}{line_of(text, key)}") for key in keys}
+    return explain_invalid([(_key(each["loc"]), each["msg"]) for each in wrong], given)
+
+
+def _unknown(keys: list[Key], path: Path, text: str) -> Misuse:
+    told = [
+        f"{_shown(key)} ({path}{line_of(text, key)}) is unknown; the nearest is {_shown(_nearest(key))}"
+        for key in keys[:_MOST_LINES]
+    ]
+    more = f"\n  and {len(keys) - _MOST_LINES} more" if len(keys) > _MOST_LINES else ""
+    many = f"{len(keys)} keys are unknown:\n  " if len(keys) > 1 else ""
+    return Misuse(many + "\n  ".join(told) + more, hint="rename or remove it")
+
+
+def _nearest(key: Key) -> Key:
+    """The key that exists and is spelled most like `key`, in the same variant."""
+    variant, plain = (key[:2], key[2:]) if key[0] == "variants" and len(key) > 2 else ((), key)
+    return variant + most_like(_without_numbers(plain), _known(bool(variant)))
+
+
+def _known(in_variant: bool) -> Iterable[Key]:
+    for name, table in tables().items():
+        yield (name,)
+        yield from ((name, key) for key in table.model_fields)
+    yield ("agents",) if in_variant else ("variants",)
+
+
+def _shown(key: Key) -> str:
+    return dotted(_without_numbers(key))
+
+
+def _without_numbers(key: Key) -> Key:
+    return tuple(part for part in key if not part.isdecimal())
+
+
+def _key(location: Iterable[int | str]) -> Key:
+    return tuple(map(str, location))
+
+
+def _value(found: Any, key: Key) -> Any:
+    """What stands at `key`, as far as it leads."""
+    for part in key:
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            break
+    return found
+
 
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
@@ -214,3 +286,72 @@ def _table_in(annotation: Any) -> type[Table] | None:
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return annotation
     return next(filter(None, map(_table_in, get_args(annotation))), None)
+
+
+SWARM_NAME = "swarm_config.json"
+_LARGEST_CONFIG = 1024 * 1024
+_Priority = Annotated[int, Field(ge=-(2**53), le=2**53)]
+
+
+class _Models(Table):
+    default: Line | None = None
+    overrides: dict[str, Line] = Field(default_factory=dict)
+
+
+class _Priorities(Table):
+    default: _Priority | None = None
+    overrides: dict[str, _Priority] = Field(default_factory=dict)
+
+
+class Swarm(Table):
+    """What the file says; without one it says nothing."""
+
+    model: _Models = Field(default_factory=_Models)
+    scheduler_priority: _Priorities = Field(default_factory=_Priorities)
+
+    def check_names(self, known: Iterable[str], path: Path) -> None:
+        """Raise `Misuse` when something is overridden for a specialist that no roster of the task has."""
+        names = set(known)
+        for name in (*self.model.overrides, *self.scheduler_priority.overrides):
+            if name not in names:
+                [like] = most_like((name,), ((each,) for each in sorted(names)))
+                raise Misuse(
+                    f"{path} overrides something for {name!r}, who is in no roster of the task",
+                    hint=f"the nearest specialist is {like}",
+                )
+
+    def apply(self, specialist: Specialist, own_priority: int | None) -> Specialist:
+        """An override is stronger than what task.toml says, and that is stronger than a default."""
+        model = self.model.overrides.get(specialist.name) or specialist.model or self.model.default
+        priorities = (
+            self.scheduler_priority.overrides.get(specialist.name),
+            own_priority,
+            self.scheduler_priority.default,
+        )
+        priority = next((each for each in priorities if each is not None), 0)
+        return replace(specialist, model=model, priority=priority)
+
+
+def read_swarm(folder: Path) -> Swarm:
+    """Raises `Misuse` for a file that cannot be understood."""
+    path = folder / SWARM_NAME
+    if not path.exists() and not path.is_symlink():
+        return Swarm()
+    try:
+        said = strict_json(read_plain(path, _LARGEST_CONFIG), str(path))
+        return Swarm.model_validate(_without_comments(said))
+    except BadReport as error:
+        raise Misuse(str(error), hint="mend it or remove it") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Misuse(
+            f"{path} is not understood: {'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}",
+            hint='it looks like {"model": {"default": "…", "overrides": {"NAME": "…"}}, "scheduler_priority": {…}}',
+        ) from None
+
+
+def _without_comments(said: Any) -> Any:
+    """JSON has no comments, so people write them as keys with an underscore in front."""
+    if not isinstance(said, Mapping):
+        return said
+    return {name: value for name, value in said.items() if not name.startswith("_")}

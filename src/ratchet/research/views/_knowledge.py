@@ -1,16 +1,235 @@
-"""The knowledge page: the lineage of the best, what was tried last, and what was learned."""
+"""Where a trial came from and what came of it: a page of the tree of trials."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ratchet.research.views._insights import Insights, insights
-from ratchet.research.views._tree import Tree, tree
-from ratchet.research.views.activity import Activity, recent_activity
+from ratchet.kernel import exp_id, iso
+from ratchet.ledger.lessons import Lesson, list_lessons
+from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.trial_pages import ancestors, branches_after, children
+from ratchet.ledger.trials import find_trial
+from ratchet.research.views.text import cell, finite, json_text
+from ratchet.research.views.trials import RUNNING, Activity, brief, recent_activity, record
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
+
+
+PAGE = 5000
+
+
+def whole_tree(tx: Transaction, run_id: int, *, after: int = -1, limit: int = PAGE) -> dict[str, Any]:
+    """The trials with a number above `after`, oldest first; `next` is the `after` of the next page.
+
+    `status` and `specialist` are places in `statuses` and `specialists`; a parent of -1 is none.
+    """
+    standing = get_standing(tx, run_id)
+    rows = branches_after(tx, run_id, after, limit=limit + 1)
+    page = rows[:limit]
+    statuses = {each: place for place, each in enumerate(dict.fromkeys(row.status for row in page))}
+    specialists = {each: place for place, each in enumerate(dict.fromkeys(row.specialist for row in page))}
+    return {
+        "run": run_id,
+        "best": standing.best,
+        "field": json_text(standing.score_field),
+        "number": [each.number for each in page],
+        "parent": [-1 if each.parent is None else each.parent for each in page],
+        "score": [finite(each.score) for each in page],
+        "status": [statuses[each.status] for each in page],
+        "specialist": [specialists[each.specialist] for each in page],
+        "statuses": [each or RUNNING for each in statuses],
+        "specialists": [json_text(each) for each in specialists],
+        "next": page[-1].number if len(rows) > limit else None,
+    }
+
+
+_TEXT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`level` is how far it is indented, `on_line` whether it is the trial asked for or one that it came from."""
+
+    trial: Trial
+    level: int
+    on_line: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`nodes` in the order in which they are drawn: each after its parent.
+
+    `earlier` counts the ancestors above the first one; `more` says that the trial in focus has older children too.
+    """
+
+    label: str
+    focus: int | None
+    best: int | None
+    nodes: tuple[Node, ...]
+    earlier: int = 0
+    more: bool = False
+
+    @property
+    def line(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.on_line)
+
+    @property
+    def offspring(self) -> tuple[Node, ...]:
+        """The children of the trial in focus, newest first."""
+        return tuple(node for node in reversed(self.nodes) if node.trial.parent == self.focus)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "focus": self.focus,
+            "earlier_ancestors": self.earlier,
+            "more_children": self.more,
+            "nodes": [
+                {**record(node.trial), "level": node.level, "on_line": node.on_line} for node in self.nodes
+            ],
+        }
+
+    def describe(self, node: Node) -> str:
+        return described(node.trial, self.label, best=node.trial.number == self.best)
+
+    def to_markdown(self) -> str:
+        """Fenced, since it is indented."""
+        if not self.nodes:
+            return "There is no trial yet."
+        lines = [_branch(node) + self.describe(node) for node in self.nodes]
+        above = [f"… {self.earlier} earlier"] if self.earlier else []
+        below = ["… and older ones"] if self.more else []
+        return "\n".join(["```", *above, *lines, *below, "```"])
+
+
+def described(trial: Trial, label: str, *, best: bool) -> str:
+    mark = "   ← BEST" if best else ""
+    return f"{brief(trial, label)} {cell(trial.hypothesis, _TEXT)}{mark}"
+
+
+def tree(
+    tx: Transaction,
+    run_id: int,
+    number: int | None = None,
+    *,
+    upwards: int = 24,
+    downwards: int = 24,
+    sideways: int = 0,
+    standing: Standing | None = None,
+) -> Tree:
+    """The tree around a trial, the best if none is named: its ancestors and its newest children.
+
+    `sideways` is how many other children of each ancestor are there too. Raises `NotFound` when it does not exist.
+    """
+    standing = standing or get_standing(tx, run_id)
+    focus = standing.best if number is None else number
+    if focus is None:
+        first = find_trial(tx, run_id, 0)
+        if first is None:
+            return Tree(standing.score_field, None, None, ())
+        return Tree(standing.score_field, first.number, None, (Node(first, 0, on_line=True),))
+    line = ancestors(tx, run_id, focus, limit=upwards)
+    newest = _told_children(tx, run_id, focus, downwards + 1)
+    members = {each.number: each for each in (*line, *newest[:downwards])}
+    if sideways:
+        for ancestor in line[1:]:
+            others = _told_children(tx, run_id, ancestor.number, sideways + 1)
+            known = [each for each in others if each.number not in members][:sideways]
+            members |= {each.number: each for each in known}
+    top = line[-1]
+    return Tree(
+        label=standing.score_field,
+        focus=focus,
+        best=standing.best,
+        nodes=tuple(_preorder(members, top, {each.number for each in line})),
+        earlier=top.depth,
+        more=len(newest) > downwards,
+    )
+
+
+def _told_children(tx: Transaction, run_id: int, parent: int, limit: int) -> list[Trial]:
+    """The newest children that tell something about an idea, out of a page that may hold a few others."""
+    page = children(tx, run_id, parent, limit=2 * limit)
+    return [each for each in page if each.status is None or each.status.tried][:limit]
+
+
+def _preorder(members: dict[int, Trial], top: Trial, line: set[int]) -> list[Node]:
+    below: dict[int | None, list[Trial]] = defaultdict(list)
+    for each in members.values():
+        if each.number != top.number:
+            below[each.parent].append(each)
+    drawn: list[Node] = []
+    waiting = [(top, 0)]
+    while waiting:
+        trial, level = waiting.pop()
+        drawn.append(Node(trial, level, trial.number in line))
+        # The line goes on last, so that side branches stand next to where they left it.
+        order = sorted(below[trial.number], key=lambda each: (each.number in line, each.number), reverse=True)
+        waiting += [(each, level + 1) for each in order]
+    return drawn
+
+
+def _branch(node: Node) -> str:
+    return "   " * (node.level - 1) + "   └─ " if node.level else ""
+
+
+_LESSON_TEXT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Insights:
+    """Newest first; one that was written twice is here once."""
+
+    rows: tuple[Lesson, ...]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": each.id,
+                "specialist": json_text(each.specialist),
+                "exp_id": None if each.trial is None else exp_id(each.trial),
+                "text": json_text(each.text),
+                "at": iso(each.at),
+            }
+            for each in self.rows
+        ]
+
+    def lines(self) -> list[str]:
+        return [_line(each.text, each.specialist, each.trial) for each in self.rows]
+
+    def to_markdown(self) -> str:
+        return "\n".join(self.lines()) or "No lessons yet."
+
+
+def insights(tx: Transaction, run_id: int, *, limit: int = 30) -> Insights:
+    return different(list_lessons(tx, run_id, limit=limit))
+
+
+def different(newest_first: Iterable[Lesson]) -> Insights:
+    """Each of these once, however often it was written."""
+    newest: dict[str, Lesson] = {}
+    for each in newest_first:
+        newest.setdefault(_said(each.text), each)
+    return Insights(tuple(newest.values()))
+
+
+# One prompt after the other shows nearly the same lessons.
+@lru_cache(maxsize=256)
+def _said(text: str) -> str:
+    """What a lesson says, however it is spaced and capitalised."""
+    return " ".join(text.casefold().split())
+
+
+@lru_cache(maxsize=256)
+def _line(text: str, specialist: str, trial: int | None) -> str:
+    name = cell(specialist, 40)
+    source = name if trial is None else f"{name}, {exp_id(trial)}"
+    return f"- {cell(text, _LESSON_TEXT)} ({source})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,92 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ratchet.kernel import Direction, TrialStatus, Usage, exp_id
+from ratchet.kernel import Direction, TrialStatus, Usage, exp_id, iso
 from ratchet.ledger import usage as spending
-from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.research import Standing, get_standing, standings
 from ratchet.ledger.runs import Run, get_run
-from ratchet.ledger.trial_pages import in_flight
+from ratchet.ledger.trial_pages import in_flight, keep_counts, kept_scores, latest_points, latest_trials
 from ratchet.ledger.trials import find_trial
-from ratchet.research.views._yields import Yields, usage_record, yields
-from ratchet.research.views.baseline import Baseline, baseline_of
-from ratchet.research.views.words import duration, finite, json_text
+from ratchet.research.views.specialists import Yields, usage_record, yields
+from ratchet.research.views.text import duration, finite, json_text
 
 if TYPE_CHECKING:
+    from ratchet.ledger.research import Standing
+    from ratchet.ledger.runs import Run
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_rows import Trial
+
+
+class Kept(Protocol):
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def ended_at(self) -> int | None: ...
+
+
+Some = TypeVar("Some", bound=Kept)
+
+
+def in_force(kept: Iterable[Some]) -> list[Some]:
+    """What was kept, by number, each the best from its own trial on.
+
+    Of trials side by side the one that was handed in first may be kept last. It had to beat the others then, so they
+    are left out.
+    """
+    found: list[Some] = []
+    last = 0
+    for each in sorted(kept, key=lambda one: one.number):
+        if (each.ended_at or 0) >= last:
+            last = each.ended_at or 0
+            found.append(each)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """`sd` is the spread of `n` measurements of the same commit; unknown when it was measured once."""
+
+    score: float
+    sd: float | None
+    n: int
+
+    @property
+    def noise(self) -> float:
+        """How far a score moves although nothing has changed. Nought where nobody has seen it move."""
+        return self.sd or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"exp_id": exp_id(0), "score": self.score, "sd": self.sd, "n": self.n}
+
+
+def baseline_of(tx: Transaction, standing: Standing) -> Baseline | None:
+    """The baseline as the run has it; nothing before it was measured."""
+    kept = dict(standing.baseline or {})
+    samples = [each for each in map(finite, _list(kept.get("samples"))) if each is not None]
+    score = finite(kept.get("score"))
+    if score is None and samples:
+        score = statistics.fmean(samples)
+    if score is None:
+        first = find_trial(tx, standing.run_id, 0)
+        score = None if first is None else finite(first.score)
+    if score is None:
+        return None
+    sd = finite(kept.get("sd"))
+    if sd is None and len(samples) > 1:
+        sd = statistics.stdev(samples)
+    n = finite(kept.get("n"))
+    return Baseline(score, sd, max(1, len(samples)) if n is None else int(n))
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +216,162 @@ def read_status(tx: Transaction, run_id: int) -> Status:
 def status(tx: Transaction, run_id: int) -> dict[str, Any]:
     """Where a run stands, as JSON. Raises `NotFound` when there is no such run, or it is not research."""
     return read_status(tx, run_id).to_dict()
+
+
+_LAST = 5
+_SCORES = 60
+_KEPT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """`kept` and `recent` are scores, oldest first: of the best so far, and of the last trials that have one."""
+
+    status: Status
+    last: tuple[Trial, ...]
+    kept: tuple[float, ...]
+    recent: tuple[float, ...]
+    now: int
+
+
+def read_live(tx: Transaction, run_id: int) -> Live:
+    """Raises `NotFound` when there is no such run, or it is not research."""
+    status = read_status(tx, run_id)
+    ended = [each for each in latest_trials(tx, run_id, limit=_LAST + len(status.in_flight)) if each.status]
+    kept = [each.score for each in in_force(kept_scores(tx, run_id, limit=_KEPT)) if each.score is not None]
+    points = [each for each in latest_points(tx, run_id, limit=_SCORES) if each.status and each.status.valid]
+    recent = [each.score for each in points if each.score is not None]
+    return Live(status, tuple(ended[:_LAST]), tuple(kept), tuple(reversed(recent)), tx.now)
+
+
+KEEPS = 2000
+_BUDGETS = 8
+# Among so many that were kept next to each other the one that was kept last is looked for.
+_SIDE_BY_SIDE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`after` is the best score after each of the budgets; nothing where the run did not get as far."""
+
+    run: Overview
+    after: tuple[float | None, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.run.to_dict(), "after": list(self.after)}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`budgets` are numbers of trials."""
+
+    budgets: tuple[int, ...]
+    rows: tuple[Compared, ...]
+
+    @property
+    def alike(self) -> bool:
+        """Whether all of them have the same score, so that they can be compared at all."""
+        scores = {(row.run.standing.score_field, row.run.standing.direction) for row in self.rows}
+        return len(scores) <= 1
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "budgets": list(self.budgets),
+            "alike": self.alike,
+            "runs": [row.to_dict() for row in self.rows],
+        }
+
+
+def compare(tx: Transaction, run_ids: Sequence[int]) -> Comparison:
+    """Raises `NotFound` when one of them does not exist. The cost does not grow with the length of the runs."""
+    found = overview(tx, [get_run(tx, run_id) for run_id in run_ids], keeps=KEEPS)
+    budgets = _budgets(max((each.last for each in found), default=0))
+    rows = (Compared(each, tuple(_best_after(tx, each, budget) for budget in budgets)) for each in found)
+    return Comparison(budgets, tuple(rows))
+
+
+def _budgets(longest: int) -> tuple[int, ...]:
+    """Round numbers up to the length of the longest run, and that."""
+    rounded = [step * 10**power for power in range(1, 8) for step in (1, 2, 5)]
+    return (*[each for each in rounded if each < longest][-_BUDGETS:], longest) if longest else ()
+
+
+def _best_after(tx: Transaction, run: Overview, trials: int) -> float | None:
+    if run.last < trials:
+        return None
+    newest = in_force(kept_scores(tx, run.run.id, before=trials + 1, limit=_SIDE_BY_SIDE))
+    return finite(newest[-1].score) if newest else None
+
+
+Steps = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`kept` are the numbers and scores that the best had, the newest of them, oldest first, from the baseline on."""
+
+    run: Run
+    standing: Standing
+    baseline: Baseline | None
+    keeps: int
+    kept: Steps
+    usage: Usage
+
+    @property
+    def last(self) -> int:
+        """The number of the last trial."""
+        return max(0, self.standing.next_number - 1)
+
+    @property
+    def gained(self) -> float | None:
+        """How much better the best is than the baseline."""
+        if self.baseline is None or self.standing.best_score is None:
+            return None
+        return self.standing.direction.gain(self.standing.best_score, self.baseline.score)
+
+    def to_dict(self) -> dict[str, Any]:
+        run, standing = self.run, self.standing
+        return {
+            "run": run.id,
+            "name": run.name,
+            "status": str(run.status),
+            "simulated": run.simulated or run.used_recording,
+            "created_at": iso(run.created_at),
+            "task": standing.task,
+            "score_field": standing.score_field,
+            "direction": str(standing.direction),
+            "best": None if standing.best is None else exp_id(standing.best),
+            "best_score": finite(standing.best_score),
+            "baseline_score": None if self.baseline is None else self.baseline.score,
+            "gained": finite(self.gained),
+            "trials": standing.trials,
+            "keeps": self.keeps,
+            "cost_usd": self.usage.whole_cost_usd,
+            "tokens": self.usage.tokens,
+            "active_seconds": standing.active_ms / 1000,
+        }
+
+
+def overview(tx: Transaction, runs: Sequence[Run], *, keeps: int = 100) -> list[Overview]:
+    """These runs, in their order; those that are not research are left out. Reads `keeps` of what each has kept."""
+    numbers = [run.id for run in runs]
+    found, counts = standings(tx, numbers), keep_counts(tx, numbers)
+    used = spending.totals(tx, "run", numbers)
+    return [
+        Overview(
+            run=run,
+            standing=found[run.id],
+            baseline=baseline_of(tx, found[run.id]),
+            keeps=counts[run.id],
+            kept=_kept(tx, run.id, keeps),
+            usage=used[run.id],
+        )
+        for run in runs
+        if run.id in found
+    ]
+
+
+def _kept(tx: Transaction, run_id: int, limit: int) -> Steps:
+    newest = kept_scores(tx, run_id, limit=limit)
+    found = ((each.number, finite(each.score)) for each in in_force(newest))
+    return tuple((number, score) for number, score in found if score is not None)

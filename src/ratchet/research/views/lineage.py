@@ -2,29 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import Misuse, NotFound, TrialStatus, exp_id
 from ratchet.ledger.lessons import lessons_at
 from ratchet.ledger.lineage_page import Lengths, LineagePage, Named
 from ratchet.ledger.research import Standing, get_standing
-from ratchet.research.views._calibration import expectations_of
-from ratchet.research.views._insights import different
-from ratchet.research.views._leaderboard import TOP, leaderboard_head
-from ratchet.research.views._status import better
-from ratchet.research.views.activity import activity_head
-from ratchet.research.views.advice import repeated, saturation
-from ratchet.research.views.baseline import Baseline, baseline_of
-from ratchet.research.views.misses import nearest
-from ratchet.research.views.sections import Entry, Section, fit
-from ratchet.research.views.told import Told, told_trials
-from ratchet.research.views.words import cell, number, signed, table
+from ratchet.ledger.trial_pages import trial_lines
+from ratchet.research.views._knowledge import described, different
+from ratchet.research.views._status import Baseline, baseline_of, better
+from ratchet.research.views.specialists import Expectation, expectation, expectations_of
+from ratchet.research.views.text import Entry, Section, cell, fit, number, one_line, signed, table, table_row
+from ratchet.research.views.trials import (
+    TOP,
+    activity_head,
+    brief,
+    kept_cells,
+    leaderboard_head,
+    nearest,
+    status_of,
+    tried_cells,
+    why,
+)
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_pages import Key
+    from ratchet.ledger.trial_rows import Trial
+
+
+SATURATED_AFTER = 5
+_LOOKED_AT = 400
+_OF_NO_WORD = re.compile(r"[^\w.+-]|_")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One idea that was submitted several times, oldest first."""
+
+    trials: tuple[Trial, ...]
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{each.exp_id} {each.status or 'running'}" for each in self.trials[:6])
+        return f"Submitted {len(self.trials)} times ({said}): {cell(self.trials[0].hypothesis, 120)}"
+
+
+def saturation(own: Sequence[Trial], noise: float) -> str | None:
+    """Advice for a specialist whose last trials, newest first in `own`, all moved the score by no more than noise."""
+    ended = (each for each in own if each.status is not None and each.status.tried)
+    last = list(islice(ended, SATURATED_AFTER))
+    if len(last) < SATURATED_AFTER or any(each.status is TrialStatus.KEEP for each in last):
+        return None
+    moves = [abs(each.delta) for each in last if each.delta is not None]
+    if not moves:
+        return (
+            f"None of your last {SATURATED_AFTER} trials has a valid score. Find out why from their reasons, "
+            "and make the next change small enough that it must run."
+        )
+    if max(moves) > noise:
+        return None
+    moved = f"more than this run's own noise ({number(noise)})" if noise else "at all"
+    return (
+        f"None of your last {SATURATED_AFTER} trials moved the score {moved}. This direction is used up: start from "
+        "another trial, combine a near miss with the best, or change something of another kind."
+    )
+
+
+def repeated(trials: Iterable[Trial], *, limit: int = 3) -> list[Repeated]:
+    """Ideas that were submitted more than once, the most often repeated first."""
+    different = {each.number: each for each in trials if each.status is not TrialStatus.BASELINE}
+    ideas = {at: _idea(each.hypothesis) for at, each in different.items()}
+    if len(set(ideas.values())) == len(ideas):
+        return []
+    groups: dict[tuple[str, ...], dict[int, Trial]] = defaultdict(dict)
+    for at, idea in ideas.items():
+        groups[idea][at] = different[at]
+    again = [group for idea, group in groups.items() if idea and len(group) > 1]
+    again.sort(key=lambda group: (len(group), max(group)), reverse=True)
+    return [Repeated(tuple(group[at] for at in sorted(group))) for group in again[:limit]]
+
+
+@lru_cache(maxsize=2048)
+def _idea(hypothesis: str) -> tuple[str, ...]:
+    """What a hypothesis says, however it is spaced, capitalised and punctuated. Numbers stay: 0.1 is not 0.2."""
+    plain = _OF_NO_WORD.sub(" ", hypothesis[:_LOOKED_AT])
+    return tuple([word for word in [word.strip(".") for word in plain.casefold().split()] if word])
+
+
+_ABOVE = "(above)"
+
+
+class Told:
+    """The entries of a trial in each section, made when one is asked for. `label` is what the run calls its score."""
+
+    def __init__(self, trial: Trial, label: str) -> None:
+        self.trial = trial
+        self._label = label
+
+    @cached_property
+    def own(self) -> Entry:
+        """Among the last trials of whoever made it."""
+        trial = self.trial
+        numbers = f"{trial.exp_id} {status_of(trial)} {number(trial.score)}"
+        expected = one_line(trial.expected_delta, 20)
+        delta = f" (Δ {signed(trial.delta)}, expected {cell(expected, 20) or 'nothing'})"
+        origin = "" if trial.parent is None else f" from {exp_id(trial.parent)}"
+        reason = why(trial, 320)
+        text = f"{cell(trial.hypothesis, 200)}{' — ' if reason else ''}{reason}"
+        facts = f"- {numbers}{delta if trial.delta is not None else ''}{origin}"
+        return Entry(f"{facts}: {text}", f"{facts} {_ABOVE}: {reason}", trial.number)
+
+    @cached_property
+    def latest(self) -> Entry:
+        """Among what was tried last."""
+        full, short = tried_cells(self.trial), tried_cells(self.trial, _ABOVE)
+        return Entry(table_row(full), table_row(short), self.trial.number)
+
+    @cached_property
+    def leader(self) -> Entry:
+        """Among what was kept."""
+        full, short = kept_cells(self.trial), kept_cells(self.trial, text=_ABOVE)
+        return Entry(table_row(full), table_row(short), self.trial.number)
+
+    @cached_property
+    def ancestor(self) -> Entry:
+        """Among what the best came from."""
+        return self._relative("from ")
+
+    @cached_property
+    def child(self) -> Entry:
+        """Among what was made from the best."""
+        return self._relative("child ")
+
+    @cached_property
+    def root(self) -> Entry:
+        """What the run began with, where there is no best."""
+        return self._relative("")
+
+    @cached_property
+    def best(self) -> Entry:
+        """As the best, at the head of its lineage."""
+        return self._relative("", best=True)
+
+    @cached_property
+    def best_line(self) -> str:
+        """As the best, before everything else."""
+        return f"- Best: {brief(self.trial, self._label)} {cell(self.trial.hypothesis, 400)}"
+
+    @cached_property
+    def expectation(self) -> Expectation | None:
+        return expectation(self.trial)
+
+    # Gains are other ones when there is another best, which is seldom.
+    @lru_cache(maxsize=512)  # noqa: B019 - as many are kept alive at most
+    def miss(self, gain: float) -> Entry:
+        """Among near misses, with a score that is by `gain` better than the best."""
+        distance = (
+            f"{number(gain)} better than the best" if gain > 0 else f"{number(-gain)} short of the best"
+        )
+        facts = f"- {brief(self.trial, self._label)} {distance}"
+        words = f"{cell(self.trial.hypothesis, 160)} — {why(self.trial, 200)}"
+        return Entry(f"{facts}: {words}", f"{facts} {_ABOVE}", self.trial.number)
+
+    def _relative(self, relation: str, *, best: bool = False) -> Entry:
+        trial, label = self.trial, self._label
+        full = f"- {relation}{described(trial, label, best=best)}"
+        return Entry(full, f"- {relation}{brief(trial, label)} {_ABOVE}", trial.number)
+
+
+# By everything that is known of it, since a trial in flight may change.
+@lru_cache(maxsize=512)
+def _in_words(trial: Trial, label: str) -> Told:
+    return Told(trial, label)
+
+
+def told_trials(tx: Transaction, run_id: int, label: str, keys: Set[Key]) -> dict[int, Told]:
+    """The trials with these keys by their numbers."""
+    wanted = list(keys)
+    known = tx.remembered.several([(Told, run_id, label, number, ended_at) for number, ended_at in wanted])
+    told = {each.trial.number: each for each in known if each is not None}
+    if len(told) < len(wanted):
+        missing = [key for key in wanted if key[0] not in told]
+        read = [_in_words(trial, label) for trial in trial_lines(tx, run_id, missing)]
+        told |= {each.trial.number: each for each in read}
+        ended = [each for each in read if each.trial.ended_at is not None]
+        tx.remembered.add(
+            {(Told, run_id, label, each.trial.number, each.trial.ended_at): each for each in ended}
+        )
+    return told
+
 
 LEAST_CHARS = 2000
 _LINEAGE = "Lineage of the best, and what was made from it"

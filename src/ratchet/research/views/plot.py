@@ -9,15 +9,101 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ratchet.kernel import TrialStatus, exp_id
-from ratchet.research.views.scale import Scale, shown_range
-from ratchet.research.views.words import number, one_line
+from ratchet.ledger.trial_pages import Point, kept_lines, points_at
+from ratchet.research.views._status import in_force
+from ratchet.research.views.text import number, one_line
 
 if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_pages import Point
     from ratchet.ledger.trial_rows import Trial
-    from ratchet.research.views._status import Status
-    from ratchet.research.views.baseline import Baseline
-    from ratchet.research.views.plotted import Plotted
+    from ratchet.research.views._status import Baseline, Status
+
+
+_KEEPS = 300
+_BESTS = (TrialStatus.BASELINE, TrialStatus.KEEP)
+
+
+@dataclass(frozen=True, slots=True)
+class Plotted:
+    """What the plot shows: some trials, evenly picked if there are too many, and the newest of what was kept."""
+
+    points: tuple[Point, ...]
+    kept: tuple[Trial, ...]
+    last: int
+    sampled: bool
+
+    @property
+    def bests(self) -> list[tuple[int, float]]:
+        """The best so far and when, as far as it is shown: picked evenly at first, completely at the end."""
+        known: dict[int, Trial | Point] = {each.number: each for each in self.kept}
+        known |= {each.number: each for each in self.points if each.status in _BESTS}
+        return [(each.number, each.score) for each in in_force(known.values()) if each.score is not None]
+
+    @property
+    def note(self) -> str:
+        if not self.sampled:
+            return f"All {self.last + 1:,} rows are shown, the baseline among them."
+        return (
+            f"A sample: {len(self.points):,} of {self.last + 1:,} rows, evenly picked by number, "
+            f"and the newest {len(self.kept):,} that were kept."
+        )
+
+
+def plotted(tx: Transaction, run_id: int, next_number: int, most: int, *, keeps: int = _KEEPS) -> Plotted:
+    """At most `most` trials and `keeps` that were kept, whatever the length of the run."""
+    last = max(0, next_number - 1)
+    sampled = next_number > most
+    picked = [round(at * last / (most - 1)) for at in range(most)] if sampled else list(range(next_number))
+    points = tuple(points_at(tx, run_id, picked))
+    kept = tuple(reversed(kept_lines(tx, run_id, limit=keeps)))
+    return Plotted(points, kept, last, sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Maps `low` to `start` and `high` to `end`; what lies outside stays at the edge."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        # Halved, so that the widest range there is does not overflow.
+        width = self.high / 2 - self.low / 2
+        share = (value / 2 - self.low / 2) / width if width else 0.5
+        # Not by `min` and `max`: a plot asks thousands of times.
+        inside = 0.0 if share < 0.0 else 1.0 if share > 1.0 else share
+        return self.start + inside * (self.end - self.start)
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Round numbers from `low` to `high`."""
+        width = self.high - self.low
+        if not math.isfinite(width) or width <= 0:
+            return [self.low]
+        rough = width / about
+        power = 10.0 ** math.floor(math.log10(rough)) if rough > 1e-300 else rough
+        step = next(power * each for each in (1, 2, 5, 10, 20) if power * each >= rough)
+        first = math.ceil(self.low / step)
+        return [at * step for at in range(first, first + about * 2) if at * step <= self.high]
+
+
+def shown_range(always: Sequence[float], usual: Sequence[float]) -> tuple[float, float]:
+    """A range with all of `always` in it and most of `usual`: a few wild values must not flatten the rest."""
+    ordered = sorted(usual)
+    cut = len(ordered) // 20
+    inner = ordered[cut : len(ordered) - cut]
+    values = [*always, *inner]
+    if not values:
+        return 0.0, 1.0
+    low, high = min(values), max(values)
+    room = (high / 2 - low / 2) * 0.12 or abs(high) * 0.05 or 1.0
+    return low - room, high + room
+
 
 _FAILED = "failed-"
 _FAILURES = {

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ratchet.research.views._status import Status, better
-from ratchet.research.views.row import status_of
-from ratchet.research.views.words import NOTHING, cost_of, duration, number, one_line, signed, trials
+from ratchet.research.views.text import NOTHING, cost_of, duration, number, one_line, signed, trials
+from ratchet.research.views.trials import status_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from ratchet.ledger.trial_rows import Trial
-    from ratchet.research.views._yields import Yield
-    from ratchet.research.views.live import Live
+    from ratchet.research.views._status import Live
+    from ratchet.research.views.specialists import Yield
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from ratchet.kernel import exp_id
 from ratchet.research.views import Overview
-from ratchet.research.views.plot import Frame, Tick, best_line, number_ticks, score_ticks
-from ratchet.research.views.scale import Scale, shown_range
-from ratchet.research.views.words import number, one_line
+from ratchet.research.views.plot import Frame, Scale, Tick, best_line, number_ticks, score_ticks, shown_range
+from ratchet.research.views.text import number, one_line
 
 # Of what a run has kept, so many steps of its line, so many dots on it, and so many steps of a small line.
 _STEPS, _DOTS, _SPARK_STEPS = 300, 60, 40

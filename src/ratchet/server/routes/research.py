@@ -14,7 +14,7 @@ from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research.operations import OPERATIONS
-from ratchet.research.starting import LARGEST_SEED, Wanted, check_research, start_research
+from ratchet.research.start import LARGEST_SEED, Wanted, check_research, start_research
 from ratchet.research.tasks import find_installed, installed_task, task_names
 from ratchet.research.views import status
 from ratchet.server import research_shapes as shapes

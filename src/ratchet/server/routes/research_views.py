@@ -12,10 +12,9 @@ from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.research import views
 from ratchet.research.campaign import research_directory
-from ratchet.research.columns import leaderboard_of
-from ratchet.research.evidence import evidence_of, full_report, read_diff
+from ratchet.research.evidence import evidence_of, full_report, leaderboard_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
-from ratchet.research.views.row import record
+from ratchet.research.views.trials import record
 from ratchet.server import research_shapes as shapes
 from ratchet.server.fields import Cut, Limit, Page, Paging, TextFilter
 from ratchet.server.routes.research import RunName

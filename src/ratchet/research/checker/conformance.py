@@ -1,0 +1,444 @@
+"""Whether a task keeps what the contract asks of it: looked at, measured and talked about before money is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ratchet.engines.offering import Way
+from ratchet.engines.search.program import Program as SearchProgram
+from ratchet.judges.comparison import spread
+from ratchet.kernel import Misuse, RatchetError, TrialStatus
+from ratchet.ledger.trial_rows import Trial
+from ratchet.research.adapter import Program, TaskAdapter
+from ratchet.research.checker.attacks import check_attacks
+from ratchet.research.checker.bench import (
+    Bench,
+    Case,
+    Finding,
+    Grade,
+    Hear,
+    Look,
+    Part,
+    Seen,
+    Stopwatch,
+    failed,
+    file_hashes,
+    new_place,
+    open_bench,
+    warned,
+)
+from ratchet.research.checker.faults import check_harness
+from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.result import Unmeasured
+from ratchet.research.sessions import Idea, Sitting, system_prompt, user_prompt
+from ratchet.research.sessions.tools import task_tools
+from ratchet.research.tasks import check_task, find_task, initial_files, task_hash, task_names
+from ratchet.workspaces import Workspace
+
+
+def sample(schema: Mapping[str, Any]) -> Any:
+    """The first allowed value of each required member. Schemas of tools are plain; what is more is not understood."""
+    for given in ("const", "default"):
+        if given in schema:
+            return schema[given]
+    for listed in ("enum", "examples"):
+        if schema.get(listed):
+            return schema[listed][0]
+    kind = schema.get("type", "object")
+    match kind[0] if isinstance(kind, list) else kind:
+        case "object":
+            members = schema.get("properties", {})
+            return {name: sample(members.get(name, {})) for name in schema.get("required", ())}
+        case "array":
+            return [sample(schema.get("items", {}))] * schema.get("minItems", 0)
+        case "string":
+            return "x" * schema.get("minLength", 1)
+        case "integer" | "number":
+            return schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+        case "boolean":
+            return True
+    return None
+
+
+_LONG_PROMPT = 200_000
+
+
+async def reads(case: Case) -> Seen:
+    task = case.bench.task
+    files = initial_files(task)
+    if task_hash(task) != task.sha256:
+        return failed(
+            "the pinned copy is not what was copied", "start again when nobody edits the task's folder"
+        )
+    how = (
+        "is only read"
+        if task.trial is None
+        else "runs as a function"
+        if task.trial.is_node
+        else "is a command"
+    )
+    names = ", ".join(each.name for each in task.roster)
+    return Seen(f"the recipe {how}; {len(files)} files, {sum(map(len, files.values()))} bytes; for {names}")
+
+
+async def out_of_reach(case: Case) -> Seen:
+    """No file of the evaluator, and none of the held-out split alone, may lie where the recipe can read it."""
+    secret, open_to_all = await asyncio.to_thread(file_hashes, case.bench.task)
+    shared = [f"{place} is {secret[digest]}" for place, digest in open_to_all.items() if digest in secret]
+    if shared:
+        return failed(
+            f"the recipe can read what it must not know: {', '.join(shared[:5])}",
+            "remove the copy from inputs, recipe and stage files",
+        )
+    return Seen(f"none of {len(secret)} files of the evaluator and the held-out split is shown to the recipe")
+
+
+async def size(case: Case) -> Seen:
+    task = case.bench.task
+    with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
+        found = await asyncio.to_thread(task.size_check, workspace.path)
+    if found.limit_bytes is None:
+        return Seen(f"{found.total_bytes:,} bytes; there is no limit")
+    told = f"{found.total_bytes:,} of {found.limit_bytes:,} bytes"
+    if found.verdict == "block":
+        return failed(f"{told}: the baseline is too large", "raise size.limit_bytes")
+    if 10 * found.total_bytes > 9 * found.limit_bytes:
+        return warned(f"{told}: there is little room for changes", "raise size.limit_bytes")
+    return Seen(told)
+
+
+async def search(case: Case) -> Seen:
+    """What the search engine could change."""
+    with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
+        files = [_pattern(workspace.path, path) for path in case.bench.task.recipe]
+        try:
+            found = await asyncio.to_thread(
+                SearchProgram.read, workspace.path, files, undeclared=False, go_on=lambda: None
+            )
+        except Misuse as error:
+            if "nothing to search" not in str(error):
+                raise
+            return warned("no constant is declared, so the search engine has nothing to do", error.hint or "")
+    names = ", ".join(each.name for each in found.constants[:5])
+    more = f" and {len(found.constants) - 5} more" if len(found.constants) > 5 else ""
+    return Seen(f"{len(found.constants)} constants: {names}{more}")
+
+
+async def prompts(case: Case) -> Seen:
+    """What each specialist would be told, for every way of giving it tools, with and without a lineage."""
+    task, longest = case.bench.task, 0
+    with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
+        for specialist in task.roster:
+            for way in Way:
+                told = user_prompt(task, specialist, directory=workspace.path, parent=0, lineage="", way=way)
+                for lineage in (True, False):
+                    system = system_prompt(task, specialist, lineage=lineage, way=way)
+                    longest = max(longest, len(system) + len(told))
+    told = f"{longest:,} characters is the longest of {2 * len(Way) * len(task.roster)}"
+    if longest > _LONG_PROMPT:
+        return warned(told, "shorten the knowledge: every session pays for it")
+    return Seen(told)
+
+
+async def tools(case: Case) -> Seen:
+    """Every tool of the task, asked once with values that its schema allows."""
+    with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
+        own = task_tools(_sitting(case.bench, workspace))
+        for tool in own:
+            try:
+                await tool.run(sample(tool.input_schema))
+            except Misuse as error:
+                return failed(
+                    f"{tool.name} does not answer: {str(error)[:300]}",
+                    "let it answer every input that its schema allows",
+                )
+    return Seen(f"{', '.join(tool.name for tool in own)} answered" if own else "it has none of its own")
+
+
+def _pattern(root: Path, path: str) -> str:
+    return f"{path}/*" if (root / path).is_dir() else path
+
+
+def _sitting(bench: Bench, workspace: Workspace) -> Sitting:
+    return Sitting(
+        run_id=0,
+        task=bench.task,
+        specialist=bench.task.doers[0],
+        repository=bench.repository,
+        workspace=workspace,
+        parent=0,
+        submit=_nobody_submits,
+        read=_no_ledger,
+        write=_no_ledger,
+    )
+
+
+async def _nobody_submits(_idea: Idea) -> Trial:
+    raise Misuse("a check hands in nothing")
+
+
+def _no_ledger() -> NoReturn:
+    raise Misuse("a check has no ledger")
+
+
+_MOST_REPEATS = 5
+_SAME_SEED = 2
+_MIB = 1024 * 1024
+
+
+async def stable_hash(case: Case) -> Seen:
+    """Two meters of one task, and one that has measured, must agree on what decides a score."""
+    bench = case.bench
+    again = TaskMeter(bench.task, bench.repository, bench.home).hash
+    if again != bench.meter.hash:
+        return failed(
+            f"it is {bench.meter.hash[:12]} and then {again[:12]}", "let no fact of the task depend on chance"
+        )
+    return Seen(f"{again[:12]} over evaluator, inputs, commands and limits")
+
+
+async def preflight(case: Case) -> Seen:
+    await case.bench.meter.preflight(case.bench.base, case.bench.base)
+    return Seen("the recipe compiles, is complete and within its size")
+
+
+async def first_score(case: Case) -> Seen:
+    """One score. What the evaluator refuses is told as the gate that the baseline does not pass."""
+    try:
+        measured = await case.bench.measure(seed=case.bench.task.keep.seed)
+    except Unmeasured as unmeasured:
+        return _no_score(unmeasured)
+    case.samples.append(measured)
+    trials, evaluator = measured.facts["trials"], measured.facts["evaluator"]
+    parts = [f"trial {sum(each['wall_ms'] for each in trials):.0f} ms"] if trials else []
+    parts.append(f"evaluator {evaluator['wall_ms']:.0f} ms")
+    return Seen(
+        f"{case.bench.task.label} {measured.score:g} in {measured.wall_ms:.0f} ms ({', '.join(parts)})"
+    )
+
+
+async def noise(case: Case) -> Seen:
+    """How far scores scatter over seeds."""
+    task = case.bench.task
+    repeats = min(_MOST_REPEATS, max(task.keep.least, task.keep.baseline_repeats, 2))
+    for seed in range(task.keep.seed + len(case.samples), task.keep.seed + repeats):
+        case.samples.append(await case.bench.measure(seed=seed))
+    mean, sd = spread(tuple(each.score for each in case.samples))
+    each_ms = statistics.median(each.wall_ms for each in case.samples)
+    told = f"{mean:g} ± {sd:g} over {len(case.samples)} seeds, {each_ms:.0f} ms each"
+    if sd == 0 and not task.keep.deterministic and task.keep.policy == "confident":
+        return warned(
+            f"{told}; every promising trial will still be measured {task.keep.least} times",
+            "say keep.deterministic = true if a score has no noise",
+        )
+    return Seen(told)
+
+
+async def deterministic(case: Case) -> Seen:
+    """Whether one seed always gives one score, and whether that is what the task says."""
+    task, first = case.bench.task, case.samples[0]
+    again = [(await case.bench.measure(seed=first.seed)).score for _ in range(_SAME_SEED)]
+    if all(score == first.score for score in again):
+        claim = "as the task says" if task.keep.deterministic else "which the task does not claim"
+        return Seen(f"seed {first.seed} gave {first.score!r} {1 + len(again)} times, {claim}")
+    scores = ", ".join(repr(score) for score in (first.score, *again))
+    if task.keep.deterministic:
+        return failed(
+            f"it says that it is deterministic, but seed {first.seed} gave {scores}",
+            "set keep.deterministic = false, or let recipe and evaluator draw all chance from the seed",
+        )
+    return Seen(f"a score has noise of its own: seed {first.seed} gave {scores}")
+
+
+async def held_out(case: Case) -> Seen:
+    task = case.bench.task
+    if not task.keep.held_out:
+        if task.held_out_inputs is not None:
+            return warned(
+                "held_out_inputs is given, but keep.held_out is not set", "say keep.held_out = true"
+            )
+        return Seen("none is declared")
+    measured = await case.bench.measure(seed=task.keep.seed, held_out=True)
+    told = f"{measured.score:g} on the held-out split, {case.samples[0].score:g} on the other"
+    if measured.score == case.samples[0].score:
+        return warned(
+            f"{told}: both splits give the same score",
+            "let prepare read held_out, or give held_out_inputs, so that it is really another split",
+        )
+    return Seen(told)
+
+
+async def limits(case: Case) -> Seen:
+    """How much of its limits the baseline uses already."""
+    task, facts = case.bench.task, case.samples[0].facts
+    tight = [
+        said
+        for who, program, ends in (
+            ("trial", task.trial, facts["trials"]),
+            ("evaluator", task.evaluator, [facts["evaluator"]]),
+        )
+        if program is not None
+        for end in ends
+        for said in _tight(who, program, end)
+    ]
+    if tight:
+        return warned(
+            f"the baseline uses more than half of {', '.join(dict.fromkeys(tight))}",
+            "raise the limit, or a slightly slower machine will fail honest trials",
+        )
+    unbounded = [
+        who
+        for who, program in (("trial", task.trial), ("evaluator", task.evaluator))
+        if _is_unbounded(program)
+    ]
+    if unbounded:
+        return warned(f"the {' and the '.join(unbounded)} may use any amount of memory", "set memory_mb")
+    return Seen("the baseline uses less than half of each")
+
+
+def _no_score(unmeasured: Unmeasured) -> Seen:
+    if unmeasured.status is TrialStatus.INFRA_ERROR:
+        return failed(unmeasured.reason, "mend the machine; `ratchet doctor` shows what it lacks")
+    if unmeasured.status is TrialStatus.DISQUALIFIED:
+        return failed(
+            f"the baseline does not pass its own gate: {unmeasured.reason}",
+            "begin with a recipe that the evaluator accepts",
+        )
+    return failed(f"{unmeasured.status}: {unmeasured.reason}", "mend the recipe or the evaluator")
+
+
+def _is_unbounded(program: Program | None) -> bool:
+    return program is not None and program.bounds.memory_bytes is None
+
+
+def _tight(who: str, program: Program, end: dict[str, Any]) -> Iterator[str]:
+    bounds = program.bounds
+    if end["wall_ms"] > 500 * bounds.wall_seconds:
+        yield f"the {who}'s {bounds.wall_seconds:g} s ({end['wall_ms'] / 1000:.2g} s)"
+    if bounds.cpu_seconds is not None and end["cpu_ms"] > 500 * bounds.cpu_seconds:
+        yield f"the {who}'s {bounds.cpu_seconds:g} s of CPU time ({end['cpu_ms'] / 1000:.2g} s)"
+    if bounds.memory_bytes is not None and end["peak_bytes"] > bounds.memory_bytes / 2:
+        most, used = bounds.memory_bytes // _MIB, end["peak_bytes"] // _MIB
+        yield f"the {who}'s {most} MB of memory ({used} MB)"
+
+
+_READ: Mapping[str, Look] = {
+    "the task reads": reads,
+    "the evaluator is out of reach": out_of_reach,
+    "the evaluator's hash is stable": stable_hash,
+    "preflight accepts the baseline": preflight,
+    "the size limit has room": size,
+    "the search engine": search,
+    "prompts can be built": prompts,
+    "tools answer": tools,
+    "the baseline is measured": first_score,
+}
+_MEASURED: Mapping[str, Look] = {
+    "noise over repeats": noise,
+    "deterministic": deterministic,
+    "held-out split": held_out,
+    "limits have room": limits,
+}
+_OPENED = "the task can be pinned"
+
+
+async def check_conformance(task: TaskAdapter, hear: Hear = lambda _finding: None) -> list[Finding]:
+    """Look at everything that a run would need. Nothing of the task's folder is changed.
+
+    What needs a score is left out when there is none.
+    """
+    found: list[Finding] = []
+
+    def add(finding: Finding) -> None:
+        found.append(finding)
+        hear(finding)
+
+    with new_place() as place:
+        watch = Stopwatch()
+        try:
+            check_task(task)
+            async with open_bench(task, place) as bench:
+                case = Case(bench)
+                for what, look in _READ.items():
+                    add(await _finding(what, look, case))
+                for what, look in _MEASURED.items() if case.samples else ():
+                    add(await _finding(what, look, case))
+        except RatchetError as error:
+            add(_told(_OPENED, _failure(error), watch))
+    return found
+
+
+async def _finding(what: str, look: Look, case: Case) -> Finding:
+    watch = Stopwatch()
+    try:
+        seen = await look(case)
+    except Unmeasured as unmeasured:
+        seen = failed(f"{unmeasured.status}: {unmeasured.reason}", "mend the recipe or the evaluator")
+    except RatchetError as error:
+        seen = _failure(error)
+    except Exception as error:  # noqa: BLE001 - a task is foreign code, and whatever it raises is what was found
+        seen = failed(f"{type(error).__name__}: {error}", "mend the task's own code")
+    return _told(what, seen, watch)
+
+
+def _failure(error: RatchetError) -> Seen:
+    return Seen(str(error), Grade.FAILED, error.hint or "")
+
+
+def _told(what: str, seen: Seen, watch: Stopwatch) -> Finding:
+    return Finding(
+        part=Part.TASK,
+        what=what,
+        grade=seen.grade,
+        detail=seen.detail,
+        hint=seen.hint,
+        seconds=watch.seconds,
+    )
+
+
+async def check(
+    reference: str,
+    variant: str | None = None,
+    *,
+    attack: bool = False,
+    real_home: Path | None = None,
+    hear: Hear = lambda _finding: None,
+) -> list[Finding]:
+    """Check the task that `reference` names; with `attack` also what hostile recipes and faults come to.
+
+    A task that cannot be read is a finding. Raises `Misuse` when there is no such task at all.
+    """
+    watch = Stopwatch()
+    try:
+        task = find_task(reference, variant)
+    except Misuse as error:
+        if not _is_there(reference):
+            raise
+        finding = Finding(
+            part=Part.TASK,
+            what="the task reads",
+            grade=Grade.FAILED,
+            detail=str(error),
+            hint=error.hint or "",
+            seconds=watch.seconds,
+        )
+        hear(finding)
+        return [finding]
+    return await _checked(task, attack, real_home, hear)
+
+
+async def _checked(task: TaskAdapter, attack: bool, real_home: Path | None, hear: Hear) -> list[Finding]:
+    found = await check_conformance(task, hear)
+    if attack:
+        found += await check_attacks(task, hear, real_home=real_home)
+        found += await check_harness(hear)
+    return found
+
+
+def _is_there(reference: str) -> bool:
+    names = {reference, reference.rpartition(":")[0]} - {""}
+    return any(Path(name).is_dir() or name in task_names() for name in names)

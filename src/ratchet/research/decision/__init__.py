@@ -1,0 +1,33 @@
+"""Whether a trial is kept: the noise of the baseline, the decision, and the certificate that proves it."""
+
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.research.decision._certificate import certificate, certificate_json, check_certificate
+    from ratchet.research.decision.comparison import Baseline, calibrate, decide
+    from ratchet.research.decision.outcome import Champion, Decided, HeldOut, Noise, Phase, Side, Taken
+    from ratchet.research.decision.rule import Strict, check_rule, delta_text, strict
+else:
+    __getattr__ = on_demand(__name__)
+
+__all__ = [
+    "Baseline",
+    "Champion",
+    "Decided",
+    "HeldOut",
+    "Noise",
+    "Phase",
+    "Side",
+    "Strict",
+    "Taken",
+    "calibrate",
+    "certificate",
+    "certificate_json",
+    "check_certificate",
+    "check_rule",
+    "decide",
+    "delta_text",
+    "strict",
+]

@@ -1,0 +1,399 @@
+"""Looking at a commit before it costs anything: what was changed, whether it compiles, how large it is.
+
+It is read from the repository as it lies there. Nothing is checked out, executed or written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from ratchet.kernel import TrialStatus
+from ratchet.research.adapter import Refused, TaskAdapter
+from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.result import Unmeasured
+from ratchet.workspaces import Entry, Repository
+from ratchet.workspaces.cache import Cache
+
+_CHUNK = 65536
+# What fits into a pipe, whatever the other end does.
+_UNREAD_BYTES = 32 * 1024
+
+
+class Dialogue:
+    """One process, started by `start` when it is first asked and again when it died; every answer has `lines` lines.
+
+    It serves one event loop at a time. One that does not answer within `seconds` is ended.
+    """
+
+    def __init__(
+        self, start: Callable[[], subprocess.Popen[bytes]], *, lines: int, seconds: float = 60.0
+    ) -> None:
+        self._start = start
+        self._lines = lines
+        self._seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: deque[tuple[asyncio.Future[list[bytes]], int]] = deque()
+        self._unread = 0
+        self._buffer = b""
+
+    async def ask(self, question: bytes) -> list[bytes] | None:
+        """The lines of the answer: none if it died before, over this question or another. `None` if it cannot be asked
+        now, because it cannot be started, has too much to read or answers to another event loop."""
+        loop = asyncio.get_running_loop()
+        if self._process is not None and self._owner != os.getpid():
+            self._forget()
+        if self._loop is not None and self._loop.is_closed():
+            self.close()  # with answers that nobody waits for any more
+        busy = bool(self._waiting)
+        if self._unread + len(question) > _UNREAD_BYTES or (busy and loop is not self._loop):
+            return None
+        try:
+            process = self._running()
+        except OSError:
+            return None
+        answer: asyncio.Future[list[bytes]] = loop.create_future()
+        self._waiting.append((answer, len(question)))
+        self._unread += len(question)
+        if not busy:
+            self._loop = loop
+            loop.add_reader(cast(IO[bytes], process.stdout).fileno(), self._hear)
+        with contextlib.suppress(BrokenPipeError):  # its end is read where the answer would be
+            self._say(process, question)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await answer
+        except TimeoutError:
+            self.close()
+            return []
+
+    def close(self) -> None:
+        """End the process. Whoever waits is told of no lines. Any thread may do so."""
+        if self._owner != os.getpid():
+            self._forget()  # forked: the process and those who wait are the parent's
+            return
+        if self._loop is not None and not self._loop.is_closed() and self._loop is not _running_loop():
+            # The loop must forget the pipe before it is closed.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.close)
+                return
+        process, self._process, self._buffer, self._unread = self._process, None, b"", 0
+        waiting, self._waiting = self._waiting, deque()
+        if process is None:
+            return
+        out = cast(IO[bytes], process.stdout)
+        self._leave(out)
+        process.kill()
+        process.wait()
+        _close_pipes(process)
+        for answer, _ in waiting:
+            with contextlib.suppress(RuntimeError):  # its loop has ended
+                answer.get_loop().call_soon_threadsafe(_tell, answer, [])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = self._start()
+            self._owner = os.getpid()
+        return self._process
+
+    def _forget(self) -> None:
+        """Let go of what a fork has inherited, without touching what it shares with its parent."""
+        process, self._process, self._loop = self._process, None, None
+        self._waiting, self._buffer, self._unread = deque(), b"", 0
+        if process is not None:
+            _close_pipes(process)
+
+    def _say(self, process: subprocess.Popen[bytes], question: bytes) -> None:
+        rest = memoryview(question)
+        while rest:
+            rest = rest[os.write(cast(IO[bytes], process.stdin).fileno(), rest) :]
+
+    def _hear(self) -> None:
+        assert self._process is not None
+        out = cast(IO[bytes], self._process.stdout)
+        data = os.read(out.fileno(), _CHUNK)
+        if not data:
+            self.close()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        while len(lines) >= self._lines and self._waiting:
+            told, lines = lines[: self._lines], lines[self._lines :]
+            answer, size = self._waiting.popleft()
+            self._unread -= size
+            _tell(answer, told)
+        self._buffer = b"".join(line + b"\n" for line in lines) + self._buffer
+        if not self._waiting and self._buffer:
+            self.close()  # nobody has asked for this: it is out of step
+        elif not self._waiting:
+            self._leave(out)
+
+    def _leave(self, out: IO[bytes]) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.remove_reader(out.fileno())
+            self._loop = None
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            cast(IO[bytes], pipe).close()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _tell(answer: asyncio.Future[list[bytes]], told: list[bytes]) -> None:
+    if not answer.done():  # whoever asked may have been cancelled
+        answer.set_result(told)
+
+
+_PROGRAM = Path(__file__).with_name("compiler.py")
+
+
+class SyntaxProblem(NamedTuple):
+    line: int
+    message: str
+
+
+class Compiler:
+    """A process for threads and one for an event loop, started when first asked and again when they died."""
+
+    def __init__(self) -> None:
+        # Answers carry no names: one question at a time.
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._soon = Dialogue(_start, lines=1)
+
+    def check(self, file: str, source: bytes) -> SyntaxProblem | None:
+        """What is wrong with a file. Raises `OSError` if there can be no process to tell."""
+        return self._checked(_question(file, source), tries=2)
+
+    async def check_soon(self, file: str, source: bytes) -> SyntaxProblem | None:
+        """As `check`, while others in the event loop go on. What gets no answer is asked again in a thread."""
+        question = _question(file, source)
+        answer = await self._soon.ask(question)
+        if answer:
+            return _understood(answer[0])
+        return await asyncio.to_thread(self._checked, question, tries=2 if answer is None else 1)
+
+    def close(self) -> None:
+        self._soon.close()
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if self._owner == os.getpid():
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                cast(IO[bytes], pipe).close()
+
+    def _checked(self, question: bytes, *, tries: int) -> SyntaxProblem | None:
+        answer = b""
+        with self._lock:
+            # Somebody may have killed it. Whoever kills two in a row is the file.
+            while not answer and tries:
+                answer, tries = self._ask(question), tries - 1
+        return _understood(answer)
+
+    def _ask(self, question: bytes) -> bytes:
+        """The answer, or nothing if the process died over it."""
+        process = self._running()
+        try:
+            cast(IO[bytes], process.stdin).write(question)
+            cast(IO[bytes], process.stdin).flush()
+            answer = cast(IO[bytes], process.stdout).readline()
+        except BrokenPipeError:
+            answer = b""
+        except BaseException:
+            self._end()
+            raise
+        if not answer.endswith(b"\n"):
+            self._end()
+            return b""
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._owner != os.getpid():
+            self._process = _start()
+            self._owner = os.getpid()
+        return self._process
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_PROGRAM)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+
+
+def _question(file: str, source: bytes) -> bytes:
+    return json.dumps({"file": file, "bytes": len(source)}).encode() + b"\n" + source
+
+
+def _understood(answer: bytes) -> SyntaxProblem | None:
+    if not answer:
+        return SyntaxProblem(1, "the compiler did not survive it, or took too long")
+    told = json.loads(answer)
+    return None if told is None else SyntaxProblem(told["line"], told["message"])
+
+
+compiler = Compiler()
+"""The one of this process."""
+atexit.register(compiler.close)
+
+
+def looks_itself(task: TaskAdapter) -> bool:
+    """Whether its class does more than every task does, so that it needs files to look at."""
+    kind = type(task)
+    return kind.preflight is not TaskAdapter.preflight or kind.size_check is not TaskAdapter.size_check
+
+
+def look(task: TaskAdapter, directory: Path) -> None:
+    """Let the task look at a checkout. Raises `Unmeasured`."""
+    try:
+        size = task.size_check(directory)
+        if size.verdict == "block":
+            raise Refused(
+                TrialStatus.SIZE_BLOCKED,
+                f"it has {size.total_bytes:,} bytes; {size.limit_bytes:,} are allowed",
+            )
+        task.preflight(directory)
+    except Refused as refused:
+        if refused.status.valid or refused.status is TrialStatus.HARNESS_ABORT:
+            reason = f"the task refuses a candidate as {refused.status}, which is no reason: {refused.reason}"
+            raise Unmeasured(TrialStatus.INFRA_ERROR, reason) from None
+        raise Unmeasured(refused.status, refused.reason) from None
+    except Exception as error:
+        reason = f"the task's own preflight broke: {type(error).__name__}: {error}"
+        raise Unmeasured(TrialStatus.INFRA_ERROR, reason) from error
+
+
+_NAMED = 5
+_REMEMBERED = 10_000
+
+
+class Inspection:
+    """What it has found out of a file it remembers, since most files of two candidates are the same."""
+
+    def __init__(self, task: TaskAdapter, repository: Repository) -> None:
+        self._task = task
+        self._repository = repository
+        self._recipe = Recipe(task.recipe)
+        self._sized = Recipe(task.size_paths or task.recipe)
+        self._sizes: Cache[int] = Cache(_REMEMBERED)
+        self._compiled: Cache[tuple[SyntaxProblem | None]] = Cache(_REMEMBERED)
+
+    def look(self, commit: str, base: str) -> None:
+        """Raises `Unmeasured` for a commit that is not worth a measurement, and what the repository raises."""
+        for path, entry in self._unread(commit, base):
+            source = self._repository.read_file(commit, path)
+            self._note_syntax(path, entry, compiler.check(path, source))
+
+    async def look_soon(self, commit: str, base: str) -> None:
+        """As `look`, for commits that are at hand, and while others in the event loop go on."""
+        for path, entry in self._unread(commit, base):
+            source = self._repository.read_file(commit, path)
+            self._note_syntax(path, entry, await compiler.check_soon(path, source))
+
+    def _unread(self, commit: str, base: str) -> Iterator[tuple[str, Entry]]:
+        """The files whose syntax nobody has looked at, once everything else was found to be well."""
+        self._check_changes(commit, base)
+        files = self._repository.list_files(commit)
+        recipe = self._recipe.within(files)
+        self._check_kinds(recipe)
+        self._check_there(recipe)
+        self._check_size(commit, files)
+        for path, entry in recipe.items():
+            if path.endswith(".py"):
+                known = self._compiled.get(entry.hash)
+                if known is None:
+                    yield path, entry
+                else:
+                    _refuse(path, *known)
+
+    def _check_changes(self, commit: str, base: str) -> None:
+        outside = [
+            change.path
+            for change in self._repository.changes(base, commit)
+            if not self._recipe.covers(change.path)
+        ]
+        if outside:
+            raise Unmeasured(
+                TrialStatus.DISQUALIFIED,
+                f"only {_listed(self._task.recipe)} may be changed, not {_listed(outside)}",
+            )
+
+    def _check_kinds(self, recipe: Mapping[str, Entry]) -> None:
+        strange = [path for path, entry in recipe.items() if not entry.is_file]
+        if strange:
+            raise Unmeasured(
+                TrialStatus.DISQUALIFIED, f"a recipe is made of plain files; {_listed(strange)} is none"
+            )
+
+    def _check_there(self, recipe: Mapping[str, Entry]) -> None:
+        gone = [
+            each for each in self._task.recipe if not any(Recipe((each,)).covers(path) for path in recipe)
+        ]
+        if gone:
+            raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{_listed(gone)} of the recipe is gone")
+
+    def _check_size(self, commit: str, files: Mapping[str, Entry]) -> None:
+        limit = self._task.size_limit_bytes
+        if limit is None:
+            return
+        sized = self._sized.within(files)
+        total = sum(self._size(commit, path, entry) for path, entry in sized.items())
+        if total > limit:
+            raise Unmeasured(
+                TrialStatus.SIZE_BLOCKED,
+                f"{_listed(self._sized.paths)} has {total:,} bytes; {limit:,} are allowed",
+                facts={"total_bytes": total, "limit_bytes": limit},
+            )
+
+    def _note_syntax(self, path: str, entry: Entry, problem: SyntaxProblem | None) -> None:
+        self._compiled.put(entry.hash, (problem,), 1)
+        _refuse(path, problem)
+
+    def _size(self, commit: str, path: str, entry: Entry) -> int:
+        known = self._sizes.get(entry.hash)
+        if known is None:
+            known = len(self._repository.read_file(commit, path)) if entry.is_file else 0
+            self._sizes.put(entry.hash, known, 1)
+        return known
+
+
+def _refuse(path: str, problem: SyntaxProblem | None) -> None:
+    if problem is not None:
+        raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{problem.message} ({path}:{problem.line})")
+
+
+def _listed(paths: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more

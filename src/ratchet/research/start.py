@@ -1,0 +1,156 @@
+"""Starting a research run: everything is looked at before anything is recorded."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ratchet.engines.preflight import require_engines
+from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.kernel import Limits, Misuse, NotFound, RunId, RunStatus
+from ratchet.ledger.research import open_research
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.usage import account, set_budget
+from ratchet.research.adapter import TaskAdapter
+from ratchet.research.campaign import Choices, Plan, Stops, check_name, task_directory, task_of
+from ratchet.research.jobs import KIND
+from ratchet.research.tasks import find_task, pin_task, task_hash
+from ratchet.runtime import Runtime, configured_budgets, start_run
+
+POLICIES = ("confident", "strict")
+# What every engine and JSON can tell apart.
+LARGEST_SEED = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted(Choices):
+    """A run as a person asks for it. `tokens` and `cost_usd` become a strict budget of the run."""
+
+    task: str
+    variant: str | None = None
+    name: str | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    simulated: bool = False
+
+    @property
+    def limits(self) -> Limits | None:
+        """The budget that is given with the run; without one the configured budget of a run is in force."""
+        if self.tokens is None and self.cost_usd is None:
+            return None
+        return Limits(tokens=self.tokens, cost_usd=self.cost_usd)
+
+
+def check_research(
+    runtime: Runtime, wanted: Wanted, *, find: Callable[[str, str | None], TaskAdapter] = find_task
+) -> None:
+    """Look whether the engines of a run could work here and now, before it is begun.
+
+    Raises `NotReady`, and `Misuse` for what can never work. `find` is as in `start_research`.
+    """
+    task = find(wanted.task, wanted.variant)
+    _plan(wanted, task)
+    _check_engines(runtime, wanted, task, wanted.limits)
+
+
+def check_resumed(runtime: Runtime, run_id: int) -> None:
+    """The same for a run that there is, before it is resumed."""
+    with runtime.ledger.read() as tx:
+        run = get_run(tx, run_id)
+        limits = account(tx, "run", run_id, configured_budgets(runtime.settings)).limits
+    if run.status not in (RunStatus.PAUSED, RunStatus.BLOCKED):
+        return
+    try:
+        task = task_of(runtime.home, run)
+    except NotFound:
+        # Only the machine that works on it has the copy of its task.
+        return
+    _check_engines(runtime, Plan.of(run.spec), task, limits)
+
+
+def _check_engines(runtime: Runtime, chosen: Choices, task: TaskAdapter, limits: Limits | None) -> None:
+    roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
+    wanted = {(chosen.engine or each.engine, chosen.model or each.model) for each in roster}
+    require_engines(runtime, wanted, limits=limits)
+
+
+def start_research(
+    runtime: Runtime,
+    wanted: Wanted,
+    *,
+    actor: str = "ratchet",
+    request_id: str | None = None,
+    find: Callable[[str, str | None], TaskAdapter] = find_task,
+) -> RunId:
+    """Pin the task and enqueue the run. Raises `Misuse` for what can never work.
+
+    `find` says which tasks the caller may name.
+    """
+    task = find(wanted.task, wanted.variant)
+    plan = _plan(wanted, task)
+    if wanted.engine is not None:
+        open_engine(wanted.engine, Surroundings(runtime.settings, runtime.home, os.environ))
+    pin_task(task, task_directory(runtime.home, plan.task_hash), sha256=plan.task_hash)
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        run_id = start_run(
+            tx,
+            runtime,
+            KIND,
+            kind="research",
+            name=wanted.name or task.name,
+            spec=plan.spec(),
+            simulated=wanted.simulated,
+        )
+        open_research(
+            tx,
+            run_id,
+            task=task.name,
+            score_field=task.score_field,
+            direction=task.direction,
+            keep_policy=plan.keep_policy or task.keep.policy,
+        )
+        if wanted.limits is not None:
+            set_budget(tx, "run", run_id, wanted.limits)
+    return run_id
+
+
+def _plan(wanted: Wanted, task: TaskAdapter) -> Plan:
+    known = {each.name for each in task.roster}
+    for name in wanted.specialists:
+        if name not in known:
+            raise Misuse(
+                f"the task {task.name} has no specialist {name!r}", hint=f"it has {', '.join(sorted(known))}"
+            )
+    if wanted.keep_policy is not None and wanted.keep_policy not in POLICIES:
+        raise Misuse(f"there is no keep policy {wanted.keep_policy!r}", hint=f"use {' or '.join(POLICIES)}")
+    if wanted.name is not None:
+        check_name(wanted.name)
+    if wanted.baseline_score is not None and not math.isfinite(wanted.baseline_score):
+        raise Misuse(f"a baseline score of {wanted.baseline_score} cannot be beaten or missed")
+    if wanted.baseline_score is not None and task.requires_calibrated_baseline:
+        raise Misuse(
+            f"the task {task.name} wants its baseline measured, not told", hint="leave out --baseline-score"
+        )
+    if not 0 <= wanted.seed <= LARGEST_SEED:
+        raise Misuse(f"a seed of {wanted.seed} cannot be used", hint=f"use 0 to {LARGEST_SEED}")
+    for what in ("trials", "hours", "hours_without_keep", "tokens", "cost_usd", "parallel"):
+        value = getattr(wanted, what)
+        if value is not None and not 0 < value < math.inf:
+            raise Misuse(f"{what} must be above 0 and finite, not {value!r}")
+    plan = Plan(
+        task=wanted.task,
+        task_hash=task_hash(task),
+        task_root=str(task.root.resolve()),
+        variant=task.variant,
+        columns=task.columns,
+        plain_baseline=task.plain_baseline,
+        known_best=task.known_best,
+        **wanted.chosen(),
+    )
+    if Stops.of(plan, task) == Stops() and wanted.tokens is None and wanted.cost_usd is None:
+        raise Misuse(
+            "nothing would ever stop this run", hint="give --trials, --hours, --tokens or --cost-usd"
+        )
+    return plan

@@ -1,0 +1,378 @@
+"""A task from its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from ratchet.kernel import Direction, Misuse, RatchetError
+from ratchet.research.adapter import (
+    EvaluatorProgram,
+    KeepRule,
+    Program,
+    Slots,
+    Specialist,
+    TaskAdapter,
+    ToolCommand,
+)
+from ratchet.research.tasks.folder import existing, read_plain
+from ratchet.research.tasks.tables import (
+    SWARM_NAME,
+    EvaluatorTable,
+    KeepTable,
+    ProgramTable,
+    SpecialistTable,
+    Tables,
+    TaskFile,
+    ToolTable,
+    read_swarm,
+)
+from ratchet.research.tasks.validation import check_task
+from ratchet.sandbox import Bounds
+
+if TYPE_CHECKING:
+    from ratchet.research.tasks.tables import Swarm
+
+
+CODE_NAME = "task.py"
+_LARGEST_CODE = 4_000_000
+
+
+def load_class(path: Path) -> type[TaskAdapter]:
+    """The one subclass of `TaskAdapter` that the file defines. Raises `Misuse` when it breaks, or has none or several.
+
+    It is compiled anew each time and leaves no bytecode behind, so that a copy of its folder stays what it was.
+    """
+    content = read_plain(path, _LARGEST_CODE)
+    module = ModuleType(f"ratchet_task_{hashlib.sha256(bytes(path) + b' ' + content).hexdigest()[:16]}")
+    module.__file__ = str(path)
+    # Dataclasses look their own module up by its name.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(content, str(path), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise _broken(path, error) from error
+    found: list[type[TaskAdapter]] = [
+        each for each in vars(module).values() if _is_own(each, module.__name__)
+    ]
+    if len(found) != 1:
+        names = ", ".join(each.__name__ for each in found) or "none"
+        raise Misuse(
+            f"{path} must define one subclass of TaskAdapter, and it defines {names}",
+            hint="write `class MyTask(TaskAdapter):` from ratchet.research.adapter",
+        )
+    return found[0]
+
+
+def make(kind: type[TaskAdapter], given: Mapping[str, Any], where: str) -> TaskAdapter:
+    """A task of this class. What the class says in its body is stronger than what is given."""
+    names = {each.name for each in fields(TaskAdapter)}
+    above = kind.__mro__[: kind.__mro__.index(TaskAdapter)]
+    said = {name: value for each in reversed(above) for name, value in vars(each).items() if name in names}
+    for name, value in said.items():
+        if isinstance(value, property) or inspect.isroutine(value):
+            raise Misuse(
+                f"{kind.__name__} in {where} makes {name} a property or method, but it is a fact",
+                hint=f"write `{name} = …` in the class body",
+            )
+    try:
+        return kind(**{**given, **said})
+    except (Exception, SystemExit) as error:
+        raise _broken(where, error) from error
+
+
+def _is_own(value: object, module: str) -> bool:
+    return (
+        isinstance(value, type)
+        and issubclass(value, TaskAdapter)
+        and value.__module__ == module
+        and not inspect.isabstract(value)
+    )
+
+
+def _broken(where: object, error: BaseException) -> RatchetError:
+    if isinstance(error, RatchetError):
+        return error
+    return Misuse(f"{where} cannot be loaded: {type(error).__name__}: {error}", hint="mend it and try again")
+
+
+_PROGRAMS = ("trial", "evaluator")
+_AS_FUNCTION = ("function", "file", "modules", "prepare")
+_AS_COMMAND = ("command",)
+
+
+def varied(found: Mapping[str, Any], variant: str | None, path: Path) -> dict[str, Any]:
+    """The tables of a variant, or of the task itself. Tables are merged, lists are replaced, and so is the roster.
+
+    A variant that runs something as a command where the task calls a function, or the other way round, replaces how it
+    is run and keeps its limits.
+    """
+    plain = {name: value for name, value in found.items() if name != "variants"}
+    if variant is None:
+        return plain
+    known = found.get("variants", {})
+    if variant not in known:
+        names = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise Misuse(f"{path} has no variant {variant!r}; {names}", hint="leave the variant out")
+    says = known[variant]
+    if "agents" in says and "specialist" in says:
+        raise Misuse(
+            f"the variant {variant!r} of {path} has both agents and specialists",
+            hint="give either a number of generic agents or the specialists by name",
+        )
+    for name in _PROGRAMS:
+        if name in plain and name in says:
+            plain[name] = _without_other_way(plain[name], says[name])
+    return _merged(plain, {name: value for name, value in says.items() if name != "agents"})
+
+
+def generic_agents(number: int) -> list[dict[str, Any]]:
+    """So many specialists that differ in nothing but their names."""
+    width = max(2, len(str(number)))
+    return [{"name": f"agent-{each:0{width}}"} for each in range(1, number + 1)]
+
+
+def _without_other_way(table: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    gone = _AS_FUNCTION if "command" in over else _AS_COMMAND if "function" in over else ()
+    return {key: value for key, value in table.items() if key not in gone}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for name, value in above.items():
+        under = result.get(name)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            result[name] = _merged(under, value)
+        else:
+            result[name] = value
+    return result
+
+
+_LARGEST_PREAMBLE = 100_000
+
+
+def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
+    """The values of the adapter's attributes. Those that nobody named are left to their defaults."""
+    task, prompt = tables.task, tables.prompt
+    roster = _roster(tables.specialist, root, swarm)
+    if prompt.knowledge is not None:
+        existing(root, prompt.knowledge, "knowledge", "directory")
+    said = {
+        "name": task.name,
+        "root": root,
+        "description": task.description,
+        "recipe": tuple(task.recipe),
+        "stage_files": task.stage_files,
+        "output_dirs": tuple(task.output_dirs),
+        "inputs": task.inputs,
+        "held_out_inputs": task.held_out_inputs,
+        "environment": task.environment,
+        "job_prefix": task.job_prefix,
+        "known_best": task.known_best,
+        "plain_baseline": task.plain_baseline,
+        "score_field": tables.score.field,
+        "score_label": tables.score.label,
+        "direction": Direction(tables.score.direction),
+        "columns": tuple(tables.score.columns),
+        "keep": _keep(tables.keep, task.held_out_inputs),
+        "slots": Slots(kind=tables.slots.kind, names=tuple(tables.slots.names), count=tables.slots.count),
+        "size_limit_bytes": tables.size.limit_bytes,
+        "size_paths": tuple(tables.size.paths),
+        "baseline_score": tables.baseline.score,
+        "requires_calibrated_baseline": tables.baseline.requires_calibration,
+        "bootstrap_hypothesis": tables.baseline.hypothesis,
+        "baseline_note": tables.baseline.note,
+        "max_trials": tables.stops.trials,
+        "max_hours": tables.stops.hours,
+        "hours_without_keep": tables.stops.hours_without_keep,
+        "session_seconds": tables.sessions.seconds,
+        "trials_per_session": tables.sessions.trials,
+        "rules": prompt.rules,
+        "limits": prompt.limits,
+        "keep_semantics": prompt.keep_semantics,
+        "knowledge_dir": prompt.knowledge,
+        "doers": _chosen(roster, analysts=False),
+        "analysts": _chosen(roster, analysts=True),
+        "tool_commands": tuple(_tool(each) for each in tables.tool),
+        **_programs(tables),
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _programs(tables: Tables) -> dict[str, Any]:
+    trial = tables.trial
+    evaluator = tables.evaluator or EvaluatorTable()
+    return {
+        "trial": None if trial is None else Program(**_program(trial)),
+        "processes_per_measurement": None if trial is None else trial.processes_per_measurement,
+        "evaluator_dir": evaluator.directory,
+        "evaluator": EvaluatorProgram(
+            **_program(evaluator),
+            prepare=evaluator.prepare or "",
+            # Without a trial there is nothing else that it could look at.
+            reads_candidate=trial is None if evaluator.reads_candidate is None else evaluator.reads_candidate,
+        ),
+    }
+
+
+def _program(table: ProgramTable) -> dict[str, Any]:
+    return {
+        "argv": tuple(table.command or ()),
+        "file": table.file or "",
+        "function": table.function or "",
+        "modules": tuple(table.modules),
+        "bounds": _bounds(table),
+    }
+
+
+def _bounds(table: ProgramTable) -> Bounds:
+    given: Mapping[str, Any] = {
+        "wall_seconds": table.seconds,
+        "cpu_seconds": table.cpu_seconds,
+        "memory_bytes": table.memory_mb and table.memory_mb * 1024**2,
+        "processes": table.processes,
+        "output_bytes": table.output_kb and table.output_kb * 1024,
+        "file_bytes": table.file_mb and table.file_mb * 1024**2,
+    }
+    return Bounds(**{name: value for name, value in given.items() if value is not None})
+
+
+def _keep(table: KeepTable, held_out_inputs: str | None) -> KeepRule:
+    held_out = held_out_inputs is not None if table.held_out is None else table.held_out
+    return KeepRule(**table.model_dump() | {"held_out": held_out})
+
+
+def _roster(
+    specialists: Sequence[SpecialistTable] | None, root: Path, swarm: Swarm
+) -> list[Specialist] | None:
+    if specialists is None:
+        return [swarm.apply(Specialist(name="generalist"), None)]
+    return [swarm.apply(_specialist(each, root), each.priority) for each in specialists]
+
+
+def _specialist(table: SpecialistTable, root: Path) -> Specialist:
+    if table.name is None:
+        raise Misuse(f"a [[specialist]] of the task in {root} has no name", hint="give each of them a name")
+    return Specialist(
+        name=table.name,
+        preamble=_preamble(table, root),
+        domain=table.domain,
+        analyst=table.analyst,
+        engine=table.engine,
+        model=table.model,
+    )
+
+
+def _preamble(table: SpecialistTable, root: Path) -> str:
+    if table.preamble_file is None:
+        return table.preamble or ""
+    if table.preamble is not None:
+        raise Misuse(
+            f"the specialist {table.name} has both a preamble and a preamble_file", hint="remove one of them"
+        )
+    path = existing(root, table.preamble_file, f"the preamble_file of {table.name}")
+    try:
+        return read_plain(path, _LARGEST_PREAMBLE).decode()
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _chosen(roster: Sequence[Specialist] | None, *, analysts: bool) -> tuple[Specialist, ...]:
+    return tuple(each for each in roster or () if each.analyst is analysts)
+
+
+def _tool(table: ToolTable) -> ToolCommand:
+    if table.name is None:
+        raise Misuse("a [[tool]] has no name", hint="give each of them a name and a description")
+    return ToolCommand(
+        name=table.name,
+        description=table.description,
+        program=Program(**_program(table)),
+        input_schema=table.input_schema,
+    )
+
+
+FILE_NAME = "task.toml"
+_LARGEST = 1024 * 1024
+
+
+def read_task(folder: Path, variant: str | None = None) -> TaskAdapter:
+    """The task that a folder describes in task.toml, in task.py, or in both. Raises `Misuse`.
+
+    A task.py is run in this process with the rights of whoever reads the task.
+    """
+    root = folder.resolve()
+    has_toml, has_code = is_there(root / FILE_NAME), is_there(root / CODE_NAME)
+    if not has_toml and not has_code:
+        raise Misuse(
+            f"{folder} is no task: it has neither a {FILE_NAME} nor a {CODE_NAME}",
+            hint="`ratchet research new NAME` makes a folder that is one",
+        )
+    if not has_toml and variant is not None:
+        raise Misuse(f"{folder} has no variant {variant!r}: variants are described in a {FILE_NAME}")
+    given = _described(root, variant) if has_toml else {"name": root.name, "root": root}
+    kind = load_class(root / CODE_NAME) if has_code else TaskAdapter
+    task = make(kind, given, str(root / CODE_NAME))
+    check_task(task)
+    return task
+
+
+def is_there(path: Path) -> bool:
+    """Also as a link that leads nowhere: it is told of, rather than passed over."""
+    return path.exists() or path.is_symlink()
+
+
+def _described(root: Path, variant: str | None) -> dict[str, Any]:
+    path = root / FILE_NAME
+    text = _text(path)
+    found = _tables(path, text)
+    try:
+        whole = TaskFile.model_validate(found)
+    except ValidationError as error:
+        # Loaded here: it knows every setting there is.
+        from ratchet.research.tasks.tables import explain
+
+        # Not chained: the library's own text says less.
+        raise explain(error, path, text, found) from None
+    merged = varied(found, variant, path)
+    if variant is not None and (agents := whole.variants[variant].agents):
+        merged["specialist"] = generic_agents(agents)
+    swarm = read_swarm(root)
+    swarm.check_names(_everybody(whole), root / SWARM_NAME)
+    given = facts(Tables.model_validate(merged), root, swarm)
+    # A task without a name is told so when all of it is checked.
+    return {"name": "", **given, "variant": variant, "variants": tuple(whole.variants)}
+
+
+def _everybody(whole: TaskFile) -> set[str]:
+    """The names in all rosters: a file about all variants may name those of any."""
+    names = {"generalist"}
+    for each in (whole, *whole.variants.values()):
+        names |= {specialist.name for specialist in each.specialist or () if specialist.name}
+    for variant in whole.variants.values():
+        names |= {agent["name"] for agent in generic_agents(variant.agents or 0)}
+    return names
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_plain(path, _LARGEST).decode()
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _tables(path: Path, text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise Misuse(f"{path} is not valid TOML: {error}") from None

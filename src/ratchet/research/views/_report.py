@@ -1,0 +1,413 @@
+"""A run as one HTML file that needs nothing else: no network, no script, no file beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ratchet.research.views._knowledge import Insights, insights, tree
+from ratchet.research.views._status import Status, better, read_status
+from ratchet.research.views.markup import CSS, Markup, grid, joined, tag
+from ratchet.research.views.plot import Frame, Level, Mark, Plot, draw_plot, plotted
+from ratchet.research.views.specialists import Calibration, calibration
+from ratchet.research.views.text import NOTHING, both_ends, cost_of, duration, number, one_line, signed
+from ratchet.research.views.trials import (
+    Leaderboard,
+    NearMisses,
+    leaderboard,
+    measured,
+    near_misses,
+    recent_activity,
+    status_of,
+    why,
+)
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
+    from ratchet.research.views._knowledge import Node, Tree
+    from ratchet.research.views._status import Status
+    from ratchet.research.views.plot import Plotted
+    from ratchet.research.views.specialists import Yields
+
+
+_LINES = 2000
+_LINE = 400
+_CERTIFICATE = 60_000
+_CLASSES = {"+": "plus", "-": "minus", "@": "hunk"}
+
+
+def difference(diff: str) -> Markup:
+    """A diff with its lines marked. A very long one is cut, and says so."""
+    lines = diff.splitlines()
+    shown = [_line(each) for each in lines[:_LINES]]
+    parts = [tag("div", tag("pre", joined(shown)), class_="wide")]
+    if len(lines) > _LINES:
+        parts.append(tag("p", f"{len(lines) - _LINES:,} more lines are not shown.", class_="soft"))
+    return joined(parts)
+
+
+def certificate_block(found: Mapping[str, Any]) -> Markup:
+    written = json.dumps(found, indent=2, ensure_ascii=False, default=str)
+    cut = written[:_CERTIFICATE] + ("\n…" if len(written) > _CERTIFICATE else "")
+    return tag("div", tag("pre", cut), class_="wide")
+
+
+def _line(line: str) -> Markup:
+    shown = line if len(line) <= _LINE else f"{line[:_LINE]}…"
+    kind = _CLASSES.get(line[:1])
+    return tag("span", shown, class_=kind) if kind else tag("span", shown)
+
+
+_ROW, _STEP, _MARGIN = 24.0, 18.0, 16.0
+_BRANCH_TEXT = 110
+# About as wide as the longest line of text gets.
+_WORDS = 900.0
+
+
+def branches(tree: Tree) -> Markup:
+    if not tree.nodes:
+        return tag("p", "There is no trial yet.", class_="soft")
+    places = {node.trial.number: at for at, node in enumerate(tree.nodes)}
+    parts = [_edge(node, at, places, tree) for at, node in enumerate(tree.nodes)]
+    parts += [_node(node, at, tree) for at, node in enumerate(tree.nodes)]
+    width = _MARGIN + _STEP * max(node.level for node in tree.nodes) + _WORDS
+    drawn = tag(
+        "svg",
+        joined([each for each in parts if each]),
+        width=width,
+        height=_ROW * len(tree.nodes) + _MARGIN,
+        role="img",
+        aria_label="The trials that the best came from, and others made from them",
+        xmlns="http://www.w3.org/2000/svg",
+    )
+    notes = []
+    if tree.earlier:
+        notes.append(f"{tree.earlier} earlier ancestors are not shown.")
+    if tree.more:
+        notes.append("The best has older children too.")
+    return joined([tag("div", drawn, class_="wide"), *(tag("p", note, class_="soft") for note in notes)])
+
+
+def _edge(node: Node, at: int, places: dict[int, int], tree: Tree) -> Markup:
+    parent = node.trial.parent
+    if node.level == 0 or parent not in places:
+        return Markup("")
+    up = tree.nodes[places[parent]]
+    line = f"M{_x(up):.0f} {_y(places[parent]) + 5:.0f}V{_y(at):.0f}H{_x(node) - 5:.0f}"
+    return tag("path", d=line, class_="edge on-line" if node.on_line else "edge")
+
+
+def _node(node: Node, at: int, tree: Tree) -> Markup:
+    trial = node.trial
+    best = " — best" if trial.number == tree.best else ""
+    facts = (
+        f"{trial.exp_id} {status_of(trial)} {number(trial.score)} {one_line(trial.specialist, 30)}{best}: "
+    )
+    words = facts + one_line(trial.hypothesis, _BRANCH_TEXT)
+    full = tag("title", one_line(trial.hypothesis, 1000))
+    mark = tag("circle", full, cx=_x(node), cy=_y(at), r=5, class_=f"node {status_of(trial)}")
+    return joined(
+        [mark, tag("text", words, x=_x(node) + 12, y=_y(at) + 4, class_="ink" if node.on_line else "")]
+    )
+
+
+def _x(node: Node) -> float:
+    return _MARGIN + _STEP * node.level
+
+
+def _y(at: int) -> float:
+    return _MARGIN + _ROW * at
+
+
+_RADIUS, _KEPT_RADIUS = 2.6, 4.5
+
+
+def plot(status: Status, shown: Plotted) -> Markup:
+    drawn = draw_plot(status, shown)
+    frame = drawn.frame
+    parts = [*_axes(drawn), *_baseline(drawn.baseline, frame), *_best(drawn)]
+    parts += [_mark(each, kind) for kind, marks in drawn.marks.items() for each in marks]
+    picture = tag(
+        "svg",
+        joined(parts),
+        class_="plot",
+        viewBox=f"0 0 {frame.width:g} {frame.height:g}",
+        role="img",
+        aria_label="Score of each trial by its number",
+        xmlns="http://www.w3.org/2000/svg",
+    )
+    return joined([picture, _legend(drawn.noise), tag("p", drawn.note, class_="soft")])
+
+
+def _axes(drawn: Plot) -> list[Markup]:
+    frame = drawn.frame
+    parts = []
+    for tick in drawn.scores:
+        parts.append(tag("line", x1=frame.left, x2=frame.right, y1=tick.at, y2=tick.at, class_="tick"))
+        parts.append(tag("text", tick.text, x=frame.left - 8, y=tick.at + 4, text_anchor="end"))
+    parts += [
+        tag("text", tick.text, x=tick.at, y=frame.height - 22, text_anchor="middle") for tick in drawn.numbers
+    ]
+    parts.append(tag("line", x1=frame.left, x2=frame.right, y1=frame.floor, y2=frame.floor, class_="axis"))
+    parts.append(tag("text", "trial", x=frame.right, y=frame.height - 6, text_anchor="end"))
+    parts.append(tag("text", drawn.field, x=8, y=14, class_="ink"))
+    return parts
+
+
+def _baseline(level: Level | None, frame: Frame) -> list[Markup]:
+    if level is None:
+        return []
+    left, right = frame.left, frame.right
+    line = tag("line", _title(level.title), x1=left, x2=right, y1=level.y, y2=level.y, class_="base-line")
+    if not level.height:
+        return [line]
+    band = tag("rect", x=left, width=right - left, y=level.top, height=level.height, class_="base-band")
+    return [band, line]
+
+
+def _best(drawn: Plot) -> list[Markup]:
+    band = [tag("polygon", points=drawn.band, class_="band")] if drawn.band else []
+    return [*band, tag("polyline", points=drawn.best, class_="best-line")] if drawn.best else band
+
+
+def _mark(mark: Mark, kind: str) -> Markup:
+    told, x, y = _title(mark.title), mark.x, mark.y
+    if kind.startswith("failed-"):
+        return tag("line", told, x1=x, x2=x, y1=y, y2=y + 8, class_=kind)
+    if kind == "outside":
+        return tag("path", told, d=f"M{x - 3:.1f} {y:.1f}h6", class_=kind)
+    radius = _RADIUS if kind == "discard" else _KEPT_RADIUS
+    return tag("circle", told, cx=x, cy=y, r=radius, class_=kind)
+
+
+def _title(words: str) -> Markup:
+    return tag("title", words)
+
+
+def _legend(noise: float) -> Markup:
+    keys = [("base", "baseline"), ("keep", "kept, and the best so far"), ("discard", "discarded")]
+    keys += [("crash", "crashed"), ("limit", "over a limit"), ("judge", "disqualified")]
+    if noise:
+        keys[1] = ("keep", f"kept, and the best so far ± {noise:.3g} noise")
+    shown = (tag("span", tag("i", class_=f"key-{key}"), words) for key, words in keys)
+    return tag("div", *shown, class_="legend")
+
+
+_PLOTTED = 2000
+_TEXT = 240
+# Nothing is loaded and nothing runs, whatever a specialist has written.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def report(
+    tx: Transaction,
+    run_id: int,
+    *,
+    diff: str | None = None,
+    certificate: Mapping[str, Any] | None = None,
+    columns: Sequence[str] = (),
+    points: int = _PLOTTED,
+) -> str:
+    """The page. `diff` is what the best changed against the baseline, `certificate` what shows that it is better.
+
+    Costs the same for any length of run: it plots at most `points` trials. Raises `NotFound` when there is no such
+    run, or it is not research.
+    """
+    status = read_status(tx, run_id)
+    shown = plotted(tx, run_id, status.standing.next_number, max(2, points))
+    sections = [
+        _section("Score over trials", plot(status, shown)),
+        _section("Leaderboard", _leaders(leaderboard(tx, run_id, columns=columns))),
+        _section("Lineage of the best", branches(tree(tx, run_id, sideways=3))),
+        _section("Specialists", _specialists(status.specialists)),
+        _section("Expected and measured", _calibration(calibration(tx, run_id))),
+        _section("Near misses", _missed(near_misses(tx, run_id))),
+        _section("Lessons", _lessons(insights(tx, run_id))),
+        _section("Recent activity", _recent(recent_activity(tx, run_id).rows)),
+    ]
+    if diff is not None:
+        sections.append(_section("What the best changed", difference(diff)))
+    if certificate is not None:
+        sections.append(_section("Improvement certificate", certificate_block(certificate)))
+    return _document(status, joined([_heading(status, tx.now), *sections]))
+
+
+def _document(status: Status, body: Markup) -> str:
+    head = joined(
+        [
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", f"{one_line(status.run.name, 80)} – research run {status.run.id}"),
+            tag("style", Markup(CSS)),
+        ]
+    )
+    page = tag("html", tag("head", head), tag("body", body), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _heading(status: Status, now: int) -> Markup:
+    run, standing = status.run, status.standing
+    moment = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts = f"task {one_line(standing.task, 80)}, run {run.id}, {run.status}, as of {moment}"
+    parts = [tag("h1", one_line(run.name, 120)), tag("p", facts, class_="soft")]
+    if status.simulated:
+        parts.append(
+            tag("p", "Simulated: sessions of this run were replayed from a recording.", class_="warning")
+        )
+    if run.reason:
+        parts.append(tag("p", one_line(run.reason, 400)))
+    parts.append(tag("div", *(_fact(*each) for each in _facts(status)), class_="facts"))
+    for what, told in (("Plain baseline", status.plain_baseline), ("Known best", status.known_best)):
+        if told:
+            parts.append(tag("p", f"{what}: {one_line(told, _TEXT)}", class_="soft"))
+    return joined(parts)
+
+
+def _facts(status: Status) -> list[tuple[str, str]]:
+    standing, baseline = status.standing, status.baseline
+    best = (
+        NOTHING if standing.best_exp_id is None else f"{standing.best_exp_id}: {number(standing.best_score)}"
+    )
+    began = NOTHING if baseline is None else number(baseline.score)
+    noise = "" if baseline is None or baseline.sd is None else f" (sd {baseline.sd:.3g}, n {baseline.n})"
+    field = one_line(standing.score_field, 40)
+    return [
+        (best, f"best {field}, {better(standing.direction)}"),
+        (signed(status.gained), "better than the baseline"),
+        (began, f"baseline{noise}"),
+        (f"{standing.trials:,}", "trials"),
+        (
+            f"{sum(each.keeps for each in status.specialists.rows):,}",
+            f"kept, policy {one_line(standing.keep_policy, 30)}",
+        ),
+        (duration(status.active_seconds), f"of running; {status.last_keep}"),
+        (cost_of(status.usage), f"{status.usage.tokens:,} tokens"),
+    ]
+
+
+def _fact(value: str, name: str) -> Markup:
+    return tag("div", tag("b", value), tag("span", name), class_="fact")
+
+
+def _section(title: str, inside: Markup) -> Markup:
+    return tag("section", tag("h2", title), inside)
+
+
+def _none(words: str) -> Markup:
+    return tag("p", words, class_="soft")
+
+
+def _leaders(found: Leaderboard) -> Markup:
+    if not found.rows:
+        return _none("Nothing was kept yet.")
+    extra = [one_line(name, 40) for name in found.columns]
+    columns = ["exp", one_line(found.score_field, 40), *extra, "Δ", "specialist", "commit", "hypothesis"]
+    rows = [
+        [
+            each.exp_id,
+            number(each.score),
+            *(number(measured(each, name)) for name in found.columns),
+            signed(each.delta),
+            one_line(each.specialist, 40),
+            (each.commit or NOTHING)[:10],
+            one_line(each.hypothesis, _TEXT),
+        ]
+        for each in found.rows
+    ]
+    return grid(columns, rows, numeric=(*range(3 + len(extra)), 4 + len(extra)))
+
+
+def _specialists(found: Yields) -> Markup:
+    if not found.rows:
+        return _none("No session has ended yet.")
+    columns = [
+        "specialist",
+        "sessions",
+        "trials",
+        "keeps",
+        "per trial",
+        "tokens",
+        "cost",
+        "time",
+        "last problem",
+    ]
+    rows = [
+        [
+            one_line(each.specialist, 40),
+            f"{each.sessions:,}",
+            f"{each.trials:,}",
+            f"{each.keeps:,}",
+            NOTHING if each.keeps_per_trial is None else f"{each.keeps_per_trial:.3f}",
+            f"{each.usage.tokens:,}",
+            cost_of(each.usage),
+            duration(each.usage.wall_seconds),
+            f"{each.failures}× {one_line(each.problem or '', _TEXT)}" if each.failures else "",
+        ]
+        for each in found.rows
+    ]
+    return grid(columns, rows, numeric=range(1, 8))
+
+
+def _calibration(found: Calibration) -> Markup:
+    if not found.rows:
+        return _none("No trial with an expectation has a score yet.")
+    columns = ["specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected"]
+    rows = [
+        [
+            one_line(each.specialist, 40),
+            f"{each.trials}",
+            signed(each.expected),
+            signed(each.actual),
+            f"{each.right_way} of {each.trials}",
+        ]
+        for each in found.rows
+    ]
+    note = _none(f"Over the newest {found.looked_at:,} trials of the run.")
+    return joined([grid(columns, rows, numeric=range(1, 5)), note])
+
+
+def _missed(found: NearMisses) -> Markup:
+    if not found.rows:
+        return _none("No near misses.")
+    columns = ["exp", one_line(found.standing.score_field, 40), "better than best by", "status"]
+    rows = [
+        [
+            each.exp_id,
+            number(each.score),
+            signed(found.gain(each)),
+            status_of(each),
+            one_line(each.specialist, 40),
+            one_line(each.hypothesis, _TEXT),
+            both_ends(each.reason, _TEXT) if each.reason else why(each, _TEXT),
+        ]
+        for each in found.rows
+    ]
+    return grid([*columns, "specialist", "hypothesis", "why not kept"], rows, numeric=range(3))
+
+
+def _lessons(found: Insights) -> Markup:
+    if not found.rows:
+        return _none("No lessons yet.")
+    rows = [[one_line(each.specialist, 40), one_line(each.text, 600)] for each in found.rows]
+    return grid(["specialist", "lesson"], rows)
+
+
+def _recent(rows: Sequence[Trial]) -> Markup:
+    if not rows:
+        return _none("Nothing was tried yet.")
+    shown = [
+        [
+            each.exp_id,
+            number(each.score),
+            signed(each.delta),
+            status_of(each),
+            one_line(each.specialist, 40),
+            one_line(each.hypothesis, _TEXT),
+        ]
+        for each in rows
+    ]
+    return grid(["exp", "score", "Δ", "status", "specialist", "hypothesis"], shown, numeric=range(3))

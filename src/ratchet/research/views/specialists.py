@@ -1,0 +1,291 @@
+"""What specialists expected of their trials against what came of them."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ratchet.kernel import TrialStatus, Usage
+from ratchet.ledger import usage as spending
+from ratchet.ledger.research import list_specialists
+from ratchet.ledger.trial_pages import Point, latest_points, tallies
+from ratchet.research.views.text import (
+    NOTHING,
+    cell,
+    cost_of,
+    duration,
+    finite,
+    json_text,
+    money,
+    signed,
+    table,
+)
+
+if TYPE_CHECKING:
+    from ratchet.kernel import Usage
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    total: Usage
+    specialists: tuple[Yield, ...]
+
+    @property
+    def trials(self) -> int:
+        return sum(each.trials for each in self.specialists)
+
+    @property
+    def keeps(self) -> int:
+        return sum(each.keeps for each in self.specialists)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **usage_record(self.total),
+            "cost_usd_per_trial": _share(self.total, self.trials),
+            "cost_usd_per_keep": _share(self.total, self.keeps),
+            "specialists": [
+                {"specialist": json_text(each.specialist), **usage_record(each.usage)}
+                for each in self.specialists
+            ],
+        }
+
+    def to_markdown(self) -> str:
+        parts = [(each.specialist, each.usage, each.trials, each.keeps) for each in self.specialists]
+        rows = [_row(*each) for each in [("all", self.total, self.trials, self.keeps), *parts]]
+        return "\n".join(table(("who", "tokens", "cost", "per trial", "per keep", "time"), rows))
+
+
+def cost(tx: Transaction, run_id: int) -> Cost:
+    return Cost(spending.total(tx, "run", run_id), yields(tx, run_id).rows)
+
+
+def _share(usage: Usage, number: int) -> float | None:
+    known = usage.whole_cost_usd
+    return known / number if number and known is not None else None
+
+
+def _row(who: str, usage: Usage, trials: int, keeps: int) -> list[str]:
+    return [
+        cell(who, 40),
+        f"{usage.tokens:,}",
+        cost_of(usage),
+        *(
+            money(usage.cost_microusd / number) if number and not usage.unpriced_tokens else NOTHING
+            for number in (trials, keeps)
+        ),
+        duration(usage.wall_seconds),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """`failures` are failed sessions in a row and `problem` is what the last of them failed of."""
+
+    specialist: str
+    sessions: int = 0
+    failures: int = 0
+    problem: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    by_status: Mapping[TrialStatus, int] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> int:
+        """Those that count: an infrastructure error is nobody's trial."""
+        return sum(count for status, count in self.by_status.items() if status.tried)
+
+    @property
+    def keeps(self) -> int:
+        return self.by_status.get(TrialStatus.KEEP, 0)
+
+    @property
+    def keeps_per_trial(self) -> float | None:
+        return self.keeps / self.trials if self.trials else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "specialist": json_text(self.specialist),
+            "sessions": self.sessions,
+            "trials": self.trials,
+            "keeps": self.keeps,
+            "keeps_per_trial": self.keeps_per_trial,
+            "by_status": {str(status): count for status, count in self.by_status.items()},
+            **usage_record(self.usage),
+            "failures": self.failures,
+            "problem": json_text(self.problem),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    rows: tuple[Yield, ...]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [each.to_dict() for each in self.rows]
+
+    def to_markdown(self) -> str:
+        columns = (
+            "specialist",
+            "sessions",
+            "trials",
+            "keeps",
+            "per trial",
+            "tokens",
+            "cost",
+            "time",
+            "problem",
+        )
+        return "\n".join(table(columns, [cells(each) for each in self.rows]))
+
+
+def cells(row: Yield) -> list[str]:
+    share = row.keeps_per_trial
+    return [
+        cell(row.specialist, 40),
+        f"{row.sessions}",
+        f"{row.trials}",
+        f"{row.keeps}",
+        NOTHING if share is None else f"{share:.3f}",
+        f"{row.usage.tokens:,}",
+        cost_of(row.usage),
+        duration(row.usage.wall_seconds),
+        f"{row.failures}× {cell(row.problem or '', 80)}" if row.failures else "",
+    ]
+
+
+def yields(tx: Transaction, run_id: int) -> Yields:
+    """Every specialist that has had a session or a trial. The baseline is nobody's."""
+    counted = tallies(tx, run_id)
+    for counts in counted.values():
+        counts.pop(TrialStatus.BASELINE, None)
+    rows = {name: Yield(name, by_status=counts) for name, counts in counted.items() if counts}
+    for each in list_specialists(tx, run_id):
+        rows[each.name] = Yield(
+            each.name, each.sessions, each.failures, each.problem, each.usage, counted.get(each.name, {})
+        )
+    return Yields(tuple(rows[name] for name in sorted(rows)))
+
+
+def usage_record(usage: Usage) -> dict[str, Any]:
+    return {
+        "tokens": usage.tokens,
+        "input_tokens": usage.input_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.whole_cost_usd,
+        "wall_seconds": usage.wall_seconds,
+    }
+
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\s*%?\s*(?:to|\.\.+|…|–|—)\s*({_NUMBER})\s*(%?)", re.IGNORECASE)
+_ONE = re.compile(rf"({_NUMBER})\s*(%?)", re.IGNORECASE)
+# A dash that no number stands before is a sign, however it was typed.
+_SIGN = re.compile(r"(?<![\d.])\s*[\u2212–—]\s*(?=[\d.])")
+_LOOKED_AT = 80
+_LATEST = 100
+Expectation = tuple[float, float]
+"""The change of the score that was expected, and the one that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The means over `trials` that said what they expected and have a score that was compared with the best."""
+
+    specialist: str
+    trials: int
+    expected: float
+    actual: float
+    right_way: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "specialist": json_text(self.specialist),
+            "trials": self.trials,
+            "mean_expected_delta": self.expected,
+            "mean_actual_delta": self.actual,
+            "right_direction": self.right_way / self.trials,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Over the newest trials of the run: `looked_at` of them."""
+
+    looked_at: int
+    rows: tuple[Calibrated, ...]
+
+    def of(self, specialist: str) -> Calibrated | None:
+        return next((each for each in self.rows if each.specialist == specialist), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"looked_at": self.looked_at, "specialists": [each.to_dict() for each in self.rows]}
+
+    def to_markdown(self) -> str:
+        if not self.rows:
+            return "No trial with an expectation has a score yet."
+        columns = ("specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected")
+        return "\n".join(table(columns, [_cells(each) for each in self.rows]))
+
+
+def calibration(tx: Transaction, run_id: int) -> Calibration:
+    points = latest_points(tx, run_id, limit=_LATEST)
+    pairs: dict[str, list[Expectation]] = defaultdict(list)
+    for point in points:
+        pair = expectation(point)
+        if pair is not None:
+            pairs[point.specialist].append(pair)
+    return Calibration(len(points), tuple(_calibrated(name, pairs[name]) for name in sorted(pairs)))
+
+
+def expected_delta(text: str, compared_to: float | None = None) -> float | None:
+    """The number that free text such as `-0.6`, `~ -0.3 to -0.5` or `+2%` names; of a range its middle.
+
+    A share is one of `compared_to`, and means nothing without it.
+    """
+    plain = _SIGN.sub(" -", text[:_LOOKED_AT])
+    found = _RANGE.search(plain)
+    if found is not None:
+        ends, percent = (finite(float(found[1])), finite(float(found[2]))), found[3]
+        value = None if ends[0] is None or ends[1] is None else (ends[0] + ends[1]) / 2
+    else:
+        one = _ONE.search(plain)
+        if one is None:
+            return None
+        value, percent = finite(float(one[1])), one[2]
+    if value is None or not percent:
+        return value
+    return None if compared_to is None else finite(value / 100 * abs(compared_to))
+
+
+def expectations_of(specialist: str, pairs: Sequence[Expectation]) -> Calibrated | None:
+    """The same for one specialist, from what is at hand."""
+    return _calibrated(specialist, pairs) if pairs else None
+
+
+def expectation(point: Point | Trial) -> Expectation | None:
+    """What was expected of a trial and what came of it; nothing where one of them is not known."""
+    if point.status is None or not point.status.valid or point.delta is None or point.score is None:
+        return None
+    expected = expected_delta(point.expected_delta, point.score - point.delta)
+    return None if expected is None else (expected, point.delta)
+
+
+def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> Calibrated:
+    return Calibrated(
+        specialist=specialist,
+        trials=len(pairs),
+        expected=statistics.fmean(expected for expected, _ in pairs),
+        actual=statistics.fmean(actual for _, actual in pairs),
+        right_way=sum(expected * actual > 0 for expected, actual in pairs),
+    )
+
+
+def _cells(row: Calibrated) -> list[str]:
+    share = f"{row.right_way} of {row.trials}"
+    return [cell(row.specialist, 40), f"{row.trials}", signed(row.expected), signed(row.actual), share]

@@ -1,0 +1,324 @@
+"""One trial as the views tell it: its numbers, its texts, and why it came to what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ratchet.kernel import Direction, TrialStatus, exp_id, iso
+from ratchet.ledger import trial_pages as ledger
+from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.trial_pages import kept_lines, kept_trials, tried_trials
+from ratchet.research.decision.outcome import Phase, Side
+from ratchet.research.views._status import Baseline, baseline_of
+from ratchet.research.views.text import both_ends, cell, escaped, finite, json_text, number, signed, table
+
+if TYPE_CHECKING:
+    from ratchet.ledger.transaction import Transaction
+    from ratchet.ledger.trial_rows import Trial
+
+
+def whole(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON, nothing cut: what tables show of it, and what they have no room for."""
+    return {
+        **record(trial),
+        "number": trial.number,
+        "depth": trial.depth,
+        "hypothesis": trial.hypothesis,
+        "notes": trial.notes,
+        "reason": trial.reason,
+        "compared_to": None if trial.compared_to is None else exp_id(trial.compared_to),
+        "measurements": trial.measurements,
+        "evaluator": trial.evaluator,
+        "certificate": trial.certificate,
+        "attempt_id": trial.attempt_id,
+        "tries": trial.tries,
+        "imported": trial.imported,
+    }
+
+
+def pairs(certificate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The rounds of a certificate in order; `gain` is how much better the trial was in it. Empty if there are none."""
+    if certificate is None:
+        return []
+    rounds: dict[Any, dict[str, Any]] = {}
+    for taken in _measurements(certificate):
+        if taken.get("phase") in (Phase.ROUND, Phase.HELD_OUT):
+            key = (taken["phase"], taken.get("seed"))
+            row = rounds.setdefault(key, {"phase": str(taken["phase"]), "seed": taken.get("seed")})
+            row[str(taken.get("side"))] = finite(taken.get("score"))
+    direction = Direction.MIN if certificate.get("direction") == Direction.MIN else Direction.MAX
+    return [_pair(row, direction) for row in rounds.values()]
+
+
+def _pair(row: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
+    challenger, champion = row.get(Side.CHALLENGER), row.get(Side.CHAMPION)
+    gain = None if challenger is None or champion is None else direction.gain(challenger, champion)
+    return {
+        "phase": row["phase"],
+        "seed": row["seed"],
+        "challenger": challenger,
+        "champion": champion,
+        "gain": gain,
+    }
+
+
+def _measurements(certificate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    taken = certificate.get("measurements")
+    for each in taken if isinstance(taken, list) else []:
+        if isinstance(each, Mapping):
+            yield each
+
+
+_TEXT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Newest first. What could not be measured, or was taken out afterwards, tells nothing and is not here."""
+
+    score_field: str
+    rows: tuple[Trial, ...]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [record(each) for each in self.rows]
+
+    def to_markdown(self) -> str:
+        if not self.rows:
+            return "Nothing was tried yet."
+        return "\n".join(table(activity_head(self.score_field), [tried_cells(each) for each in self.rows]))
+
+
+def activity_head(score_field: str) -> tuple[str, ...]:
+    return ("exp", "specialist", "status", cell(score_field, 40), "Δ", "hypothesis")
+
+
+def tried_cells(trial: Trial, text: str | None = None) -> list[str]:
+    """The row of a trial, with its own words or with `text` in their place."""
+    return [
+        trial.exp_id,
+        cell(trial.specialist, 40),
+        status_of(trial),
+        number(trial.score),
+        signed(trial.delta),
+        cell(trial.hypothesis, _TEXT) if text is None else text,
+    ]
+
+
+def recent_activity(
+    tx: Transaction,
+    run_id: int,
+    *,
+    specialist: str | None = None,
+    limit: int = 30,
+    standing: Standing | None = None,
+) -> Activity:
+    """The last trials of all specialists, or of one. `standing` is looked up unless it is at hand."""
+    rows = tried_trials(tx, run_id, specialist=specialist, limit=limit)
+    return Activity((standing or get_standing(tx, run_id)).score_field, tuple(rows))
+
+
+RUNNING = "running"
+_WHY = {
+    TrialStatus.BASELINE: "where the run began",
+    TrialStatus.KEEP: "better than the best of then",
+    TrialStatus.DISCARD: "not better than the best of then",
+    TrialStatus.CRASH: "it crashed",
+    TrialStatus.PREFLIGHT_CRASH: "it could not be started",
+    TrialStatus.SIZE_BLOCKED: "it is too large",
+    TrialStatus.TRAIN_BUDGET_OVERRUN: "it ran for too long",
+    TrialStatus.EVAL_BUDGET_OVERRUN: "its evaluation took too long",
+    TrialStatus.DISQUALIFIED: "the evaluator did not accept it",
+    TrialStatus.INFRA_ERROR: "it could not be measured",
+    TrialStatus.HARNESS_ABORT: "it was taken out afterwards",
+}
+
+
+def status_of(trial: Trial) -> str:
+    return RUNNING if trial.status is None else str(trial.status)
+
+
+def why(trial: Trial, limit: int) -> str:
+    """What the judge said, or else what the status means; fit for Markdown."""
+    if trial.reason and trial.reason.strip():
+        return escaped(both_ends(trial.reason, limit))
+    return "" if trial.status is None else _WHY[trial.status]
+
+
+def brief(trial: Trial, label: str) -> str:
+    """`070 [opt, keep, time=25.146400, Δ=-0.079500]`"""
+    facts = [cell(trial.specialist, 40), status_of(trial), f"{cell(label, 40)}={number(trial.score)}"]
+    if trial.delta is not None:
+        facts.append(f"Δ={signed(trial.delta)}")
+    return f"{trial.exp_id} [{', '.join(facts)}]"
+
+
+def record(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON."""
+    return {
+        "exp_id": trial.exp_id,
+        "parent": None if trial.parent is None else exp_id(trial.parent),
+        "specialist": json_text(trial.specialist),
+        "domain": json_text(trial.domain),
+        "status": status_of(trial),
+        "score": finite(trial.score),
+        "delta_vs_best": finite(trial.delta),
+        "expected_delta": json_text(trial.expected_delta),
+        "hypothesis": json_text(trial.hypothesis),
+        "reason": json_text(trial.reason),
+        "commit": trial.commit,
+        "simulated": trial.simulated,
+        "wall_ms": trial.wall_ms,
+        "started_at": iso(trial.started_at),
+        "ended_at": None if trial.ended_at is None else iso(trial.ended_at),
+    }
+
+
+def measured(trial: Trial, name: str) -> float | None:
+    """What the evaluator measured beside the score, by its name."""
+    found = trial.measurements if isinstance(trial.measurements, dict) else {}
+    means = found.get("means")
+    return finite(means.get(name) if isinstance(means, dict) else None)
+
+
+_BEST_TEXT = 100
+TOP = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """In the order of keeping, newest first: each was judged better than the one after it, whatever their noise."""
+
+    score_field: str
+    rows: tuple[Trial, ...]
+    columns: tuple[str, ...] = ()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [
+            {**record(each), "measurements": {name: measured(each, name) for name in self.columns}}
+            for each in self.rows
+        ]
+
+    def to_markdown(self) -> str:
+        if not self.rows:
+            return "Nothing was kept yet."
+        return "\n".join(
+            table(
+                leaderboard_head(self.score_field, self.columns),
+                [kept_cells(each, self.columns) for each in self.rows],
+            )
+        )
+
+
+def leaderboard_head(score_field: str, columns: Sequence[str] = ()) -> tuple[str, ...]:
+    shown = (cell(name, 40) for name in (score_field, *columns))
+    return ("exp", *shown, "Δ", "specialist", "hypothesis")
+
+
+def kept_cells(trial: Trial, columns: Sequence[str] = (), *, text: str | None = None) -> list[str]:
+    """The row of a trial, with its own words or with `text` in their place."""
+    numbers = [number(trial.score), *(number(measured(trial, name)) for name in columns)]
+    shown = cell(trial.hypothesis, _BEST_TEXT) if text is None else text
+    return [trial.exp_id, *numbers, signed(trial.delta), cell(trial.specialist, 40), shown]
+
+
+def leaderboard(
+    tx: Transaction,
+    run_id: int,
+    *,
+    limit: int = TOP,
+    columns: Sequence[str] = (),
+    standing: Standing | None = None,
+) -> Leaderboard:
+    """`columns` names what else the evaluator measured that is worth a column."""
+    rows = kept_best_first(tx, run_id, limit=limit, brief=not columns)
+    return Leaderboard((standing or get_standing(tx, run_id)).score_field, tuple(rows), tuple(columns))
+
+
+def kept_best_first(tx: Transaction, run_id: int, *, limit: int = TOP, brief: bool = False) -> list[Trial]:
+    """What was kept in the order of keeping, newest first, without the baseline; `brief` leaves out what is JSON."""
+    # One more than wanted: the baseline is among them, and is not something that was kept.
+    page = kept_lines if brief else kept_trials
+    kept = [each for each in page(tx, run_id, limit=limit + 1) if each.status is TrialStatus.KEEP]
+    # Of trials side by side the one that was handed in last need not be the one that was kept last.
+    kept.sort(key=lambda each: (each.ended_at or 0, each.number), reverse=True)
+    return kept[:limit]
+
+
+# Nearly as good is within twice the noise, or, where there is none, within a hundredth of what the run has gained.
+_NOISES = 2.0
+_SHARE = 0.01
+_MISS_TEXT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NearMisses:
+    """`margin` is how far a score may fall short of the best to count. `rows` come best first."""
+
+    standing: Standing
+    margin: float
+    rows: tuple[Trial, ...]
+
+    def gain(self, trial: Trial) -> float:
+        """How much better than the best it is; below nought when it is worse."""
+        best = self.standing.best_score
+        if trial.score is None or best is None:
+            return 0.0
+        return self.standing.direction.gain(trial.score, best)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [
+            {**record(each), "gain_vs_best": self.gain(each), "why": why(each, 300)} for each in self.rows
+        ]
+
+    def to_markdown(self) -> str:
+        if not self.rows:
+            return "No near misses."
+        field = cell(self.standing.score_field, 40)
+        columns = ("exp", field, "better than best by", "status", "specialist", "hypothesis", "why not kept")
+        return "\n".join(table(columns, [self._cells(each) for each in self.rows]))
+
+    def _cells(self, trial: Trial) -> list[str]:
+        return [
+            trial.exp_id,
+            number(trial.score),
+            signed(self.gain(trial)),
+            status_of(trial),
+            cell(trial.specialist, 40),
+            cell(trial.hypothesis, _MISS_TEXT),
+            why(trial, 160),
+        ]
+
+
+def near_misses(
+    tx: Transaction, run_id: int, *, limit: int = 10, standing: Standing | None = None
+) -> NearMisses:
+    standing = standing or get_standing(tx, run_id)
+    if standing.best_score is None:
+        return NearMisses(standing, 0.0, ())
+    found = ledger.near_misses(tx, run_id, standing.direction, limit=limit)
+    return nearest(standing, baseline_of(tx, standing), found)
+
+
+def nearest(standing: Standing, baseline: Baseline | None, trials: Iterable[Trial]) -> NearMisses:
+    """Those of `trials`, which have a score and were not kept, that are nearly as good as the best."""
+    best = standing.best_score
+    if best is None:
+        return NearMisses(standing, 0.0, ())
+    margin = _margin(standing, best, baseline)
+    gain = standing.direction.gain
+    near = [
+        (-found, each.number, each)
+        for each in trials
+        if each.score is not None and (found := gain(each.score, best)) >= -margin
+    ]
+    return NearMisses(standing, margin, tuple(each for _, _, each in sorted(near)))
+
+
+def _margin(standing: Standing, best: float, baseline: Baseline | None) -> float:
+    if baseline is None:
+        return 0.0
+    if baseline.noise:
+        return _NOISES * baseline.noise
+    return _SHARE * abs(standing.direction.gain(best, baseline.score))

@@ -1,0 +1,28 @@
+"""Calling the checks, and looking up what they found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from ratchet.research.checker import Finding, Grade, check_attacks, check_conformance
+from ratchet.research.tasks import find_task
+
+
+def conformance(folder: Path) -> dict[str, Finding]:
+    return by_name(asyncio.run(check_conformance(find_task(str(folder)))))
+
+
+def attacked(folder: Path, *only: str) -> dict[str, Finding]:
+    return by_name(asyncio.run(check_attacks(find_task(str(folder)), only=only or None)))
+
+
+def by_name(findings: Sequence[Finding]) -> dict[str, Finding]:
+    named = {finding.what: finding for finding in findings}
+    assert len(named) == len(findings)
+    return named
+
+
+def failures(findings: dict[str, Finding]) -> dict[str, str]:
+    return {name: each.detail for name, each in findings.items() if each.grade is Grade.FAILED}
