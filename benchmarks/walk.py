@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ratchet.agents.changing import change_agent
+from ratchet.agents.change import change_agent
 from ratchet.config import load_settings
 from ratchet.demo.showing import show
 from ratchet.protocols.stepping import work_on

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.changing import change_agent
-from ratchet.agents.changing.work import announce
+from ratchet.agents.change import change_agent
+from ratchet.agents.staging import announce
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage

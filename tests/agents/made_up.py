@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.place import Place, place_of
+from ratchet.agents.contract import Place, place_of
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import (
     Agent,

@@ -16,12 +16,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from ratchet.agents.addresses import Tokens
 from ratchet.agents.architect_server import architect_listening
-from ratchet.agents.architect_server.caller import Callers
+from ratchet.agents.architect_service import Callers
+from ratchet.agents.contract import place_of
 from ratchet.agents.host import hosting
-from ratchet.agents.place import place_of
 from ratchet.agents.servers import call_tool
-from ratchet.agents.tokens import Tokens
 from ratchet.config import Loaded
 from ratchet.ledger import Filter, Ledger, Run
 from ratchet.ledger.agents import AgentVersion, get_agent

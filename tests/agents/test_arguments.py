@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.arguments import check_arguments, find_tool, parse_arguments, signature
+from ratchet.agents.client import check_arguments, find_tool, parse_arguments, signature
 from ratchet.agents.contract import ToolShape
 from ratchet.kernel import Misuse
 

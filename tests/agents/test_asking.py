@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.asking import LONGEST_QUESTION, ask_llm
-from ratchet.agents.plain_schema import plain_schema
+from ratchet.agents.completion import LONGEST_QUESTION, ask_llm, plain_schema
 from ratchet.engines import Failure, Request, SessionFailed
 from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine

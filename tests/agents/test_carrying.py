@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.carrying import CannotCarry, carried_state
+from ratchet.agents.state import CannotCarry, carried_state
 from ratchet.config import Settings, load_settings
 
 OLD = {"names": ["Ada"], "count": 1}

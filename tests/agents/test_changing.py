@@ -11,10 +11,10 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.architect import Wanted, create_agent, send_feedback
+from ratchet.agents.contract import Place, place_of
 from ratchet.agents.operations import delete
-from ratchet.agents.place import Place, place_of
-from ratchet.agents.references import find_version
-from ratchet.agents.views.agent import agents
+from ratchet.agents.versions import find_version
+from ratchet.agents.views import agents
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger import Filter, Ledger, Run, change_run
 from ratchet.ledger.agents import AgentStatus, get_agent, list_versions, move_current, set_pinned

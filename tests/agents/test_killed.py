@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.architect import Wanted, create_agent, send_feedback
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import get_agent, list_versions

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.agents.merging import Clash, merge, merge_preferring, same
+from ratchet.agents.state import Clash, merge, merge_preferring, same
 from ratchet.kernel import Misuse
 
 _LEAVES = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.migrating import CannotCarry, migrate
+from ratchet.agents.state import CannotCarry, migrate
 from ratchet.config import Settings, load_settings
 
 STATE = {"names": ["Ada"]}

@@ -14,8 +14,8 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents import operations
-from ratchet.agents.migrating import CannotCarry
-from ratchet.agents.place import Place, place_of
+from ratchet.agents.contract import Place, place_of
+from ratchet.agents.state import CannotCarry
 from ratchet.kernel import Conflict, Misuse, NotFound, StateChanged
 from ratchet.ledger import Event, Filter
 from ratchet.ledger.agents import (

@@ -13,9 +13,8 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.architect import Wanted, create_agent, send_feedback
-from ratchet.agents.contract import Role
+from ratchet.agents.contract import Role, place_of
 from ratchet.agents.jobs import add_kinds
-from ratchet.agents.place import place_of
 from ratchet.agents.servers import Launch, call_tool, serving
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Run

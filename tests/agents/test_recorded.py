@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.changing import change_agent
+from ratchet.agents.change import change_agent
 from ratchet.config import load_settings
 from ratchet.engines import Engine
 from ratchet.engines.recording import Recording

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.agents.references import find_version
+from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import Agent, add_version, create_agent, get_agent, move_current

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.place import place_of
-from ratchet.agents.seat import announce, announced, seat
+from ratchet.agents.addresses import announce, announced, seat
+from ratchet.agents.contract import place_of
 from ratchet.kernel import Misuse
 
 

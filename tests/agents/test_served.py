@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.architect import send_feedback
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.agents.servers import call_tool
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger

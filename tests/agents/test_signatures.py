@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.contract import ToolShape
-from ratchet.agents.signatures import compare_tools, shapes_of, to_json
+from ratchet.agents.versions import compare_tools, shapes_of, to_json
 from ratchet.kernel.semver import Bump
 
 TEXT = {"type": "string", "title": "Name"}

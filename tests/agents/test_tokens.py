@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ratchet.agents.tokens import Bearer, Tokens
+from ratchet.agents.addresses import Bearer, Tokens
 from ratchet.kernel import Misuse
 
 COMMIT = "3f9a61c27be84d05" * 2 + "12345678"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.trees import Unfit, begin_tree, check_out, commit_tree, git_files, read_tree
+from ratchet.agents.staging import Unfit, begin_tree, check_out, commit_tree, git_files, read_tree
 from ratchet.workspaces import Repository
 
 

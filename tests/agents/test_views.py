@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents import views
-from ratchet.agents.contract import Role
-from ratchet.agents.place import place_of
-from ratchet.agents.seat import announce, seat
+from ratchet.agents import logs, views
+from ratchet.agents.addresses import announce, seat
+from ratchet.agents.contract import Role, place_of
 from ratchet.config.agent_settings import Agents
 from ratchet.kernel import Conflict, NotFound, RunStatus
 from ratchet.ledger import Ledger
@@ -38,9 +37,9 @@ def shown_agent(ledger: Ledger, home: Path) -> dict[str, object]:
         return views.one_agent(tx, home, SETTINGS, NAME)
 
 
-def log_of(ledger: Ledger, home: Path, role: Role = Role.RUNNER, *, printed: bool = False) -> views.Log:
+def log_of(ledger: Ledger, home: Path, role: Role = Role.RUNNER, *, printed: bool = False) -> logs.Log:
     with ledger.read() as tx:
-        return views.find_log(tx, home, NAME, role, printed=printed)
+        return logs.find_log(tx, home, NAME, role, printed=printed)
 
 
 def test_agents_are_listed_by_name_a_page_at_a_time(ledger: Ledger, home: Path) -> None:
@@ -289,32 +288,32 @@ class TestLogs:
         (self.logs / "tuner.log").write_text("heard\n")
         (self.logs / "runner.out").write_text("Traceback\n")
         log = log_of(ledger, home)
-        assert (views.tail(log, 2).lines, views.tail(log, 2).is_cut) == (("two", "three"), True)
-        assert (views.tail(log, 9).lines, views.tail(log, 9).is_cut) == (("one", "two", "three"), False)
-        assert views.tail(log, 0).lines == ()
-        assert views.tail(log_of(ledger, home, Role.TUNER), 9).lines == ("heard",)
-        assert views.tail(log_of(ledger, home, printed=True), 9).lines == ("Traceback",)
+        assert (logs.tail(log, 2).lines, logs.tail(log, 2).is_cut) == (("two", "three"), True)
+        assert (logs.tail(log, 9).lines, logs.tail(log, 9).is_cut) == (("one", "two", "three"), False)
+        assert logs.tail(log, 0).lines == ()
+        assert logs.tail(log_of(ledger, home, Role.TUNER), 9).lines == ("heard",)
+        assert logs.tail(log_of(ledger, home, printed=True), 9).lines == ("Traceback",)
 
     def test_nothing_logged_is_no_mistake(self, ledger: Ledger, home: Path) -> None:
-        assert views.tail(log_of(ledger, home), 9) == views.LogEnd(())
+        assert logs.tail(log_of(ledger, home), 9) == logs.LogEnd(())
 
     def test_of_a_huge_log_only_a_bounded_end_is_read(self, ledger: Ledger, home: Path) -> None:
         with (self.logs / "runner.log").open("wb") as file:
             file.truncate(10**12)  # sparse: a terabyte that takes no room
             file.seek(0, os.SEEK_END)
             file.write(b"\nthe end\n")
-        end = views.tail(log_of(ledger, home), 5)
+        end = logs.tail(log_of(ledger, home), 5)
         assert (end.lines, end.is_cut) == (("the end",), True)
 
     def test_bytes_that_are_no_text_are_marked(self, ledger: Ledger, home: Path) -> None:
         (self.logs / "runner.log").write_bytes(b"caf\xe9\n\x00\xff\n")
-        assert views.tail(log_of(ledger, home), 9).lines == ("caf\ufffd", "\x00\ufffd")
+        assert logs.tail(log_of(ledger, home), 9).lines == ("caf\ufffd", "\x00\ufffd")
 
     def test_a_link_is_not_followed(self, ledger: Ledger, home: Path, tmp_path: Path) -> None:
         secret = tmp_path / "secret"
         secret.write_text("do not read\n")
         (self.logs / "runner.log").symlink_to(secret)
-        assert views.tail(log_of(ledger, home), 9).lines == ()
+        assert logs.tail(log_of(ledger, home), 9).lines == ()
 
     def test_a_link_in_the_place_of_the_directory_is_not_followed(
         self, ledger: Ledger, home: Path, tmp_path: Path
@@ -324,33 +323,33 @@ class TestLogs:
         (elsewhere / "runner.log").write_text("do not read\n")
         self.logs.rmdir()
         self.logs.symlink_to(elsewhere)
-        assert views.tail(log_of(ledger, home), 9).lines == ()
+        assert logs.tail(log_of(ledger, home), 9).lines == ()
 
     def test_a_pipe_in_the_place_of_the_file_holds_nobody_up(self, ledger: Ledger, home: Path) -> None:
         os.mkfifo(self.logs / "runner.log")
-        assert views.tail(log_of(ledger, home), 9).lines == ()
+        assert logs.tail(log_of(ledger, home), 9).lines == ()
 
     def test_what_is_logged_later_is_followed_line_by_line(self, ledger: Ledger, home: Path) -> None:
         path = self.logs / "runner.log"
         path.write_text("one\n")
         log = log_of(ledger, home)
-        end = views.tail(log, 9)
+        end = logs.tail(log, 9)
         with path.open("a") as file:
             file.write("two\nthr")
-        end = views.after(log, end)
+        end = logs.after(log, end)
         assert end.lines == ("two",)
         with path.open("a") as file:
             file.write("ee\n")
-        end = views.after(log, end)
+        end = logs.after(log, end)
         assert end.lines == ("three",)
-        assert views.after(log, end).lines == ()
+        assert logs.after(log, end).lines == ()
 
     def test_a_log_that_begins_anew_is_followed_from_its_beginning(self, ledger: Ledger, home: Path) -> None:
         path = self.logs / "runner.log"
         path.write_text("an old line\n")
         log = log_of(ledger, home)
-        end = views.tail(log, 9)
+        end = logs.tail(log, 9)
         path.rename(self.logs / "runner.log.1")
-        assert views.after(log, end).lines == ()
+        assert logs.after(log, end).lines == ()
         path.write_text("new, and longer than the old one\n")
-        assert views.after(log, end).lines == ("new, and longer than the old one",)
+        assert logs.after(log, end).lines == ("new, and longer than the old one",)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import Agent, get_agent, quarantine_version
 from ratchet.ledger.runs import create_run

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from ratchet.agents.architect import Severity, Wanted
-from ratchet.agents.changing.taking import Decision
+from ratchet.agents.staging import Decision
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command
 from ratchet.cli.group import LazyGroup

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.seat import announced
+from ratchet.agents.addresses import announced
 from ratchet.runtime import addresses
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program

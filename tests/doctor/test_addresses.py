@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from ratchet.agents.seat import announce, seat
+from ratchet.agents.addresses import announce, seat
 from ratchet.config import Loaded, load_settings
 from ratchet.doctor import addresses
 from ratchet.runtime.addresses import Address, announced

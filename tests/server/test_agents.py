@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from ratchet.agentkit import StateStore
 from ratchet.agents import views
 from ratchet.agents.architect import Wanted
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import Agent

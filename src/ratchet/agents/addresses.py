@@ -2,14 +2,129 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from ratchet.agents.contract import Role
-from ratchet.agents.seat import announced
+from ratchet.agents.contract import Role, agents_directory, check_name
+from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
+    from ratchet.config import Loaded
     from ratchet.config.agent_settings import Agents
+    from ratchet.runtime import Runtime
+
+
+@contextlib.contextmanager
+def seat(home: Path) -> Iterator[bool]:
+    """Whether this process is the host of `home`, until the block ends. A process that dies gives the right back."""
+    with _lock_file(home) as descriptor:
+        if not _lock(descriptor, fcntl.LOCK_EX):
+            yield False
+            return
+        # A host that died left its own. While the right is held, it is never somebody else's that is removed.
+        _announcement(home).unlink(missing_ok=True)
+        try:
+            yield True
+        finally:
+            _announcement(home).unlink(missing_ok=True)
+
+
+def announce(home: Path, url: str) -> None:
+    """Tell other processes where the host of `home` answers. Only who has the seat may."""
+    path = _announcement(home)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    new.replace(path)
+
+
+def announced(home: Path) -> str | None:
+    """Where the host of `home` says that it answers; `None` when there is no host or it does not say yet."""
+    try:
+        url = str(json.loads(_announcement(home).read_text())["url"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    with _lock_file(home) as descriptor:
+        left_behind = _lock(descriptor, fcntl.LOCK_SH)
+    return None if left_behind else url
+
+
+@contextlib.contextmanager
+def _lock_file(home: Path) -> Iterator[int]:
+    directory = agents_directory(home)
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / "host.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _announcement(home: Path) -> Path:
+    return agents_directory(home) / "host.json"
+
+
+_COMMIT = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
+# The longest name, the longest commit, the signature, and what parts them.
+_LONGEST = 64 + 64 + 43 + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Whose token it is."""
+
+    agent: str
+    commit: str
+
+
+class Tokens:
+    """Made anew by each process that starts agents: what an earlier one has given out is worth nothing any more."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def mint(self, agent: str, commit: str) -> str:
+        """A token of plain letters, digits and `-._~`, for the environment of a server. Raises `Misuse`."""
+        check_name(agent)
+        if not _COMMIT.fullmatch(commit):
+            raise Misuse(f"{commit[:80]!r} is not a commit", hint="name a version by its full hash")
+        said = f"{agent}~{commit}"
+        return f"{said}~{self._signature(said)}"
+
+    def read(self, token: str) -> Bearer | None:
+        """Whose token it is; nobody's, unless it was made here and is whole."""
+        if len(token) > _LONGEST or not token.isascii() or token.count("~") != 2:
+            return None
+        said, _, signature = token.rpartition("~")
+        if not hmac.compare_digest(signature, self._signature(said)):
+            return None
+        agent, _, commit = said.partition("~")
+        return Bearer(agent, commit)
+
+    def _signature(self, said: str) -> str:
+        digest = hmac.digest(self._secret, said.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def address(base: str, name: str, role: Role, commit: str | None = None) -> str:
@@ -32,3 +147,36 @@ def addresses(home: Path, settings: Agents, name: str) -> dict[str, Any]:
 def _configured(settings: Agents) -> str | None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{settings.port}" if settings.port else None
+
+
+_ANSWER_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def reached(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
+    """Where the agents of this home answer: the URL of its host, or of one that serves this block alone."""
+    url = announced(loaded.home)
+    if url is not None and await _answers(url):
+        yield url
+        return
+    # Only now: a command that finds a running host needs nothing of what one is made of.
+    from ratchet.agents.host.host import hosting_alone
+
+    async with hosting_alone(runtime, loaded) as url:
+        yield url
+
+
+async def _answers(url: str) -> bool:
+    """Whether somebody speaks HTTP there."""
+    parts = urlsplit(url)
+    request = f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                writer.write(request)
+                return (await reader.read(5)).startswith(b"HTTP/")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from ratchet.agents.contract import check_name, place_of
 from ratchet.agents.jobs import KIND, RUN_KIND
-from ratchet.agents.place import check_name, place_of
-from ratchet.agents.references import find_version
+from ratchet.agents.versions import find_version
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Conflict, Misuse, NotFound, RunId

@@ -2,10 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from ratchet.kernel import Conflict, Misuse, is_name
+
+_LONGEST = 64
+_LOOK_SECONDS = 0.05
+# The last ones are files beside the agents: the host's.
+_RESERVED = ("architect", "host.json", "host.json.new", "host.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`repo.git` is the agent's repository, and every version lies checked out in a directory named by its commit.
+
+    `ROOT` is the first version while it is made, `COMMIT-staging` a change of a version while it is made, and what did
+    not pass lies in `quarantine`. There is nothing else.
+    """
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "repo.git"
+
+    @property
+    def new(self) -> Path:
+        return self.root / "ROOT"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine"
+
+    def version(self, commit: str) -> Path:
+        return self.root / commit
+
+    def staging(self, commit: str | None) -> Path:
+        """Where a change of that version is made; `ROOT` for the first one."""
+        return self.new if commit is None else self.root / f"{commit}-staging"
+
+    @contextlib.contextmanager
+    def held(self, *, patience_seconds: float = 0.0) -> Iterator[None]:
+        """The right to change what lies here, which one process has at a time. Raises `Conflict` if another has it and
+        does not give it back in time.
+
+        A process that dies gives it back.
+        """
+        deadline = time.monotonic() + patience_seconds
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = self.root / ".lock"
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not (locked := _locked(descriptor)) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+            if not locked or not _lies_at(descriptor, lock):
+                raise Conflict(
+                    f"another Architect works on the agent {self.name}", hint="wait until it has ended"
+                )
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lies_at(descriptor: int, lock: Path) -> bool:
+    """Whoever deletes an agent moves its directory away, and the lock with it."""
+    return lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat())
+
+
+def agents_directory(home: Path) -> Path:
+    return home / "agents"
+
+
+def place_of(home: Path, name: str) -> Place:
+    """The place of the agent `name`. Raises `Misuse` for a name that no agent can have."""
+    check_name(name)
+    return Place((agents_directory(home) / name).absolute())
+
+
+def check_name(name: str) -> None:
+    if not is_name(name) or len(name) > _LONGEST or name.startswith(".") or name in _RESERVED:
+        raise Misuse(
+            f"an agent cannot be called {name[:80]!r}",
+            hint=f"use at most {_LONGEST} lower-case letters, digits, '.', '_' and '-'",
+        )
+
 
 RUNNER = "runner.py"
 TUNER = "tuner.py"
@@ -23,6 +123,8 @@ FIRST_VERSION = "0.0.0"
 
 STATE = "state.json"
 LOGS = "logs"
+MESSAGE_FILE = "message.txt"
+"""In the logs: the whole of a text that is too long for the prompt."""
 CUT = "state.cut.json"
 """The state of the version before, as it was when this one took it over."""
 # Besides these, nothing that a running agent writes belongs to its code.

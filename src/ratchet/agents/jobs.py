@@ -36,6 +36,6 @@ def _cancel(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None:
 
 async def _change(job: JobContext) -> object:
     # Every process knows the kind; only the one that does the work needs what it is made of.
-    from ratchet.agents.changing import change_agent
+    from ratchet.agents.change import change_agent
 
     return await change_agent(job)

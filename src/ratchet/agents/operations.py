@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.agentkit import AgentKitError, Change, NoSuchChange, StateStore
-from ratchet.agents.migrating import CannotCarry
-from ratchet.agents.place import Place, agents_directory, place_of
-from ratchet.agents.references import find_version
+from ratchet.agents.contract import Place, agents_directory, place_of
+from ratchet.agents.state import CannotCarry
+from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.agents import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from ratchet.agents.seat import announced
+from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.doctor.run import Check

@@ -11,15 +11,15 @@ from unittest.mock import ANY
 import pytest
 
 from ratchet.agents.checks import VersionJudge
-from ratchet.agents.checks.answering import (
+from ratchet.agents.checks.canary import (
     MAX_TOOL_BYTES,
     check_calls,
     check_state_after,
     check_tools,
+    read_calls,
     started,
 )
-from ratchet.agents.checks.canary_file import read_calls
-from ratchet.agents.checks.finding import NotPassed
+from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role, ToolShape
 from ratchet.config.agent_settings import Agents
 from ratchet.judges.deadline import Deadline

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.checks.canary_file import MAX_CALLS, Call, read_calls
-from ratchet.agents.checks.finding import NotPassed
+from ratchet.agents.checks.canary import MAX_CALLS, Call, read_calls
+from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called
 

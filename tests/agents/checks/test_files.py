@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.checks.form import check_form
-from ratchet.agents.checks.inside.reading import Problem, check_state, functions_of
-from ratchet.agents.checks.snapshot import MAX_BYTES, MAX_FILES, take_snapshot
+from ratchet.agents.checks._read_program import Problem, check_state, functions_of
+from ratchet.agents.checks.files import MAX_BYTES, MAX_FILES, take_snapshot
+from ratchet.agents.checks.version import check_form
 from ratchet.agents.contract import REQUIRED
 from ratchet.config.agent_settings import Agents
 from ratchet.judges.deadline import Deadline

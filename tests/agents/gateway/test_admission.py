@@ -8,10 +8,9 @@ import json
 import pytest
 
 from ratchet.agents.gateway import Gateway
-from ratchet.agents.gateway.admission import admit, door_at
-from ratchet.agents.gateway.refusal import Refusal
+from ratchet.agents.gateway.caller import admit, door_at
 from ratchet.agents.gateway.request import RequestHead, read_head
-from ratchet.agents.gateway.routes import ARCHITECT
+from ratchet.agents.gateway.routes import ARCHITECT, Refusal
 from ratchet.kernel import Conflict, Misuse
 from tests.agents.gateway.book import Book
 from tests.agents.gateway.wire import ECHO, PATH, stand

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ratchet.agents.gateway import Limits
-from ratchet.agents.gateway.pool import Pool
+from ratchet.agents.gateway.backend import Pool
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.contract import Role
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import Role, place_of
 from ratchet.agents.servers import Called, call_tool
 from ratchet.config import Loaded
 from ratchet.ledger import Filter, events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ratchet.agents.host.crashes import Crashes, pause_after
+from ratchet.agents.host.supervisor import Crashes, pause_after
 from ratchet.config.agent_settings import Agents
 
 

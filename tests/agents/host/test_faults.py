@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.agents.addresses import announced
 from ratchet.agents.host import hosting
-from ratchet.agents.seat import announced
 from ratchet.agents.servers import NoAnswer
 from ratchet.ledger.agents import get_agent, release_version
 from ratchet.runtime import open_ledger, open_runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ratchet.agents.contract import Role
-from ratchet.agents.host.occupancy import Occupancy
+from ratchet.agents.host.version import Occupancy
 
 
 def test_a_call_holds_a_version_until_it_leaves() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.contract import CUT
-from ratchet.agents.host.succession import Carried, Succession, read_cut
+from ratchet.agents.state import Carried, Succession, read_cut
 from ratchet.config.agent_settings import Agents
 
 OLD, NEW = "a" * 40, "b" * 40

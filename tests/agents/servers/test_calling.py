@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.gateway.refusal import Refusal
+from ratchet.agents.gateway.routes import Refusal
 from ratchet.agents.servers import NoAnswer, call_tool, list_tools
 from ratchet.engines.mcp_client import MOST_BYTES, MOST_TOOLS
 from tests.agents.servers import tiny

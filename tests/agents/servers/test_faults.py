@@ -13,7 +13,7 @@ import pytest
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import NoAnswer, call_tool, serving
-from ratchet.agents.servers.printed import MOST_BYTES
+from ratchet.agents.servers.process import MOST_BYTES
 from ratchet.config.agent_settings import Agents
 from tests.agents.servers.versions import HELLO, launch_of, processes_in, soon, write_version
 

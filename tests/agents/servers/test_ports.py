@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.servers.ports import is_taken, leased_port
+from ratchet.agents.servers.server import is_taken, leased_port
 
 _PROCESSES, _EACH = 4, 50
 _LEASER = """
 import contextlib, sys
-from ratchet.agents.servers.ports import leased_port
+from ratchet.agents.servers.server import leased_port
 with contextlib.ExitStack() as held:
     print(*[held.enter_context(leased_port()) for _ in range(int(sys.argv[1]))], flush=True)
     sys.stdin.read()

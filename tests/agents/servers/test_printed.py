@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.contract import Role
-from ratchet.agents.servers.printed import MOST_BYTES, Printed
+from ratchet.agents.servers.process import MOST_BYTES, Printed
 
 
 def test_a_full_file_gives_way_to_the_next_and_only_the_one_before_is_kept(tmp_path: Path) -> None:

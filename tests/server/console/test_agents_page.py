@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import Agent, get_agent, quarantine_version

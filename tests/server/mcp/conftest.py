@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.types import CallToolResult
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.place import place_of
+from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.ledger.events import last_id

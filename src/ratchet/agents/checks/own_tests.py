@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.checks.finding import NotPassed
-from ratchet.agents.checks.reading import PACKAGE
+from ratchet.agents.checks.files import PACKAGE, NotPassed
 from ratchet.agents.contract import TESTS
 from ratchet.config.agent_settings import Agents
 from ratchet.judges.confinement import run_confined
@@ -26,7 +25,7 @@ from ratchet.judges.scratch import copied, in_thread
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.sandbox import Bounds, Finished, Policy
 
-_PROGRAM = Path(__file__).resolve().parent / "inside" / "testing.py"
+_PROGRAM = Path(__file__).resolve().with_name("_test_program.py")
 _MIB = 1024 * 1024
 # The tests themselves, and both servers, which they may start.
 _ROOM = 3

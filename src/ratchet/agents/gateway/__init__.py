@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.agents.gateway.directory import Directory, Entered, Route, SessionOver, Unavailable
     from ratchet.agents.gateway.gateway import Gateway
-    from ratchet.agents.gateway.limits import Limits
+    from ratchet.agents.gateway.routes import Directory, Entered, Limits, Route, SessionOver, Unavailable
 else:
     __getattr__ = on_demand(__name__)
 

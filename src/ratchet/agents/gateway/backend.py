@@ -5,16 +5,87 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
-from typing import Protocol
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import httptools
 
-from ratchet.agents.gateway.answer import Answer, AnswerHead
-from ratchet.agents.gateway.headers import Header
-from ratchet.agents.gateway.limits import Limits
-from ratchet.agents.gateway.refusal import Refusal
-from ratchet.agents.gateway.request import Request
+from ratchet.agents.gateway.request import Header, Request, RequestHead, for_caller, without_named
+from ratchet.agents.gateway.routes import STATUS_LINES, Limits, Refusal
+
+_NO_CONTENT = (204, 304)
+
+
+class AnswerHead(NamedTuple):
+    """`length` is that of the body, and `None` when only its end tells."""
+
+    status: int
+    headers: Sequence[Header]
+    length: int | None
+
+    def value(self, name: bytes) -> bytes | None:
+        return next((value for known, value in self.headers if known == name), None)
+
+
+class Answer:
+    """Takes the answer piece by piece. What comes together is written together.
+
+    A head that promises a length waits for the first of its body, since it is of no use before: servers write the two
+    one after the other, and a caller would be woken twice. The head of a stream is passed on at once.
+    """
+
+    __slots__ = ("_begin", "_chunked", "_pieces", "_request", "_transport", "_waits", "begun")
+
+    def __init__(
+        self, request: RequestHead, transport: asyncio.Transport, begin: Callable[[AnswerHead], None]
+    ) -> None:
+        """`begin` hears of the head before the caller does."""
+        self._request = request
+        self._transport = transport
+        self._begin = begin
+        self._pieces: list[bytes] = []
+        self._chunked = False
+        self._waits = False
+        # Whether the caller has been told anything.
+        self.begun = False
+
+    @property
+    def bodiless(self) -> bool:
+        """Whether the caller has asked for a head alone."""
+        return self._request.method == b"HEAD"
+
+    def begin(self, head: AnswerHead) -> None:
+        self._begin(head)
+        has_body = not self.bodiless and head.status not in _NO_CONTENT and head.length != 0
+        self._chunked = has_body and head.length is None and self._request.version == "1.1"
+        self._waits = has_body and head.length is not None
+        self._pieces += [_status_line(head.status), for_caller(without_named(head.headers))]
+        if self._chunked:
+            self._pieces.append(b"transfer-encoding: chunked\r\n")
+        elif head.length is not None and head.status not in _NO_CONTENT:
+            self._pieces.append(b"content-length: %d\r\n" % head.length)
+        self._pieces.append(b"\r\n" if self._request.persistent else b"connection: close\r\n\r\n")
+
+    def piece(self, data: bytes) -> None:
+        self._waits = False
+        self._pieces.append(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def end(self) -> None:
+        if self._chunked:
+            self._pieces.append(b"0\r\n\r\n")
+
+    def flush(self) -> None:
+        if self._pieces and not self._waits:
+            self.begun = True
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._transport.write(data)
+
+
+def _status_line(status: int) -> bytes:
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
 
 # What the kernel reports when bytes reach a socket that nobody reads any more.
 _UNREAD = (errno.EPIPE, errno.ECONNRESET)
@@ -230,3 +301,66 @@ class Backend(asyncio.Protocol):
     def _end_with(self, error: Exception) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_exception(error)
+
+
+class Pool:
+    """Every caller has at most one request under way, so the connections in use are as many as the callers at most."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._idle: dict[int, list[Backend]] = defaultdict(list)
+
+    async def take(self, port: int, *, new: bool) -> Backend:
+        """A connection to a server of this machine. Raises `OSError`."""
+        idle = self._idle.get(port)
+        while idle and not new:
+            backend = idle.pop()
+            if backend.is_fresh():
+                return backend
+            backend.abort()
+        return await self._connect(port)
+
+    def give_back(self, backend: Backend) -> None:
+        idle = self._idle[backend.port]
+        if len(idle) >= self._limits.idle_backends or not backend.is_fresh():
+            backend.close()
+            return
+        backend.idle_since = asyncio.get_running_loop().time()
+        idle.append(backend)
+
+    def look(self, now: float) -> None:
+        """Hang up where nothing was asked for a while."""
+        overdue = now - self._limits.idle_backend_seconds
+        for port, idle in list(self._idle.items()):
+            for backend in [each for each in idle if each.idle_since < overdue]:
+                backend.close()
+                idle.remove(backend)
+            if not idle:
+                del self._idle[port]
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            for backend in idle:
+                backend.abort()
+        self._idle.clear()
+
+    async def _connect(self, port: int) -> Backend:
+        loop = asyncio.get_running_loop()
+        # Named as TCP, or asyncio does not switch off Nagle.
+        connected = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            connected.setblocking(False)
+            async with asyncio.timeout(self._limits.connect_seconds):
+                await loop.sock_connect(connected, ("127.0.0.1", port))
+            _, backend = await loop.create_connection(
+                lambda: Backend(port, connected, self._limits, self._forget), sock=connected
+            )
+        except BaseException:
+            connected.close()
+            raise
+        return backend
+
+    def _forget(self, backend: Backend) -> None:
+        idle = self._idle.get(backend.port, [])
+        if backend in idle:
+            idle.remove(backend)

@@ -3,18 +3,205 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import secrets
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import NamedTuple, Protocol
 
-from ratchet.agents.gateway.admission import Door, admit
-from ratchet.agents.gateway.directory import Route
-from ratchet.agents.gateway.forwarding import BrokenOff, Forwarding
-from ratchet.agents.gateway.limits import Limits
-from ratchet.agents.gateway.reading import Reading, Stage
-from ratchet.agents.gateway.refusal import Refusal
-from ratchet.agents.gateway.request import Request, RequestHead
-from ratchet.agents.gateway.routes import Architect
+from ratchet.agents.gateway.backend import Answer, AnswerHead, Broken, NotTaken, Pool, Source
+from ratchet.agents.gateway.request import METHODS, Reading, Request, RequestHead, Stage, is_session
+from ratchet.agents.gateway.routes import (
+    Architect,
+    Directory,
+    Entered,
+    Limits,
+    Refusal,
+    Route,
+    route_of,
+    shown,
+)
+from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
+
+# A server that does not take a request has just ended. After these pauses its host has noticed, and leads elsewhere.
+_PAUSES_SECONDS = (0.0, 0.05, 0.5)
+
+
+class BrokenOff(Exception):
+    """The answer ended in the middle, after its caller had heard the beginning."""
+
+
+class Forwarding:
+    def __init__(self, directory: Directory, pool: Pool, architect_port: Callable[[], int | None]) -> None:
+        self._directory = directory
+        self._pool = pool
+        self._architect_port = architect_port
+
+    async def forward(self, request: Request, transport: asyncio.Transport, source: Source) -> None:
+        """Have a request answered. Raises `Refusal` when nobody does, and `BrokenOff`.
+
+        A request is brought again only if it is certain that no server has read it.
+        """
+        reason = ""
+        for number, pause in enumerate(_PAUSES_SECONDS):
+            if pause:
+                await asyncio.sleep(pause)
+            entered = await self._enter(request)
+            answer = Answer(request.head, transport, partial(_note_session, request, entered))
+            try:
+                await self._through(entered.port, request, answer, source, new=number > 0)
+                return
+            except NotTaken as error:
+                reason = str(error)
+            except Refusal as error:
+                if answer.begun:
+                    raise BrokenOff from error
+                raise
+            except Broken as error:
+                _log.warning(
+                    "a server left a call without an answer", to=shown(request.route), reason=str(error)
+                )
+                if answer.begun:
+                    raise BrokenOff from error
+                raise Refusal(
+                    502,
+                    f"{shown(request.route)} did not answer: {error}",
+                    hint="what it did is not known; `ratchet agent logs NAME --printed` shows how it ended",
+                ) from error
+            finally:
+                entered.leave()
+        raise Refusal(502, f"{shown(request.route)} does not take calls: {reason}", hint="try again")
+
+    async def _enter(self, request: Request) -> Entered:
+        if isinstance(request.route, Architect):
+            port = self._architect_port()
+            if port is None:
+                raise Refusal(503, "the Architect is not up", hint="try again")
+            return _AtArchitect(port)
+        try:
+            return await self._directory.enter(request.route, request.head.session)
+        except RatchetError as error:
+            raise Refusal(error.http_status, str(error), hint=error.hint) from error
+
+    async def _through(
+        self, port: int, request: Request, answer: Answer, source: Source, *, new: bool
+    ) -> None:
+        try:
+            # What is not here as a whole could not be brought again, should a kept connection turn out to be closed.
+            backend = await self._pool.take(port, new=new or not request.complete)
+        except OSError as error:
+            raise NotTaken(error.strerror or "it takes no connections") from error
+        try:
+            reusable = await backend.carry(request, answer, source)
+        except BaseException:
+            backend.abort()
+            raise
+        if reusable and request.complete:
+            self._pool.give_back(backend)
+        else:
+            backend.abort()
+
+
+class _AtArchitect(NamedTuple):
+    """The Architect keeps its sessions to itself."""
+
+    port: int
+
+    def leave(self) -> None:
+        pass
+
+    def session_opened(self, session: str) -> None:
+        pass
+
+    def session_closed(self, session: str) -> None:
+        pass
+
+
+def _note_session(request: Request, entered: Entered, head: AnswerHead) -> None:
+    """Tell of a session that begins or ends with this answer, before the caller can use what it learns."""
+    if not 200 <= head.status < 300:
+        return
+    asked = request.head.session
+    if asked is None:
+        opened = head.value(b"mcp-session-id")
+        if opened is not None and is_session(opened):
+            entered.session_opened(opened.decode("ascii"))
+    elif request.head.method == b"DELETE":
+        entered.session_closed(asked)
+
+
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_HTTP_PORT = 80
+
+
+class Door(NamedTuple):
+    """An address that was connected to: the hosts it goes by, and whether strangers can reach it."""
+
+    hosts: frozenset[bytes]
+    guarded: bool
+
+
+def is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+@lru_cache(maxsize=64)
+def door_at(address: str, port: int, *, guarded: bool, names: tuple[str, ...]) -> Door:
+    """A name with a port counts as it is; one without counts alone and with the port of the door."""
+    bare = address.partition("%")[0]
+    own = [*_LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare]
+    hosts = {f"{name}:{port}" for name in own}
+    if port == _HTTP_PORT:
+        hosts.update(own)
+    for name in names:
+        hosts.add(name)
+        if not name.rpartition(":")[2].isdigit():
+            hosts.add(f"{name}:{port}")
+    return Door(frozenset(host.lower().encode() for host in hosts), guarded)
+
+
+def admit(head: RequestHead, door: Door, token: bytes | None) -> Route | Architect:
+    """Where a request may go. Raises `Refusal`.
+
+    A page of another site that has its name resolved to this machine shows it in Host or Origin.
+    """
+    if head.host not in door.hosts:
+        raise Refusal(
+            403, f"{_shown(head.host)} is not served here", hint="use the address that Ratchet prints"
+        )
+    if head.origin is not None and not _own(head.origin, door):
+        raise Refusal(403, f"pages of {_shown(head.origin)} may not call agents")
+    route = route_of(head.target)
+    if route is None:
+        raise Refusal(
+            404,
+            f"{_shown(head.target)} is no address",
+            hint="/agents/NAME/runner/mcp, /agents/NAME@VERSION/runner/mcp or /architect/mcp, and tuner for runner",
+        )
+    if head.method not in METHODS:
+        allowed = b", ".join(METHODS).decode()
+        raise Refusal(405, f"{_shown(head.method)} is not served here", header=f"allow: {allowed}")
+    # The Architect knows more kinds of tokens than this one, and looks for itself.
+    if door.guarded and not isinstance(route, Architect) and not _has_token(head, token):
+        raise Refusal(401, "the token is missing or wrong", header="www-authenticate: Bearer")
+    return route
+
+
+def _own(origin: bytes, door: Door) -> bool:
+    scheme, separator, authority = origin.lower().partition(b"://")
+    return bool(separator) and scheme in (b"http", b"https") and authority in door.hosts
+
+
+def _has_token(head: RequestHead, token: bytes | None) -> bool:
+    scheme, _, given = (head.authorization or b"").partition(b" ")
+    return token is not None and scheme.lower() == b"bearer" and secrets.compare_digest(given.strip(), token)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:80].decode("latin-1"))
+
 
 _log = logger(__name__)
 # Requests that a caller may send ahead before it is no longer read from.

@@ -8,12 +8,9 @@ import errno
 import ipaddress
 from collections.abc import Callable, Iterable
 
-from ratchet.agents.gateway.admission import Door, door_at, is_loopback
-from ratchet.agents.gateway.caller import Caller
-from ratchet.agents.gateway.directory import Directory
-from ratchet.agents.gateway.forwarding import Forwarding
-from ratchet.agents.gateway.limits import Limits
-from ratchet.agents.gateway.pool import Pool
+from ratchet.agents.gateway.backend import Pool
+from ratchet.agents.gateway.caller import Caller, Door, Forwarding, door_at, is_loopback
+from ratchet.agents.gateway.routes import Directory, Limits
 from ratchet.kernel import Conflict, Misuse, RatchetError
 
 

@@ -2,14 +2,132 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from http import HTTPStatus
+from typing import Final, NamedTuple, Protocol
 
-from ratchet.agents.contract import Role
-from ratchet.agents.gateway.directory import Route
-from ratchet.agents.place import check_name
-from ratchet.kernel import Misuse
+from ratchet.agents.contract import Role, check_name
+from ratchet.kernel import Misuse, RatchetError
+
+# JSON-RPC's word for a request that is wrong, and the first of those left to servers.
+_INVALID_REQUEST = -32600
+_SERVER_ERROR = -32000
+
+STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+
+class Refusal(Exception):
+    """A request that no server answers, and what its caller is told instead."""
+
+    def __init__(
+        self, status: int, message: str, *, hint: str | None = None, header: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.hint = hint
+        self.header = header
+
+    def encoded(self, *, close: bool, bodiless: bool = False) -> bytes:
+        """The whole answer. An MCP client shows the message of such a body to whoever made the call."""
+        error: dict[str, object] = {
+            "code": _INVALID_REQUEST if self.status < 500 else _SERVER_ERROR,
+            "message": self.message,
+        }
+        if self.hint is not None:
+            error["data"] = {"hint": self.hint}
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        lines = ["content-type: application/json", f"content-length: {len(body)}"]
+        if self.header is not None:
+            lines.append(self.header)
+        if close:
+            lines.append("connection: close")
+        head = (
+            STATUS_LINES[self.status] + "".join(f"{line}\r\n" for line in lines).encode("latin-1") + b"\r\n"
+        )
+        return head if bodiless else head + body
+
+
+class Route(NamedTuple):
+    """What an address names. Without a version it is the stable address, which leads to the current one."""
+
+    agent: str
+    role: Role
+    version: str | None
+
+
+class Entered(Protocol):
+    """A server that a call has entered, and that must not be stopped until the call leaves it.
+
+    The gateway calls `leave` exactly once, at the end of the exchange, however that ends. A session that is opened here
+    belongs to this server: whoever names it later must be led back to it.
+    """
+
+    @property
+    def port(self) -> int: ...
+
+    def leave(self) -> None: ...
+
+    def session_opened(self, session: str) -> None: ...
+
+    def session_closed(self, session: str) -> None: ...
+
+
+class Directory(Protocol):
+    """Leads calls to servers."""
+
+    async def enter(self, route: Route, session: str | None) -> Entered:
+        """The server for a call; may wait until one is up, and is cancelled when the caller goes away.
+
+        Raises `NotFound` for an agent or a version that is not there, `Unavailable` when its server cannot be started,
+        and `SessionOver` for a session that no server knows any more.
+        """
+        ...
+
+
+class Unavailable(RatchetError):
+    """The agent is there, but none of its servers can answer now."""
+
+    http_status = 503
+
+
+class SessionOver(RatchetError):
+    """No server knows this session any more: a client that is told so begins a new one."""
+
+    http_status = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one caller, or one server, may send, and how long it may take. What goes beyond is refused."""
+
+    head_bytes: int = 64 * 1024
+    headers: int = 128
+    body_bytes: int = 16 * 1024 * 1024
+    held_bytes: int = 64 * 1024
+    """How much of a body is held back until it is whole; a longer one is passed on as it comes."""
+    connections: int = 1000
+    idle_backends: int = 32
+    """Unused connections that are kept to one server."""
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    """How long a body may make no progress."""
+    idle_seconds: float = 75.0
+    """How long a caller's connection is kept without a request."""
+    stalled_seconds: float = 300.0
+    """How long a caller may leave its answer unread."""
+    idle_backend_seconds: float = 4.0
+    """Shorter than the 5 s after which most servers hang up, so that a request does not meet a closing connection."""
+    connect_seconds: float = 5.0
+    linger_seconds: float = 2.0
+    """How long a caller that was refused may go on sending, so that it still gets to read why."""
+    look_seconds: float = 1.0
+    """Pause between two looks at who is overdue."""
 
 
 class Architect:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.agents.host._hosting import hosting
-    from ratchet.agents.host._reaching import reached
-    from ratchet.agents.host.host import Host
+    from ratchet.agents.addresses import reached
+    from ratchet.agents.host.host import Host, hosting
 else:
     __getattr__ = on_demand(__name__)
 

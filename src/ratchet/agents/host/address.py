@@ -10,16 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.contract import Role
+from ratchet.agents.contract import Place, Role
 from ratchet.agents.gateway import SessionOver, Unavailable
-from ratchet.agents.host.change import Change
 from ratchet.agents.host.records import Records, Row
-from ratchet.agents.host.succession import Carried, Succession, read_cut
-from ratchet.agents.host.tasks import Tasks
+from ratchet.agents.host.supervisor import Change, Tasks
 from ratchet.agents.host.version import Entry, HostedVersion
-from ratchet.agents.place import Place
-from ratchet.agents.references import CURRENT
 from ratchet.agents.servers import Launch
+from ratchet.agents.state import Carried, Succession, read_cut
+from ratchet.agents.versions import CURRENT
 from ratchet.config.agent_settings import Agents
 from ratchet.kernel import NotFound
 from ratchet.ledger.agents import AgentVersion, VersionStatus

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ratchet.agents.gateway import Unavailable
-from ratchet.agents.references import find_version
+from ratchet.agents.versions import find_version
 from ratchet.kernel import LedgerUnavailable, NotFound, StateChanged
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger import events as event_log

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.agents.servers._serving import Pair, serving, serving_pair
-    from ratchet.agents.servers.calling import Called, call_tool, list_tools
-    from ratchet.agents.servers.failure import NoAnswer, StartFailed
-    from ratchet.agents.servers.launch import Launch
-    from ratchet.agents.servers.server import Server
+    from ratchet.agents.servers.client import Called, NoAnswer, StartFailed, call_tool, list_tools
+    from ratchet.agents.servers.process import Launch
+    from ratchet.agents.servers.server import Pair, Server, serving, serving_pair
 else:
     __getattr__ = on_demand(__name__)
 

@@ -3,20 +3,229 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import random
+import stat
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.agents.contract import Role
-from ratchet.agents.servers.confinement import bounds_for, policy_for
-from ratchet.agents.servers.launch import Launch
-from ratchet.agents.servers.network import beside_relay, relayed
-from ratchet.agents.servers.printed import Printed
-from ratchet.agents.servers.relay.carrying import ADDRESS
+import ratchet
+from ratchet.agents.contract import LOGS, UNTRACKED, Role
+from ratchet.agents.servers.relay import ADDRESS, TO_RATCHET, TO_SERVER, Carrier, Streams, opened
 from ratchet.config.agent_settings import Agents
-from ratchet.sandbox import Broken, CannotStart, Finished, Running, Stopped, start
+from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Running, Stopped, start
+
+MOST_BYTES = 1024 * 1024
+"""Of one file; the one before it is kept as well."""
+_TAIL_BYTES = 16 * 1024
+_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Printed:
+    """Takes what a server prints. Trouble with the file never reaches the server: then only the end is kept.
+
+    The directory belongs to the agent, which may put links and worse there, so nothing is opened through a link.
+    """
+
+    def __init__(self, directory: Path, role: Role) -> None:
+        self._name = f"{role}.out"
+        self._tail = bytearray()
+        self._folder: int | None = None
+        self._file: int | None = None
+        self._size = 0
+        with contextlib.suppress(OSError):
+            self._folder = _open_folder(directory)
+            self._open()
+
+    @property
+    def tail(self) -> str:
+        return self._tail.decode("utf-8", "replace")
+
+    def take(self, piece: bytes) -> None:
+        self._tail += piece
+        del self._tail[:-_TAIL_BYTES]
+        try:
+            self._keep(piece)
+        except OSError:
+            self._close_file()
+
+    def close(self) -> None:
+        self._close_file()
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
+
+    def _keep(self, piece: bytes) -> None:
+        if self._file is None:
+            return
+        if self._size + len(piece) > MOST_BYTES:
+            self._close_file()
+            os.replace(self._name, f"{self._name}.1", src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._open()
+        self._size += os.write(self._file, piece)
+
+    def _open(self) -> None:
+        flags = _OPEN | os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        self._file = os.open(self._name, flags, 0o644, dir_fd=self._folder)
+        found = os.fstat(self._file)
+        if not stat.S_ISREG(found.st_mode):
+            self._close_file()
+        self._size = found.st_size
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _open_folder(directory: Path) -> int:
+    """The directory of logs, which is made if it is missing."""
+    top = os.open(directory, _OPEN | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(LOGS, dir_fd=top)
+        return os.open(LOGS, _OPEN | os.O_DIRECTORY, dir_fd=top)
+    finally:
+        os.close(top)
+
+
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from relay import main; main()"
+
+
+@asynccontextmanager
+async def relayed(port: int, ratchet_port: int) -> AsyncIterator[Path]:
+    """Carry what comes to `port` of this machine into a directory, and what comes out of it to Ratchet's port.
+
+    Raises `OSError` if the port is taken.
+    """
+    # Slow to import, and most servers have the network.
+    from ratchet.judges.scratch import scratch
+
+    async with scratch() as folder:
+        inward = Carrier(lambda: _reach(folder / TO_SERVER))
+        outward = Carrier(lambda: asyncio.open_connection(ADDRESS, ratchet_port))
+        with (
+            opened(folder) as short,
+            closing(inward),
+            closing(outward),
+            closing(await asyncio.start_server(inward.take, ADDRESS, port)),
+            closing(await asyncio.start_unix_server(outward.take, short / TO_RATCHET)),
+        ):
+            yield folder
+
+
+def beside_relay(argv: Sequence[str], folder: Path, port: int, ratchet_port: int) -> list[str]:
+    """The command of a server, with the half of the relay that runs beside it."""
+    here = str(Path(__file__).parent)
+    return [sys.executable, "-I", "-S", "-c", _START, here, str(folder), str(port), str(ratchet_port), *argv]
+
+
+async def _reach(path: Path) -> Streams:
+    """Connect to the socket at `path`, but not through a link, which the server could have put there."""
+    place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(place).st_mode):
+            raise ConnectionRefusedError(f"{path} is not a socket")
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{place}")
+    finally:
+        os.close(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A version of an agent in its directory, and where its servers find Ratchet on this machine.
+
+    `environment` is what they are given besides the variables that follow from the rest; it is the only way in which a
+    secret, such as the version's own token, can reach them.
+    """
+
+    agent: str
+    commit: str
+    directory: Path
+    architect_port: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+_MIB = 1024 * 1024
+# A server runs until it is no longer wanted, which is for others to say.
+_FOREVER_SECONDS = 100 * 365 * 24 * 3600.0
+# Servers are many and mostly idle.
+_LOOK_SECONDS = 0.2
+COMPILED = "__pycache__"
+_WRITTEN = frozenset(UNTRACKED) - {".git"}
+_PACKAGE = Path(ratchet.__file__).parent
+
+
+def policy_for(launch: Launch, role: Role, relay: Path | None) -> Policy:
+    """A server sees its version, Python and the package of the kit. It writes its state and logs, not its code.
+
+    With the directory of a `relay`, that is its only way to the network.
+    """
+    return Policy(
+        network=relay is None,
+        readable=(_PACKAGE,),
+        writable=(launch.directory,) if relay is None else (launch.directory, relay),
+        read_only=code_of(launch.directory),
+        # What lies compiled beside the code, the agent itself could have written.
+        hidden=(launch.directory / COMPILED,),
+        environment=environment_of(launch, role),
+    )
+
+
+def code_of(directory: Path) -> tuple[Path, ...]:
+    """The entries of a version's directory that its servers must not change: all but what a running agent writes.
+
+    A link is none of them: a version has none, so that was made by a running agent.
+    """
+    return tuple(
+        path for path in sorted(directory.iterdir()) if path.name not in _WRITTEN and not path.is_symlink()
+    )
+
+
+def environment_of(launch: Launch, role: Role) -> dict[str, str]:
+    """The whole environment of a server. Nothing of ours is in it but what the launch names."""
+    return {
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin")),
+        # The sandbox has one of its own, which is empty.
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RATCHET_AGENT": launch.agent,
+        "RATCHET_AGENT_COMMIT": launch.commit,
+        "RATCHET_AGENTS_URL": f"http://{ADDRESS}:{launch.architect_port}",
+        **launch.environment,
+        "RATCHET_AGENT_ROLE": role,
+    }
+
+
+def bounds_for(settings: Agents) -> Bounds:
+    """How much a server may use.
+
+    Memory and processes hold for all that it starts; threads are bounded as well, at eight for each process. A share of
+    a processor cannot be enforced without rights over the machine: `cpus` is rounded down to whole processors, at
+    least one, and the server stays on as many of them, picked at random.
+    """
+    return Bounds(
+        wall_seconds=_FOREVER_SECONDS,
+        memory_bytes=settings.memory_mb * _MIB,
+        processes=settings.processes,
+        cpus=_processors(settings.cpus),
+        look_seconds=_LOOK_SECONDS,
+    )
+
+
+def _processors(wanted: float) -> tuple[int, ...]:
+    there = sorted(os.sched_getaffinity(0))
+    if wanted == 0 or wanted >= len(there):
+        return ()
+    return tuple(sorted(random.sample(there, max(1, int(wanted)))))
+
 
 _Result = TypeVar("_Result")
 

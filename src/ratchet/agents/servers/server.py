@@ -1,11 +1,75 @@
-"""A server while it runs."""
+"""Starting the servers of a version, which run for as long as somebody holds them."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import errno
+import random
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
 from ratchet.agents.contract import Role, ToolShape
-from ratchet.agents.servers.calling import list_tools
-from ratchet.agents.servers.failure import NoAnswer
-from ratchet.agents.servers.process import Ended, Process
+from ratchet.agents.servers.client import NoAnswer, StartFailed, list_tools, load_protocol
+from ratchet.agents.servers.process import COMPILED, Ended, Launch, Process, running
+from ratchet.agents.servers.relay import ADDRESS
+from ratchet.config.agent_settings import Agents
+from ratchet.kernel import RatchetError
+from ratchet.sandbox import Broken
+
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Below are the ports that people give to their own services.
+_LOWEST, _HIGHEST = 20_000, 65_535
+
+
+@contextlib.contextmanager
+def leased_port() -> Iterator[int]:
+    """A port that nobody listens on, and that no other Ratchet is given meanwhile.
+
+    It is none of those that the kernel hands out by itself. A program that is not Ratchet's may still take it.
+    """
+    port, claim = _claim_any()
+    with claim:
+        yield port
+
+
+def is_taken(port: int) -> bool:
+    """Whether somebody listens on the port, so that a server could not."""
+    with socket.socket() as probe:
+        # As servers do it: connections that have ended are in nobody's way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def _claim_any() -> tuple[int, socket.socket]:
+    ports = _candidates()
+    first = random.randrange(len(ports))
+    for port in ports[first:] + ports[:first]:
+        claim = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            # Such a name belongs to one process, on the same network as the ports, and ends with that process.
+            claim.bind(f"\0ratchet-port-{port}")
+            if not is_taken(port):
+                return port, claim
+        claim.close()
+    raise RatchetError(
+        f"no port of this machine between {_LOWEST} and {_HIGHEST} is free",
+        hint="`ss -tlnp` tells who listens",
+    )
+
+
+def _candidates() -> list[int]:
+    """The ports that may be leased; where the kernel hands out all of them, any."""
+    wanted = range(_LOWEST, _HIGHEST + 1)
+    first, last = map(int, _EPHEMERAL.read_text().split())
+    return [port for port in wanted if not first <= port <= last] or list(wanted)
 
 
 class Server:
@@ -43,3 +107,126 @@ class Server:
         except (Ended, NoAnswer) as error:
             return str(error)
         return None
+
+
+_PORTS_TRIED = 3
+_PAUSE_SECONDS = 0.05
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both servers of a version."""
+
+    runner: Server
+    tuner: Server
+
+
+@asynccontextmanager
+async def serving(launch: Launch, role: Role, settings: Agents) -> AsyncIterator[Server]:
+    """A server that answers, for the block; leaving it kills it and all that it started.
+
+    Raises `StartFailed`, and `Refused` where the machine cannot confine it.
+    """
+    async with AsyncExitStack() as held:
+        yield await _started(held, launch, role, settings)
+
+
+@asynccontextmanager
+async def serving_pair(launch: Launch, settings: Agents) -> AsyncIterator[Pair]:
+    """Both servers of a version, started together. Raises as `serving` does, if one of them cannot be had."""
+    async with AsyncExitStack() as held:
+        try:
+            async with asyncio.TaskGroup() as group:
+                runner = group.create_task(_started(held, launch, Role.RUNNER, settings))
+                tuner = group.create_task(_started(held, launch, Role.TUNER, settings))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        yield Pair(runner.result(), tuner.result())
+
+
+async def _started(held: AsyncExitStack, launch: Launch, role: Role, settings: Agents) -> Server:
+    """A server that answers, and that `held` ends. It gets another port where a foreign program took the first."""
+    _check(launch, role)
+    for tries_left in reversed(range(_PORTS_TRIED)):
+        async with AsyncExitStack() as trial:
+            port = trial.enter_context(leased_port())
+            try:
+                server = await _tried(trial, launch, role, port, settings)
+            except StartFailed:
+                if tries_left == 0 or not is_taken(port):
+                    raise
+            else:
+                held.push_async_exit(trial.pop_all())
+                return server
+    raise AssertionError("the last try returns or raises")
+
+
+async def _tried(trial: AsyncExitStack, launch: Launch, role: Role, port: int, settings: Agents) -> Server:
+    """A server that answers on `port`, and that `trial` ends. None is left if this raises."""
+    async with AsyncExitStack() as mine:
+        try:
+            process = await mine.enter_async_context(running(launch, role, port, settings))
+        except (OSError, Broken) as error:
+            raise StartFailed(f"{role.file} cannot be started: {error}", hint="try it again") from error
+        tools = await _answer(process, settings.start_seconds)
+        if not tools and role is Role.RUNNER:
+            raise _failed(process, f"{role.file} lists no tools, so there is nothing that it could do")
+        trial.push_async_exit(mine.pop_all())
+    return Server(process, tools)
+
+
+async def _answer(process: Process, seconds: float) -> tuple[ToolShape, ...]:
+    """The first answer of a server: the tools that it lists."""
+    silent = f"nothing listens on port {process.port}, which is its first argument"
+    slow = f"it listens on port {process.port}, but keeps its first caller waiting"
+    trouble = silent
+
+    async def ask_until_answered() -> tuple[ToolShape, ...]:
+        nonlocal trouble
+        while True:
+            if await _listens(process.port):
+                trouble = slow if trouble is silent else trouble
+                try:
+                    return await list_tools(process.url, seconds)
+                except NoAnswer as error:
+                    trouble = str(error)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    # What we need ourselves is not held against the server.
+    await load_protocol()
+    try:
+        async with asyncio.timeout(seconds):
+            return await process.while_it_runs(ask_until_answered())
+    except Ended as end:
+        raise _failed(process, f"{end} before it answered") from None
+    except TimeoutError:
+        why = f"{process.role.file} did not answer within {seconds:g} s (agents.start_seconds): {trouble}"
+        raise _failed(process, why) from None
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(ADDRESS, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _check(launch: Launch, role: Role) -> None:
+    file, compiled = launch.directory / role.file, launch.directory / COMPILED
+    if file.is_symlink() or not file.is_file():
+        raise StartFailed(f"{file} is not a file, so it cannot be run", hint="restore the version's files")
+    if compiled.is_symlink():
+        raise StartFailed(f"{compiled} is a link to compiled code of somebody else", hint="remove it")
+
+
+def _failed(process: Process, why: str) -> StartFailed:
+    log = process.printed.tail
+    said = log.strip().rpartition("\n")[2][:_SHOWN]
+    return StartFailed(
+        f"{why}; the last that it printed: {said}" if said else f"{why}; it printed nothing",
+        hint=f"see logs/{process.role}.out of the version; a server must answer at {process.url}",
+        log=log,
+    )

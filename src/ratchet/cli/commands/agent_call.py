@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.agents.arguments import check_arguments, parse_arguments, signature
-from ratchet.agents.calling import CALL_SECONDS, Callee, tools_of
-from ratchet.agents.calling import call as call_agent
+from ratchet.agents.client import CALL_SECONDS, Callee, check_arguments, parse_arguments, signature, tools_of
+from ratchet.agents.client import call as call_agent
 from ratchet.agents.contract import Role, ToolShape
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime

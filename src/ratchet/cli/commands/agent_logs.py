@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.agents.contract import Role
+from ratchet.agents.logs import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
 from ratchet.agents.views import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger

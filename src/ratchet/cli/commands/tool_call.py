@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ratchet.agents.arguments import read_pairs
+from ratchet.agents.client import read_pairs
 from ratchet.cli.command import command
 from ratchet.cli.commands.tool_look import type_option
 from ratchet.cli.inputs import input_options, read_document

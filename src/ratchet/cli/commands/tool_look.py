@@ -195,6 +195,6 @@ def _said(schema: Any) -> str | None:
     """A schema in short: its properties, or what it is where it has none. --json has the whole of it."""
     if not isinstance(schema, dict):
         return compact(schema)
-    from ratchet.agents.arguments import described
+    from ratchet.agents.client import described
 
     return "\n".join(described(schema)) or compact(schema)

@@ -9,18 +9,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from ratchet.agents import views
-from ratchet.agents.arguments import check_arguments
-from ratchet.agents.calling import CALL_SECONDS, Callee, tools_of
-from ratchet.agents.calling import call as call_agent
+from ratchet.agents.client import CALL_SECONDS, Callee, check_arguments, tools_of
+from ratchet.agents.client import call as call_agent
 from ratchet.agents.contract import Role
+from ratchet.agents.logs import MOST_LINES, find_log, log_record, tail
 from ratchet.server import agent_shapes as shapes
 from ratchet.server.fields import Text, TextFilter
 from ratchet.server.routes.agents import AgentName
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["agents"])
-Lines = Annotated[int, Query(ge=0, le=views.MOST_LINES, description="at most so many, the last ones")]
+Lines = Annotated[int, Query(ge=0, le=MOST_LINES, description="at most so many, the last ones")]
 _LONGEST_CALL = 3600
 
 
@@ -69,5 +68,5 @@ def logs(
 ) -> dict[str, Any]:
     """The last lines that a server logged; of the current version, if none is named."""
     with api.read() as tx:
-        log = views.find_log(tx, api.runtime.home, name, server, version, printed=printed)
-    return views.log_record(log, views.tail(log, lines))
+        log = find_log(tx, api.runtime.home, name, server, version, printed=printed)
+    return log_record(log, tail(log, lines))

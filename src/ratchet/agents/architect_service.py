@@ -1,0 +1,216 @@
+"""What the Architect does when it is called over MCP: the same functions as every other face."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ratchet.agents import architect, operations, views
+from ratchet.agents.addresses import Bearer, Tokens
+from ratchet.agents.architect import Severity, Wanted
+from ratchet.agents.completion import ask_llm
+from ratchet.agents.operations import Moved
+from ratchet.agents.versions import find_version
+from ratchet.config import Loaded
+from ratchet.engines.preflight import check_for_worker
+from ratchet.kernel import Conflict, Misuse
+from ratchet.ledger.agents import get_agent
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.subscription import run_at_rest
+from ratchet.runtime import Runtime
+
+# Longer than any token that is given out, or that anybody would choose.
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A version of an agent; without one, whoever holds the API token."""
+
+    version: Bearer | None = None
+
+    @property
+    def actor(self) -> str:
+        """As the ledger calls it."""
+        return "mcp" if self.version is None else f"agent {self.version.agent}"
+
+
+class Callers:
+    """Tells who it is that brings a token."""
+
+    def __init__(self, tokens: Tokens, api_token: str) -> None:
+        self._tokens = tokens
+        self._api_token = api_token.encode()
+
+    def of(self, authorization: bytes) -> Caller | None:
+        """The caller with this value of the header; nobody, if it is none that is known."""
+        scheme, _, token = authorization.partition(b" ")
+        token = token.strip()
+        if scheme.lower() != b"bearer" or not token or len(token) > _LONGEST:
+            return None
+        # An API token that is empty is nobody's.
+        if self._api_token and hmac.compare_digest(token, self._api_token):
+            return Caller()
+        version = self._tokens.read(token.decode("latin-1"))
+        return None if version is None else Caller(version)
+
+
+Given = Mapping[str, Any]
+Told = dict[str, Any]
+
+# What a program may have in hand at once, so that one that runs wild neither starves the others nor spends at will.
+_FEEDBACKS_WAITING = 10
+_ASKED_AT_ONCE = 4
+_ASKS_WAITING = 32
+# A model reads it, and many clients take no message of more than a megabyte.
+_LONGEST_DIFF = 60_000
+
+
+class Desk:
+    """Each method takes the caller and the arguments of a tool, which fit its schema, and returns what is told."""
+
+    def __init__(self, runtime: Runtime, loaded: Loaded) -> None:
+        self._runtime = runtime
+        self._loaded = loaded
+        self._told: defaultdict[str, list[int]] = defaultdict(list)
+        # No two feedbacks of one agent are counted at once: each sees the one before.
+        self._telling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._asks: Counter[str] = Counter()
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_ASKED_AT_ONCE)
+        )
+
+    async def create_agent(self, caller: Caller, given: Given) -> Told:
+        wanted = Wanted(**{key: value for key, value in given.items() if key != "wait_seconds"})
+        check = partial(architect.check_creation, self._runtime, wanted)
+        await asyncio.to_thread(check_for_worker, self._runtime, check)
+        run_id = await asyncio.to_thread(architect.create_agent, self._runtime, wanted, actor=caller.actor)
+        return await self._outcome(run_id, given)
+
+    async def send_feedback(self, caller: Caller, given: Given) -> Told:
+        named = {"engine": given.get("engine"), "model": given.get("model")}
+        check = partial(architect.check_feedback, self._runtime, given["agent"], given["message"], **named)
+        await asyncio.to_thread(check_for_worker, self._runtime, check)
+        run_id = await asyncio.to_thread(
+            architect.send_feedback,
+            self._runtime,
+            given["agent"],
+            given["message"],
+            severity=Severity(given.get("severity", Severity.NORMAL)),
+            version=given.get("version"),
+            engine=given.get("engine"),
+            model=given.get("model"),
+            simulated=given.get("simulated", False),
+            actor=caller.actor,
+        )
+        return await self._outcome(run_id, given)
+
+    async def tell_of_itself(self, caller: Caller, given: Given) -> Told:
+        """Feedback of an agent's own Tuner, about the version that it belongs to."""
+        async with self._telling[_version(caller).agent]:
+            run_id = await asyncio.to_thread(self._tell_of_itself, caller, given)
+        return await self._outcome(run_id, given)
+
+    async def ask_llm(self, caller: Caller, given: Given) -> Told:
+        version = _version(caller)
+        if self._asks[version.agent] >= _ASKS_WAITING:
+            raise Conflict(
+                f"the agent {version.agent} waits for {_ASKS_WAITING} answers already",
+                hint="ask again when some of them have come",
+            )
+        self._asks[version.agent] += 1
+        try:
+            async with self._turns[version.agent]:
+                return await ask_llm(self._runtime, agent=version.agent, commit=version.commit, **given)
+        finally:
+            self._asks[version.agent] -= 1
+
+    async def list_agents(self, _caller: Caller, given: Given) -> Told:
+        def read() -> Told:
+            with self._runtime.ledger.read() as tx:
+                return {"agents": views.agents(tx, **given)}
+
+        return await asyncio.to_thread(read)
+
+    async def get_agent(self, _caller: Caller, given: Given) -> Told:
+        def read() -> Told:
+            with self._runtime.ledger.read() as tx:
+                home, settings = self._loaded.home, self._loaded.settings.agents
+                shown = views.one_agent(tx, home, settings, given["name"])
+                latest = views.versions(tx, given["name"], limit=given.get("versions", 10))
+            return {**shown, "versions": latest}
+
+        return await asyncio.to_thread(read)
+
+    async def compare_versions(self, _caller: Caller, given: Given) -> Told:
+        def read() -> Told:
+            with self._runtime.ledger.read() as tx:
+                compared = views.find_compared(tx, **given)
+            told = views.comparison(self._loaded.home, compared)
+            cut = told["is_cut"] or len(told["diff"]) > _LONGEST_DIFF
+            return {**told, "diff": told["diff"][:_LONGEST_DIFF], "is_cut": cut}
+
+        return await asyncio.to_thread(read)
+
+    async def promote(self, caller: Caller, given: Given) -> Told:
+        moved = await asyncio.to_thread(operations.promote, self._runtime, **given, actor=caller.actor)
+        return _moved(moved)
+
+    async def rollback(self, caller: Caller, given: Given) -> Told:
+        moved = await asyncio.to_thread(operations.rollback, self._runtime, **given, actor=caller.actor)
+        return _moved(moved)
+
+    def _tell_of_itself(self, caller: Caller, given: Given) -> int:
+        version = _version(caller)
+        waiting = self._told[version.agent]
+        with self._runtime.ledger.read() as tx:
+            agent = get_agent(tx, version.agent)
+            own = find_version(tx, agent, version.commit)
+            named = own if "version" not in given else find_version(tx, agent, given["version"])
+            waiting[:] = [run_id for run_id in waiting if not get_run(tx, run_id).status.stands]
+        if named.commit != own.commit or given.get("agent", agent.name) != agent.name:
+            raise Misuse(
+                f"this token is for the version {own.version} of {agent.name} alone",
+                hint="leave out agent and version: both are known from the token",
+            )
+        if len(waiting) >= _FEEDBACKS_WAITING:
+            raise Conflict(
+                f"{len(waiting)} feedbacks of the agent {agent.name} are not worked off yet",
+                hint="put several remarks into one message, and send it later",
+            )
+        run_id = architect.send_feedback(
+            self._runtime,
+            agent.name,
+            given["message"],
+            severity=Severity(given.get("severity", Severity.NORMAL)),
+            version=own.commit,
+            source="tuner",
+            simulated=agent.simulated,
+            actor=caller.actor,
+        )
+        waiting.append(run_id)
+        return run_id
+
+    async def _outcome(self, run_id: int, given: Given) -> Told:
+        run = await run_at_rest(self._runtime.ledger, run_id, given.get("wait_seconds", 0))
+        return {
+            "run_id": run.id,
+            "status": str(run.status),
+            "reason": run.reason,
+            "result": run.result,
+            "simulated": run.simulated or run.used_recording,
+        }
+
+
+def _version(caller: Caller) -> Bearer:
+    assert caller.version is not None, "this tool is for agents"
+    return caller.version
+
+
+def _moved(moved: Moved) -> Told:
+    return {**views.agent_record(moved.agent, moved.version), "before": moved.before}

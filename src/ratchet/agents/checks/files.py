@@ -1,0 +1,222 @@
+"""A copy of what an engine left in a directory, taken without following anything out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ratchet
+from ratchet.agents.contract import STATE, UNTRACKED
+from ratchet.judges.confinement import run_confined
+from ratchet.judges.deadline import Deadline
+from ratchet.judges.endings import blame, described, told
+from ratchet.judges.reports import BadReport, strict_json
+from ratchet.kernel import Outcome, RatchetError
+from ratchet.sandbox import Bounds, Finished, Policy
+
+
+class NotPassed(Exception):
+    """A version breaks a rule. The message says which one, where, and what its author should do.
+
+    `details` go into the report.
+    """
+
+    def __init__(self, reason: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.details = dict(details or {})
+
+
+MAX_FILES = 2_000
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 16
+_CHUNK = 1024 * 1024
+_GIT = ".git"
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The code of a version and its state, as they were. `files` are their paths below `directory`."""
+
+    directory: Path
+    files: frozenset[str]
+    size: int
+
+    def read(self, name: str) -> bytes:
+        return (self.directory / name).read_bytes()
+
+
+def take_snapshot(source: Path, target: Path) -> Snapshot:
+    """Copy `source` to `target`, without what a running agent writes besides its state. Raises `NotPassed`.
+
+    What is not copied may hold no traps either: servers will write there. The inside of `.git` is not looked at.
+    """
+    taking = _Taking()
+    try:
+        place = os.open(source, _OPEN | os.O_DIRECTORY)
+    except OSError as error:
+        raise NotPassed(f"the agent's directory cannot be read: {error.strerror}") from None
+    target.mkdir()
+    try:
+        taking.take(place, "", target)
+    finally:
+        os.close(place)
+    return Snapshot(target, frozenset(taking.files), taking.size)
+
+
+@dataclass(slots=True)
+class _Taking:
+    """What was met so far."""
+
+    entries: int = 0
+    size: int = 0
+    files: list[str] = field(default_factory=list)
+
+    def take(self, place: int, below: str, target: Path | None) -> None:
+        """Copy the directory that is open as `place` to `target`; without one, only look at it."""
+        if below.count("/") > MAX_DEPTH:
+            raise NotPassed(f"{below} lies more than {MAX_DEPTH} directories deep; put the files higher up")
+        for name in self._names(place):
+            path = below + name
+            _check_name(path, name)
+            copied = target if name not in UNTRACKED or path == STATE else None
+            try:
+                self._take_entry(place, name, path, None if copied is None else copied / name)
+            except OSError as error:
+                raise NotPassed(
+                    f"{path} cannot be read: {error.strerror}; let its owner read it, or remove it"
+                ) from None
+
+    def _names(self, place: int) -> list[str]:
+        names = []
+        with os.scandir(place) as found:
+            for entry in found:
+                self.entries += 1
+                if self.entries > MAX_FILES:
+                    raise NotPassed(
+                        f"there are more than {MAX_FILES} files; remove those that the agent does not need"
+                    )
+                names.append(entry.name)
+        return sorted(names)
+
+    def _take_entry(self, place: int, name: str, path: str, target: Path | None) -> None:
+        mode = os.stat(name, dir_fd=place, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            if path != _GIT:
+                self._take_directory(place, name, path, target)
+        elif stat.S_ISREG(mode):
+            self._take_file(os.open(name, _OPEN | os.O_NONBLOCK, dir_fd=place), path, target)
+        elif stat.S_ISLNK(mode):
+            raise NotPassed(
+                f"{path} is a link to {os.readlink(name, dir_fd=place)}; put the file itself there"
+            )
+        else:
+            raise NotPassed(f"{path} is neither a file nor a directory; remove it")
+
+    def _take_directory(self, place: int, name: str, path: str, target: Path | None) -> None:
+        deeper = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=place)
+        try:
+            if target is not None:
+                target.mkdir()
+            self.take(deeper, f"{path}/", target)
+        finally:
+            os.close(deeper)
+
+    def _take_file(self, descriptor: int, path: str, target: Path | None) -> None:
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise NotPassed(f"{path} is not a plain file; remove it")
+            if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
+                raise NotPassed(f"{path} has the setuid or setgid bit; take it away with chmod")
+            if found.st_nlink > 1:
+                raise NotPassed(f"{path} has {found.st_nlink} names (hard links); write a file of its own")
+            if target is None:
+                return
+            with target.open("wb") as copy:
+                while chunk := file.read(_CHUNK):
+                    self.size += len(chunk)
+                    if self.size > MAX_BYTES:
+                        raise NotPassed(
+                            f"the files have more than {MAX_BYTES} bytes; remove what the agent does not need"
+                        )
+                    copy.write(chunk)
+            target.chmod(0o755 if found.st_mode & stat.S_IXUSR else 0o644)
+            self.files.append(path)
+
+
+def _check_name(path: str, name: str) -> None:
+    if not name.isprintable():
+        raise NotPassed(f"{path!a} has a name that cannot be printed; rename it")
+    if name.casefold() == _GIT and path != _GIT:
+        raise NotPassed(f"{path} would be a repository inside the agent's own; remove it")
+
+
+PACKAGE = Path(ratchet.__file__).resolve().parent
+"""What must be readable for an agent to import `ratchet.agentkit`, and for the programs beside this module."""
+_PROGRAM = Path(__file__).resolve().with_name("_read_program.py")
+BOUNDS = Bounds(wall_seconds=60.0, output_bytes=16 * 1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The functions that each of the Python files defines, `Class.method` included, and how they were read.
+
+    `misfit` says why the state does not fit its schema.
+    """
+
+    functions: Mapping[str, Sequence[str]]
+    misfit: str | None
+    finished: Finished
+
+
+async def read_code(
+    directory: Path, files: Sequence[str], *, schema: str, state: str, deadline: Deadline
+) -> Read:
+    """Parse Python files, and hold a state against its schema. Raises `NotPassed` where the files do not parse."""
+    wanted = {"python": sorted(files), "schema": schema, "state": state}
+    return await _read(wanted, directory, (directory,), deadline)
+
+
+async def read_state(schema: Path, state: Path, deadline: Deadline) -> None:
+    """Hold a state against a schema. Raises `NotPassed`."""
+    wanted = {"schema": str(schema), "state": state.name}
+    read = await _read(wanted, state.parent, (schema.parent, state.parent), deadline)
+    if read.misfit is not None:
+        raise NotPassed(read.misfit)
+
+
+async def read_schemas(schemas: Mapping[str, Any], directory: Path, deadline: Deadline) -> None:
+    """Raise `NotPassed` unless each of `schemas`, by what it is called, is a JSON Schema."""
+    await _read({"schemas": schemas}, directory, (directory,), deadline)
+
+
+async def _read(wanted: Mapping[str, Any], cwd: Path, readable: tuple[Path, ...], deadline: Deadline) -> Read:
+    finished = await run_confined(
+        ("{python}", "-I", "-B", str(_PROGRAM)),
+        cwd=cwd,
+        bounds=BOUNDS,
+        policy=Policy(),
+        deadline=deadline,
+        readable=(*readable, PACKAGE),
+        stdin=json.dumps(wanted).encode(),
+    )
+    if not finished.ok:
+        if blame(finished) is Outcome.ERROR:
+            raise RatchetError(f"the files could not be read: {told(finished)}")
+        raise NotPassed(
+            f"the files cannot be read within bounds ({told(finished)}); make them simpler",
+            described(finished),
+        )
+    try:
+        found = strict_json(finished.stdout, "what was read")
+    except BadReport as error:
+        raise RatchetError(str(error)) from None
+    if found["problems"]:
+        raise NotPassed("; ".join(found["problems"]))
+    return Read(found["functions"], found["state"], finished)
