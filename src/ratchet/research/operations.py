@@ -56,7 +56,7 @@ def resume(call: Call, run: RunName) -> Run:
     The engines are looked at first; if one cannot work now, the run stays as it is.
     """
     from ratchet.engines.preflight import check_for_worker
-    from ratchet.research.starting import check_resumed
+    from ratchet.research.start import check_resumed
 
     with call.read() as tx:
         run_id = find_research(tx, run)

@@ -10,7 +10,6 @@ import click
 
 from ratchet.agents.contract import Role
 from ratchet.agents.logs import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
-from ratchet.agents.views import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_document, print_line

@@ -20,16 +20,14 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial, get_trial
 from ratchet.research import operations, views
 from ratchet.research.campaign import research_directory
-from ratchet.research.columns import columns_of
-from ratchet.research.evidence import evidence_of, read_diff
+from ratchet.research.evidence import columns_of, evidence_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views import compare, overview, pairs, tree, whole, whole_tree
-from ratchet.research.views._calibration import expected_delta
-from ratchet.research.views.comparison import KEEPS
-from ratchet.research.views.plot import draw_plot
-from ratchet.research.views.plotted import plotted
-from ratchet.research.views.row import record
-from ratchet.research.views.words import finite
+from ratchet.research.views._status import KEEPS
+from ratchet.research.views.plot import draw_plot, plotted
+from ratchet.research.views.specialists import expected_delta
+from ratchet.research.views.text import finite
+from ratchet.research.views.trials import record
 from ratchet.server import research_shapes as shapes
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.page import Page
