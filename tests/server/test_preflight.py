@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from ratchet.research.starting import Wanted, start_research
+from ratchet.research.start import Wanted, start_research
 
 from ratchet.config import Loaded
 from ratchet.engines.failure import Failure

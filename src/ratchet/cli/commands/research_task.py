@@ -14,13 +14,13 @@ from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
 from ratchet.kernel import RatchetError
 from ratchet.research import tasks
-from ratchet.research.checker.bench import Finding, Grade
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.research.adapter import TaskAdapter
+    from ratchet.research.checker.bench import Finding
 
-_COLOURS = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.FAILED: "red"}
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 _WIDTH = 58
 _INDENT = 20
 
@@ -106,6 +106,7 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     import asyncio
 
     from ratchet.research.checker import check
+    from ratchet.research.checker.bench import Grade
 
     found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, hear=hear))
     counts = Counter(finding.grade for finding in found)
