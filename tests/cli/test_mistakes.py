@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.ledger import Ledger
+from ratchet.ledger.runs import create_run
 from tests.cli.conftest import Ratchet, install_plugin
 from tests.cli.program import MODULE, Program
 
@@ -171,9 +172,14 @@ def test_an_unexpected_error_is_short_and_v_shows_where_it_came_from(tmp_path: P
 def test_a_broken_plugin_does_not_keep_a_run_from_being_cancelled(tmp_path: Path) -> None:
     broken = install_plugin(tmp_path / "plugins", "import nothing_of_that_name\n")
     program = Program(tmp_path, plugins=broken)
-    program.make_home()
-    done = program("runs", "cancel", "1")
-    assert done.err.startswith("error: run 1 does not exist\n")
+    database = program.make_home()
+    with (
+        Ledger.open(f"sqlite:///{database}", program.home / "artifacts") as ledger,
+        ledger.write(actor="test") as tx,
+    ):
+        run = create_run(tx, "workflow", "names")
+    done = program("runs", "cancel", str(run))
+    assert (done.code, done.out) == (0, f"Run {run} is cancelled.\n"), done.err
 
 
 @pytest.mark.soak

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from ratchet.research.start import Wanted, start_research
 
 from ratchet.config import Loaded
 from ratchet.engines.failure import Failure
@@ -20,6 +19,7 @@ from ratchet.kernel import RunId, RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run, change_step
 from ratchet.ledger.runs import list_runs
 from ratchet.modelserver import ModelServer, Script
+from ratchet.research.start import Wanted, start_research
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, pause_run
 from tests.agents.made_up import NAME, make_agent
 from tests.modelserver.fixtures import model_server

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ratchet.ledger import Run, Transaction
     from ratchet.runtime.context import JobContext
     from ratchet.runtime.runtime import Runtime
@@ -44,20 +46,29 @@ class RunActions:
 class Kinds:
     """The kinds that a process knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[EntryPoint] = ()) -> None:
         self._kinds: dict[str, Kind] = {}
         self._actions: dict[str, Callable[[Transaction, Run], RunActions]] = {}
         self._starts: list[Callable[[Runtime], None]] = []
+        self._unloaded = list(entries)
+        self._broken: list[Exception] = []
 
     @classmethod
     def installed(cls) -> Kinds:
         """Every kind of the installed packages: each entry point is a function that takes `Kinds` and adds to it."""
         from importlib.metadata import entry_points
 
-        kinds = cls()
-        for entry in entry_points(group=ENTRY_POINTS):
-            entry.load()(kinds)
-        return kinds
+        return cls(entry_points(group=ENTRY_POINTS))
+
+    def _load(self, *, broken_too: bool = False) -> None:
+        """Load the entry points, the first time. One that cannot be loaded is an error, unless `broken_too`."""
+        while self._unloaded:
+            try:
+                self._unloaded.pop(0).load()(self)
+            except Exception as error:  # noqa: BLE001  whatever a package of others raises
+                self._broken.append(error)
+        if self._broken and not broken_too:
+            raise self._broken[0]
 
     def add(self, name: str, handler: Handler, *, timeout_seconds: float | None = None) -> None:
         if name in self._kinds:
@@ -71,6 +82,8 @@ class Kinds:
         self._actions[kind] = actions
 
     def of_run(self, tx: Transaction, run: Run) -> RunActions:
+        """How a run is paused, resumed and cancelled. A broken package must not keep anyone from cancelling."""
+        self._load(broken_too=True)
         found = self._actions.get(run.kind)
         return RunActions() if found is None else found(tx, run)
 
@@ -79,11 +92,13 @@ class Kinds:
         self._starts.append(call)
 
     def start(self, runtime: Runtime) -> None:
+        self._load()
         for call in self._starts:
             call(runtime)
 
     def get(self, name: str) -> Kind:
         """The kind called `name`, or `Misuse` naming the nearest."""
+        self._load()
         kind = self._kinds.get(name)
         if kind is None:
             near = difflib.get_close_matches(name, self._kinds, n=1)
