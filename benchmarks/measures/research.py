@@ -25,7 +25,7 @@ from ratchet.engines import Capabilities, Readiness, Request, Session
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage
 from ratchet.research.jobs import KIND
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 
@@ -180,7 +180,7 @@ def main() -> None:
     ledger = open_ledger(loaded)
     runtime = open_runtime(loaded, ledger, kinds)
     Worker(runtime).start()
-    wanted = Wanted(task=str(task), trials=asked["count"], parallel=at_once)
+    wanted = ResearchRequest(task=str(task), trials=asked["count"], parallel=at_once)
     start_research(runtime, wanted)
     sys.stdin.read()
 

@@ -12,7 +12,7 @@ from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.commands.research_run import run
 from ratchet.config.keys import Research
 from ratchet.kernel import TrialStatus
-from ratchet.research.start import Wanted
+from ratchet.research.start import ResearchRequest
 from ratchet.server.routes import research, research_views
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,7 +39,7 @@ def test_every_status_of_a_trial_is_told() -> None:
 
 def test_every_field_of_a_start_over_http_is_told() -> None:
     told = GUIDE[GUIDE.index("The body has the options") :].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", told)) >= {each.name for each in fields(Wanted)}
+    assert set(re.findall(r"`(\w+)`", told)) >= {each.name for each in fields(ResearchRequest)}
 
 
 @pytest.mark.parametrize(

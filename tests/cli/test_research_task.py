@@ -36,7 +36,7 @@ def test_what_failed_is_told_with_how_to_mend_it(ratchet: Ratchet, tmp_path: Pat
     told = ratchet("research", "check", folder)
     assert told.code == 1
     assert "failed" in told.out
-    assert "to mend: set keep.deterministic = false" in told.out
+    assert "to fix: set keep.deterministic = false" in told.out
     document = ratchet("research", "check", folder, "--json")
     assert document.code == 1
     assert document.json["ok"] is False

@@ -21,7 +21,7 @@ from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import in_flight, latest_trials
 from ratchet.loop import ENDED, JUDGED, KEPT, OPENED, PROPOSED
-from ratchet.research.start import Wanted as WantedResearch
+from ratchet.research.start import ResearchRequest as WantedResearch
 from ratchet.research.start import start_research
 from ratchet.runtime import Runtime, start_run
 from ratchet.workspaces import Repository

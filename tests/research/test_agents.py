@@ -22,7 +22,7 @@ from ratchet.ledger.trials import get_trial
 from ratchet.ledger.usage import total
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.jobs import KIND
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
 from tests.engines.claude_subject import ClaudeSubject
@@ -55,7 +55,7 @@ def edits(kind: str, command: str) -> Turn:
     return call("exec_command", cmd=command) if kind == "codex" else call("Bash", command=command)
 
 
-def carry(loaded: Loaded, ledger: Ledger, engine: Engine, wanted: Wanted) -> int:
+def carry(loaded: Loaded, ledger: Ledger, engine: Engine, wanted: ResearchRequest) -> int:
     async def handler(job: JobContext) -> Any:
         return await research_run(job, lambda _name, _surroundings: engine)
 
@@ -91,7 +91,7 @@ def test_an_agent_edits_submits_and_the_next_one_is_shown_the_row(
         say("That went down."),
     ]
     engine, script = opened(kind, tmp_path / "agent", model_server, turns)
-    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=2))
+    run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=2))
     with ledger.read() as tx:
         run = get_run(tx, run_id)
         rows = latest_trials(tx, run_id)
@@ -120,7 +120,7 @@ def test_an_agent_without_tools_hands_in_what_it_leaves(loaded: Loaded, ledger: 
 
     better = (hill / "recipe.py").read_text().replace("X = 0.9", "X = 0.4")
     engine = FixedEngine({"recipe.py": better}, text="I changed x.\nHYPOTHESIS: **lower x** should be higher")
-    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=1))
+    run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=1))
     with ledger.read() as tx:
         trial = get_trial(tx, run_id, 1)
     assert (trial.status, trial.hypothesis) == (TrialStatus.KEEP, "lower x** should be higher")
@@ -159,7 +159,7 @@ def test_a_session_of_several_trials_writes_each_commit_once(
     with (hill / "task.toml").open("a") as file:
         file.write("[sessions]\ntrials = 3\n")
     engine = Persistent(loaded.home / "research")
-    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=3))
+    run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=3))
     first, _, last = engine.seen
     assert len(last) == len(first) + 6  # a commit, a tree and a file each
     assert first.items() <= last.items()
@@ -174,7 +174,7 @@ def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
     from ratchet.engines.fixed import FixedEngine
 
     engine = FixedEngine({"evaluator/evaluate.py": "def score(given):\n    return {'height': 99}\n"})
-    run_id = carry(loaded, ledger, engine, Wanted(task=str(hill), trials=1))
+    run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=1))
     with ledger.read() as tx:
         trial = get_trial(tx, run_id, 1)
     assert trial.status is TrialStatus.DISQUALIFIED
@@ -208,7 +208,7 @@ def test_sessions_side_by_side_share_a_budget_and_the_run_stops_when_it_is_gone(
     with (hill / "task.toml").open("a") as file:
         file.write('[[specialist]]\nname = "one"\n[[specialist]]\nname = "two"\n')
     loaded = load(loaded.home, url, **{"research.stagger_seconds": 0})
-    wanted = Wanted(task=str(hill), trials=10, parallel=2, cost_usd=1.0)
+    wanted = ResearchRequest(task=str(hill), trials=10, parallel=2, cost_usd=1.0)
     run_id = carry(loaded, ledger, Talker(), wanted)
     with ledger.read() as tx:
         run, used = get_run(tx, run_id), total(tx, "run", run_id)

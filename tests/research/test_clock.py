@@ -8,7 +8,7 @@ import time
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.research import get_standing
-from ratchet.research.campaign import Clock
+from ratchet.research.campaign import RunClock
 from ratchet.runtime import GroupCommit
 from tests.research.views.made_up import make_run
 
@@ -21,7 +21,7 @@ def active_ms(ledger: Ledger, run: RunId) -> int:
 def test_who_shares_a_transaction_counts_the_time_once_and_who_fails_takes_none_with_it(
     ledger: Ledger,
 ) -> None:
-    run, clock = make_run(ledger), Clock()
+    run, clock = make_run(ledger), RunClock()
 
     def count(tx: Transaction) -> None:
         clock.count(tx, run)

@@ -14,7 +14,7 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import in_flight, latest_trials, tallies
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.runtime import Runtime
 from tests.runtime.fleet import Fleet
 from tests.waiting import eventually
@@ -27,7 +27,7 @@ def test_a_run_that_is_killed_at_random_ends_with_exactly_the_trials_asked_for(
     seed: int, runtime: Runtime, ledger: Ledger, fleet: Fleet, hill: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    run_id = start_research(runtime, Wanted(task=str(hill), engine="search", trials=TRIALS))
+    run_id = start_research(runtime, ResearchRequest(task=str(hill), engine="search", trials=TRIALS))
     worker = fleet.add()
     for number in range(4):
         eventually(lambda least=number * 8: made(ledger, run_id) > least)

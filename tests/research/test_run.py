@@ -16,7 +16,7 @@ from ratchet.ledger.trial_pages import in_flight, kept_trials, latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.ledger.usage import total
 from ratchet.research.decision import check_certificate
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.views import leaderboard, status
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from tests.research.hill import EVALUATOR, RECIPE, TASK, write_hill
@@ -24,7 +24,9 @@ from tests.waiting import eventually
 
 
 def start(runtime: Runtime, task: Path, **wanted: Any) -> int:
-    return start_research(runtime, Wanted(task=str(task), **{"engine": "search", "trials": 30, **wanted}))
+    return start_research(
+        runtime, ResearchRequest(task=str(task), **{"engine": "search", "trials": 30, **wanted})
+    )
 
 
 def ended(ledger: Ledger, run_id: int, seconds: float = 60.0) -> RunStatus:

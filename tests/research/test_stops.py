@@ -18,9 +18,9 @@ from ratchet.ledger.research import get_standing, get_standings
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import latest_trials, tallies
 from ratchet.ledger.trials import get_trial
-from ratchet.research.campaign import Plan, Stops, task_directory
+from ratchet.research.campaign import ResearchPlan, Stops, task_directory
 from ratchet.research.jobs import KIND
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
 from tests.research.hill import TASK, write_hill
@@ -45,7 +45,7 @@ def carried(quick: Loaded, ledger: Ledger) -> Any:
     """Starts a run and a worker that carries it with an engine."""
     workers: list[Worker] = []
 
-    def carry(engine: Engine, wanted: Wanted, settings: Loaded = quick) -> tuple[Runtime, int]:
+    def carry(engine: Engine, wanted: ResearchRequest, settings: Loaded = quick) -> tuple[Runtime, int]:
         async def handler(job: JobContext) -> Any:
             return await research_run(job, lambda _name, _surroundings: engine)
 
@@ -92,7 +92,7 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     carried: Carried, ledger: Ledger, hill: Path
 ) -> None:
     idle = FixedEngine({"recipe.py": (hill / "recipe.py").read_text()})
-    _, run_id = carried(idle, Wanted(task=str(hill), trials=5, hours=2 / 3600))
+    _, run_id = carried(idle, ResearchRequest(task=str(hill), trials=5, hours=2 / 3600))
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         _, specialist = get_standings(tx, run_id, "generalist")
@@ -119,7 +119,7 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
 def test_tokens_and_money_are_hard_stops(
     carried: Carried, ledger: Ledger, hill: Path, usage: Usage, limit: dict[str, Any], told: str
 ) -> None:
-    _, run_id = carried(Walker(usage), Wanted(task=str(hill), **limit))
+    _, run_id = carried(Walker(usage), ResearchRequest(task=str(hill), **limit))
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         run = get_run(tx, run_id)
@@ -134,9 +134,9 @@ def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until
     carried: Carried, quick: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
     task = write_hill(tmp_path / "spoiled", task=TASK + '[[specialist]]\nname = "one"\n')
-    runtime, run_id = carried(Walker(), Wanted(task=str(task), trials=30))
+    runtime, run_id = carried(Walker(), ResearchRequest(task=str(task), trials=30))
     with ledger.read() as tx:
-        plan = Plan.of(get_run(tx, run_id).spec)
+        plan = ResearchPlan.of(get_run(tx, run_id).spec)
     evaluator = task_directory(quick.home, plan.task_hash) / "task" / "evaluator" / "evaluate.py"
     eventually(lambda: standing(ledger, run_id).trials >= 2)
     honest = evaluator.read_text()
@@ -162,7 +162,7 @@ def test_the_machine_is_to_blame_for_what_it_spoils_and_the_run_is_blocked_until
 def test_the_urgent_specialist_goes_first(carried: Carried, ledger: Ledger, tmp_path: Path) -> None:
     roster = '[[specialist]]\nname = "calm"\n[[specialist]]\nname = "urgent"\npriority = 5\n'
     task = write_hill(tmp_path / "two", task=TASK + roster)
-    _, run_id = carried(Walker(), Wanted(task=str(task), trials=2, parallel=1))
+    _, run_id = carried(Walker(), ResearchRequest(task=str(task), trials=2, parallel=1))
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert [trial.specialist for trial in latest_trials(tx, run_id)] == ["urgent", "urgent", "baseline"]
@@ -173,7 +173,7 @@ def test_a_run_that_is_over_does_not_wait_for_seats_that_nobody_took(
     carried: Carried, ledger: Ledger, hill: Path, url: str, tmp_path: Path
 ) -> None:
     slow = load(tmp_path, url, **{**QUICK, "research.stagger_seconds": 3600.0})
-    _, run_id = carried(Walker(), Wanted(task=str(hill), trials=2, parallel=3), slow)
+    _, run_id = carried(Walker(), ResearchRequest(task=str(hill), trials=2, parallel=3), slow)
     eventually(lambda: status_of(ledger, run_id).final)
     assert standing(ledger, run_id).trials == 2
 
@@ -184,12 +184,14 @@ def test_a_baseline_that_is_told_is_measured_only_if_it_must_be(
     carried: Carried, ledger: Ledger, tmp_path: Path, calibration: bool
 ) -> None:
     told = f"[baseline]\nscore = 0.25\nrequires_calibration = {str(calibration).lower()}\n"
-    _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "told", task=TASK + told)), trials=1))
+    _, run_id = carried(
+        Walker(), ResearchRequest(task=str(write_hill(tmp_path / "told", task=TASK + told)), trials=1)
+    )
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         first = get_trial(tx, run_id, 0)
     assert (first.score == 0.25) is not calibration
-    assert (first.reason == "told, not measured") is not calibration
+    assert (first.reason == "given, not measured") is not calibration
 
 
 @pytest.mark.soak
@@ -197,7 +199,9 @@ def test_a_baseline_that_the_machine_spoils_is_tried_again(
     carried: Carried, ledger: Ledger, tmp_path: Path
 ) -> None:
     command = TASK.replace('function = "climb"\nfile = "recipe.py"', 'command = ["no-such-program"]')
-    _, run_id = carried(Walker(), Wanted(task=str(write_hill(tmp_path / "missing", task=command)), trials=1))
+    _, run_id = carried(
+        Walker(), ResearchRequest(task=str(write_hill(tmp_path / "missing", task=command)), trials=1)
+    )
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert "(infra_error)" in (get_run(tx, run_id).reason or "")
@@ -209,7 +213,7 @@ def test_a_baseline_that_the_machine_spoils_is_tried_again(
 def test_a_trial_of_a_recording_is_marked(carried: Carried, ledger: Ledger, hill: Path) -> None:
     engine = Walker()
     engine.name = "replay"
-    _, run_id = carried(engine, Wanted(task=str(hill), trials=1, simulated=True))
+    _, run_id = carried(engine, ResearchRequest(task=str(hill), trials=1, simulated=True))
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         assert get_trial(tx, run_id, 1).simulated

@@ -19,7 +19,7 @@ from ratchet.ledger.runs import create_run, get_run
 from ratchet.ledger.tables import trials
 from ratchet.research import views
 from ratchet.research.evidence import leaderboard_of
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.runtime import Worker
 from ratchet.server.routes.research import NewRun
 from tests.research.hill import write_hill
@@ -68,7 +68,7 @@ def test_a_run_is_started_and_waits_for_a_worker(api: TestClient, ledger: Ledger
 
 
 def test_every_field_of_a_run_can_be_asked_for() -> None:
-    assert set(NewRun.model_fields) == {each.name for each in fields(Wanted)}
+    assert set(NewRun.model_fields) == {each.name for each in fields(ResearchRequest)}
 
 
 def test_every_field_reaches_the_run(api: TestClient, ledger: Ledger) -> None:
@@ -353,7 +353,7 @@ def test_a_real_run_has_diffs_certificates_and_a_report(
     working_api: TestClient, worker: Worker, ledger: Ledger, tmp_path: Path
 ) -> None:
     api = working_api
-    wanted = Wanted(task=str(write_hill(tmp_path / "hill")), engine="search", trials=8)
+    wanted = ResearchRequest(task=str(write_hill(tmp_path / "hill")), engine="search", trials=8)
     run_id = start_research(worker.runtime, wanted)
     eventually(lambda: api.get(f"/research/{run_id}").json()["status"] == "completed")
     best = api.get(f"/research/{run_id}").json()["best"]

@@ -36,18 +36,18 @@ class Hooks:
         """Called when it has ended; `problem` says why it failed, if it did."""
 
     async def before_tool(self, session: SessionFacts, tool: str, given: Mapping[str, Any]) -> str | None:
-        """Asked before one of Ratchet's tools runs. A text forbids it and is told to the model."""
+        """Asked before one of Ratchet's tools runs. A text forbids it and goes to the model."""
         return None
 
     async def after_tool(
         self, session: SessionFacts, tool: str, given: Mapping[str, Any], answer: str
     ) -> str:
-        """What the model is told instead of `answer`, which may also be an error."""
+        """What the model gets instead of `answer`, which may also be an error."""
         return answer
 
 
 class AllHooks(Hooks):
-    """Several as one: each hears of everything, the first objection counts, and answers go through all in order."""
+    """Several as one: each is called, the first objection counts, and answers go through all in order."""
 
     def __init__(self, hooks: Sequence[Hooks]) -> None:
         self._hooks = tuple(hooks)
@@ -91,8 +91,14 @@ FIXED_COLUMNS = frozenset({*_BEFORE_SCORE, *_AFTER_SCORE})
 """The columns of results.tsv that every task has; no score may be called like one of them."""
 
 
+def measured_columns(columns: Sequence[str], score: str) -> tuple[str, ...]:
+    """The columns with numbers about a trial that are not its score. Total time is one of them."""
+    texts = FIXED_COLUMNS - {"total_s"}
+    return tuple(each for each in columns if each not in texts and each != score)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class TaskProgram:
     """How the recipe or the evaluator is run: as a command, or as a function that a sandboxed node calls.
 
     A command may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. A `function` lies in `file`; it is
@@ -111,7 +117,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorProgram(Program):
+class EvaluatorProgram(TaskProgram):
     """How a score is made. `file` lies in the evaluator's directory.
 
     `prepare` is another function of that file. It is given the seed and the split, and makes the question that the
@@ -131,7 +137,7 @@ class ToolCommand:
 
     name: str
     description: str
-    program: Program
+    program: TaskProgram
     input_schema: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -230,7 +236,7 @@ class TaskAdapter:
     inputs: str | None = None
     held_out_inputs: str | None = None
     evaluator_dir: str = "evaluator"
-    trial: Program | None = None
+    trial: TaskProgram | None = None
     evaluator: EvaluatorProgram = field(default_factory=EvaluatorProgram)
     processes_per_measurement: int = 1
     score_field: str = "score"
@@ -285,11 +291,11 @@ class TaskAdapter:
         return f"{prefix}-{(specialist.domain or specialist.name)[:4]}-{number:04}"
 
     def preamble(self, specialist: Specialist) -> str:
-        """What this specialist is told last: its scope, what is off limits to it, how far it may go."""
+        """The end of this specialist's prompt: its scope, what is off limits to it, how far it may go."""
         return specialist.preamble
 
     def system_prompt(self, specialist: Specialist, prompt: str) -> str:
-        """What a session is told at first, made from `prompt`, which the loop has put together from the parts."""
+        """The system prompt of a session, made from `prompt`, which the loop has put together from the parts."""
         return prompt
 
     def size_check(self, directory: Path) -> SizeCheck:
@@ -312,7 +318,7 @@ class TaskAdapter:
         return ()
 
     def hooks(self) -> Sequence[Hooks]:
-        """Who is to hear of a session's life and may forbid what it does."""
+        """Hooks that are called in a session and may forbid what it does."""
         return ()
 
 

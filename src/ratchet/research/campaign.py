@@ -35,7 +35,7 @@ _LEAST_MS = 100
 
 
 @dataclass(slots=True)
-class Clock:
+class RunClock:
     """Counts each millisecond once, however many ask."""
 
     _marked: float = field(default_factory=time.monotonic)
@@ -64,7 +64,7 @@ def check_name(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class RunChoices:
     """What a person may choose. What is `None` is left to the task.
 
     `trials`, `hours` and `hours_without_keep` are hard stops; tokens and money are budgets of the run.
@@ -83,11 +83,11 @@ class Choices:
     baseline_score: float | None = None
 
     def chosen(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(Choices)}
+        return {each.name: getattr(self, each.name) for each in fields(RunChoices)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Choices):
+class ResearchPlan(RunChoices):
     """`task` is how it was named, `task_root` the folder that was, and `task_hash` what it held then.
 
     `columns` are what the task wants to see beside the score. `plain_baseline` and `known_best` are what it says others
@@ -104,19 +104,19 @@ class Plan(Choices):
 
     @property
     def origin(self) -> Path | None:
-        """The folder that the task was found in, which nobody who is measured may read."""
+        """The folder that the task was found in, which no measured program may read."""
         return Path(self.task_root) if self.task_root else None
 
     def spec(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> Plan:
+    def of(cls, spec: Mapping[str, Any]) -> ResearchPlan:
         known = {each.name for each in fields(cls)}
         unknown = set(spec) - known
         if unknown or not {"task", "task_hash"} <= set(spec):
             raise Misuse(
-                "the run was not planned by this Ratchet, so it cannot go on",
+                "the run was not planned by this Ratchet, so it cannot be resumed",
                 hint="an imported run is a record; start a new one with `ratchet research run`",
             )
         lists = {name: tuple(spec.get(name, ())) for name in ("specialists", "columns")}
@@ -135,7 +135,7 @@ class Stops:
     hours_without_keep: float | None = None
 
     @classmethod
-    def of(cls, plan: Plan, task: TaskAdapter) -> Stops:
+    def of(cls, plan: ResearchPlan, task: TaskAdapter) -> Stops:
         return cls(
             plan.trials if plan.trials is not None else task.max_trials,
             plan.hours if plan.hours is not None else task.max_hours,
@@ -182,7 +182,7 @@ def task_directory(home: Path, task_hash: str) -> Path:
 
 def task_of(home: Path, run: Run) -> TaskAdapter:
     """The task as a run began with it. Raises `NotFound` when its copy is not here, `Misuse` for an imported run."""
-    plan = Plan.of(run.spec)
+    plan = ResearchPlan.of(run.spec)
     return pinned_task(task_directory(home, plan.task_hash), plan.variant)
 
 
@@ -192,7 +192,7 @@ class Campaign:
 
     job: JobContext
     run: Run
-    plan: Plan
+    plan: ResearchPlan
     task: TaskAdapter
     repository: Repository
     meter: TaskMeter
@@ -208,9 +208,9 @@ class Campaign:
     """Lanes whose session may still hand in a trial."""
     draws: int = 0
     infra_in_a_row: int = 0
-    clock: Clock = field(default_factory=Clock)
+    clock: RunClock = field(default_factory=RunClock)
     shared_prompts: dict[Way, str] = field(default_factory=dict)
-    """What every session is told at first, once it was put together. The task is a copy that nobody changes."""
+    """The prompt that every session starts with, once it was put together. The task is a copy that is never changed."""
 
     @property
     def run_id(self) -> RunId:
@@ -275,7 +275,7 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
 
     Raises `Misuse` for what can never work, and `NotReady` for an engine that cannot work now.
     """
-    plan = Plan.of(run.spec)
+    plan = ResearchPlan.of(run.spec)
     home = job.runtime.home
     task = pinned_task(task_directory(home, plan.task_hash), plan.variant)
     task.keep = replace(task.keep, policy=plan.keep_policy or task.keep.policy)
@@ -318,7 +318,7 @@ def _repository(path: Path) -> Repository:
 
 
 async def _engines(
-    job: JobContext, run: Run, plan: Plan, task: TaskAdapter, opener: Opener
+    job: JobContext, run: Run, plan: ResearchPlan, task: TaskAdapter, opener: Opener
 ) -> dict[str | None, Engine]:
     """The engines by their names. One that cannot work now is an error at once, not a pause without end."""
     surroundings = Surroundings(job.runtime.settings, job.runtime.home, os.environ)
@@ -326,7 +326,9 @@ async def _engines(
     return {name: await _ready(opener(name, surroundings), run) for name in names}
 
 
-def _roster(plan: Plan, task: TaskAdapter, engines: Mapping[str | None, Engine]) -> tuple[Specialist, ...]:
+def _roster(
+    plan: ResearchPlan, task: TaskAdapter, engines: Mapping[str | None, Engine]
+) -> tuple[Specialist, ...]:
     """Who takes part. A search reads no preamble, so that several of it would only share out what each learns."""
     if plan.specialists:
         return tuple(each for each in task.roster if each.name in plan.specialists)

@@ -1,4 +1,4 @@
-"""The evidence of a trial, for whoever wants to see it: its certificate, checked anew, and its diff."""
+"""The evidence of a trial: its certificate, checked again, its diff, and the run's report with both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial
+from ratchet.research.adapter import measured_columns
 from ratchet.research.decision import check_certificate
-from ratchet.research.exchange import Layout
 from ratchet.research.views import Leaderboard, leaderboard, report
 from ratchet.research.views.trials import TOP
 from ratchet.workspaces import Repository
@@ -23,7 +23,7 @@ def columns_of(run: Run) -> tuple[str, ...]:
     """What its task names, or, of an imported run, what its file has."""
     imported = run.spec.get("imported")
     if imported is not None:
-        return Layout(tuple(imported["columns"]), imported["score_field"]).measured
+        return measured_columns(imported["columns"], imported["score_field"])
     return tuple(run.spec.get("columns", ()))
 
 

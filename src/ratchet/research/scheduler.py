@@ -1,4 +1,4 @@
-"""Beginning a session: one look at the ledger that says whether it may, and with what."""
+"""Which specialist may begin a session now, and what the ledger says that the session begins with."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Lane:
     refused: str | None = None
 
 
-class Desk:
+class SessionScheduler:
     """Hands out lanes, those of urgent specialists first, then the one that waited longest.
 
-    A specialist sits in one lane; one whose engine learns from scores in as many as there are seats, since its
+    A specialist sits in one lane; one whose engine learns from scores in as many as there are workers, since its
     sessions take no time. No more sessions are begun than trials are left for them to hand in.
     """
 
@@ -66,8 +66,8 @@ class Desk:
             except TimeoutError:
                 return
 
-    async def sit_down(self) -> Lane | None:
-        """The next lane to work in, or nothing when the run is over. Waits while nobody may begin."""
+    async def take_lane(self) -> Lane | None:
+        """The next lane to work in, or nothing when the run is over. Waits while no lane may begin."""
         async with self._changed:
             while self.stopped is None:
                 lane = self._choice()
@@ -90,7 +90,7 @@ class Desk:
             self._changed.notify_all()
             return None
 
-    async def get_up(
+    async def leave_lane(
         self,
         lane: Lane,
         *,
@@ -149,8 +149,8 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One session that may begin: on whose account, from which trial, with what to go on and what to be told."""
+class SessionTurn:
+    """One session that may begin: on whose account, from which trial, with which limits and which prompt."""
 
     lane: Lane
     opened: OpenAttempt
@@ -166,21 +166,21 @@ class Turn:
         return self.lane.specialist
 
     @property
-    def told(self) -> int:
-        """The last trial whose result the session is told."""
+    def reported(self) -> int:
+        """The last trial whose result is in the session's prompt."""
         return self.news[-1].number if self.news else self.row.told
 
 
-async def take_turn(campaign: Campaign, lane: Lane) -> Turn | str:
+async def take_turn(campaign: Campaign, lane: Lane) -> SessionTurn | str:
     """Open an attempt for a session, or say why the run is over. Raises `BudgetExceeded`."""
     turn = await campaign.together.write(lambda tx: _turn(tx, campaign, lane))
-    if isinstance(turn, Turn):
+    if isinstance(turn, SessionTurn):
         lane.step = turn.opened.step
         passed(OPENED)
     return turn
 
 
-def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
+def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> SessionTurn | str:
     settings = campaign.job.runtime.settings
     specialist, run = lane.specialist, campaign.run
     campaign.count_time(tx)
@@ -199,7 +199,7 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> Turn | str:
         lineage = lineage_view(tx, run.id, specialist.name, budget_chars=chars, standing=standing)
     else:
         lineage = lineage_off_view(standing)
-    return Turn(
+    return SessionTurn(
         lane=lane,
         opened=opened,
         seconds=min(campaign.task.session_seconds, campaign.stops.seconds_left(standing)),

@@ -1,6 +1,6 @@
 """One session of a specialist: a workspace made from the best, an engine at work in it, and what it hands in.
 
-An engine that can use tools hands in trials itself and is told how they went. Of any other, what it left in the
+An engine that can use tools hands in trials itself and gets their results. Of any other, what it left in the
 workspace is handed in when it has ended.
 """
 
@@ -27,125 +27,127 @@ from ratchet.ledger.trials import Submission
 from ratchet.loop import ENDED, PROPOSED, passed, run_session
 from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import REPLAY, Campaign
-from ratchet.research.scheduler import Turn
+from ratchet.research.scheduler import SessionTurn
 from ratchet.research.sessions import (
     Idea,
-    Sitting,
+    SessionContext,
     hypothesis_of,
     shared_prompt,
     system_prompt,
     tools_for,
     user_prompt,
 )
-from ratchet.research.sessions.context import Hearing
+from ratchet.research.sessions.context import HookCalls
 from ratchet.research.trial import finish_trial, open_named
 from ratchet.workspaces import Kind, RefsMoved, Workspace, WorkspaceError
 from ratchet.workspaces.removal import remove_tree
 
 
 @asynccontextmanager
-async def attended(
-    sitting: Sitting, *, engine: str, with_tools: bool = True
+async def session_tools(
+    context: SessionContext, *, engine: str, with_tools: bool = True
 ) -> AsyncIterator[tuple[Tool, ...]]:
     """The tools of a session, which is held inside the block by the task that enters it.
 
     For an engine that takes none they need not be made: then `with_tools` is false.
 
     When it is left, what the session handed in has been measured; a cancellation from outside cuts also that short.
-    Raises `SessionFailed` when a hook broke, and what `Sitting.submit` raised if the model could not mend it.
+    Raises `SessionFailed` when a hook broke, and what `SessionContext.submit` raised if the model could not fix it.
     """
-    hearing = Hearing(sitting, engine)
-    tools = tuple(map(hearing.watched, tools_for(sitting))) if with_tools else ()
+    hooks = HookCalls(context, engine)
+    tools = tuple(map(hooks.watched, tools_for(context))) if with_tools else ()
     try:
-        await hearing.started()
-        async with _measured(sitting), _breakable(sitting):
+        await hooks.started()
+        async with _measured(context), _breakable(context):
             yield tools
-        if sitting.broken is not None:
-            raise sitting.broken
+        if context.broken is not None:
+            raise context.broken
     except asyncio.CancelledError:
         # It counts for more than what a hook has to say about it.
         with contextlib.suppress(Exception):
-            await hearing.ended("it was cancelled")
+            await hooks.ended("it was cancelled")
         raise
     except Exception as error:
-        await hearing.ended(str(error))
+        await hooks.ended(str(error))
         raise
-    await hearing.ended(None)
+    await hooks.ended(None)
 
 
 @asynccontextmanager
-async def _measured(sitting: Sitting) -> AsyncIterator[None]:
+async def _measured(context: SessionContext) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        await sitting.settled(cancel=True)
+        await context.settled(cancel=True)
         raise
     except Exception:
-        await sitting.settled()
+        await context.settled()
         raise
-    await sitting.settled()
+    await context.settled()
 
 
 @asynccontextmanager
-async def _breakable(sitting: Sitting) -> AsyncIterator[None]:
+async def _breakable(context: SessionContext) -> AsyncIterator[None]:
     """Cancels the block when the session is broken off, and raises the reason for that."""
     task = asyncio.current_task()
     assert task is not None
     asked_before = task.cancelling()
-    sitting.on_break = task.cancel
+    context.on_break = task.cancel
     try:
         yield
-        if sitting.broken is not None:
+        if context.broken is not None:
             # It had ended in that very moment: let the cancellation arrive here and not later.
             await asyncio.sleep(0)
     except BaseException as error:
-        if sitting.broken is None:
+        if context.broken is None:
             raise
         from_outside = task.uncancel() > asked_before
         if from_outside and isinstance(error, asyncio.CancelledError):
             raise
     finally:
-        sitting.on_break = None
-    if sitting.broken is not None:
-        raise sitting.broken
+        context.on_break = None
+    if context.broken is not None:
+        raise context.broken
 
 
 @asynccontextmanager
-async def asked(campaign: Campaign, turn: Turn, handing: Handing) -> AsyncIterator[Request]:
+async def session_request(
+    campaign: Campaign, turn: SessionTurn, submissions: Submissions
+) -> AsyncIterator[Request]:
     """The request of a session that is held inside the block."""
     engine = campaign.engine(turn.specialist)
     if engine.capabilities.learns_scores:
-        yield _search(campaign, turn, handing)
+        yield _search(campaign, turn, submissions)
         return
-    sitting = Sitting(
+    context = SessionContext(
         run_id=campaign.run_id,
         task=campaign.task,
         specialist=turn.specialist,
         repository=campaign.repository,
-        workspace=handing.workspace,
-        parent=handing.parent,
-        submit=handing.submit,
+        workspace=submissions.workspace,
+        parent=submissions.parent,
+        submit=submissions.submit,
         read=campaign.job.ledger.read,
         write=campaign.job.write,
         lineage=campaign.plan.lineage,
-        trials=handing.trials,
+        trials=submissions.trials,
     )
     way = way_to(engine)
-    async with attended(sitting, engine=engine.name, with_tools=way is not Way.NONE) as tools:
-        async with offer(engine, _conversation(campaign, turn, handing, way), tools) as offered:
+    async with session_tools(context, engine=engine.name, with_tools=way is not Way.NONE) as tools:
+        async with offer(engine, _conversation(campaign, turn, submissions, way), tools) as offered:
             yield offered.request
-        handing.parent = sitting.parent
+        submissions.parent = context.parent
 
 
-def _conversation(campaign: Campaign, turn: Turn, handing: Handing, way: Way) -> Request:
-    specialist, workspace = turn.specialist, handing.workspace
+def _conversation(campaign: Campaign, turn: SessionTurn, submissions: Submissions, way: Way) -> Request:
+    specialist, workspace = turn.specialist, submissions.workspace
     most = campaign.stops.trials
     return Request(
         prompt=user_prompt(
             campaign.task,
             specialist,
             directory=workspace.path,
-            parent=handing.parent,
+            parent=submissions.parent,
             lineage=turn.lineage,
             limits=turn.opened.limits,
             seconds=turn.seconds,
@@ -171,21 +173,21 @@ def _system_prompt(campaign: Campaign, specialist: Specialist, way: Way) -> str:
     return system_prompt(campaign.task, specialist, lineage=lineage, way=way, shared=shared)
 
 
-def _search(campaign: Campaign, turn: Turn, handing: Handing) -> Request:
+def _search(campaign: Campaign, turn: SessionTurn, submissions: Submissions) -> Request:
     """A search is asked by numbers: what it proposed and how that did, and which draw this is."""
     index = campaign.specialists.index(turn.specialist)
     data: dict[str, Any] = {
         "feedback": [_fed(trial) for trial in turn.news if trial.proposal is not None and _counts(trial)],
         "trial": campaign.next_draw(),
         "goal": str(campaign.task.direction),
-        # One that has settled begins anew, elsewhere.
+        # One that has settled starts again, elsewhere.
         "seed": campaign.plan.seed + 1000 * index + turn.row.failures,
-        "files": [_pattern(handing, path) for path in campaign.task.recipe],
+        "files": [_pattern(submissions, path) for path in campaign.task.recipe],
     }
     return Request(
         prompt="",
         model=campaign.model(turn.specialist),
-        workspace=handing.workspace.path,
+        workspace=submissions.workspace.path,
         resume=turn.row.resume,
         deadline_seconds=turn.seconds,
         limits=turn.opened.limits,
@@ -202,16 +204,16 @@ def _fed(trial: Trial) -> dict[str, Any]:
     return {"proposal": trial.proposal, "score": trial.score if valid else None}
 
 
-def _pattern(handing: Handing, path: str) -> str:
-    return f"{path}/*" if (handing.workspace.path / path).is_dir() else path
+def _pattern(submissions: Submissions, path: str) -> str:
+    return f"{path}/*" if (submissions.workspace.path / path).is_dir() else path
 
 
 @dataclass(kw_only=True)
-class Handing:
+class Submissions:
     """What one session has handed in so far. `parent` is the trial that the workspace was made from."""
 
     campaign: Campaign
-    turn: Turn
+    turn: SessionTurn
     workspace: Workspace
     parent: int
     trials: list[Trial] = field(default_factory=list)
@@ -265,7 +267,7 @@ class Handing:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SessionEnd:
     """A session that has ended: how it failed, or else what was wrong with what it handed in."""
 
     failed: SessionFailed | None = None
@@ -280,7 +282,7 @@ class _Left:
     problem: str | None = None
 
 
-async def hold_session(campaign: Campaign, turn: Turn) -> Held:
+async def hold_session(campaign: Campaign, turn: SessionTurn) -> SessionEnd:
     """Let the engine work, record what it did, what it cost and what it handed in, and try what it left."""
     kind = None if campaign.plan.lineage else Kind.TREE
     repository, base = campaign.repository, turn.base.commit
@@ -288,31 +290,33 @@ async def hold_session(campaign: Campaign, turn: Turn) -> Held:
         lambda: repository.workspace(base, kind=kind), unless=repository.is_at_hand(base)
     )
     try:
-        handing = Handing(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
-        problem, trial = await _run(campaign, turn, handing)
+        submissions = Submissions(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
+        problem, trial = await _run(campaign, turn, submissions)
         passed(PROPOSED)
     except SessionFailed as failed:
-        return Held(failed, str(failed))
+        return SessionEnd(failed, str(failed))
     finally:
         await in_thread(workspace.discard, unless=workspace.holds_little())
     if trial is not None:
         await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, [ended], None))
     passed(ENDED)
-    return Held(None, problem)
+    return SessionEnd(None, problem)
 
 
-async def _run(campaign: Campaign, turn: Turn, handing: Handing) -> tuple[str | None, Trial | None]:
+async def _run(
+    campaign: Campaign, turn: SessionTurn, submissions: Submissions
+) -> tuple[str | None, Trial | None]:
     """What is wrong with what was handed in, and the trial that is still to be made of what was left."""
     engine, model = campaign.engine(turn.specialist), campaign.model(turn.specialist)
     learns = engine.capabilities.learns_scores
     trials = 0
 
     def count() -> Usage:
-        return Usage(trials=len(handing.trials) + trials)
+        return Usage(trials=len(submissions.trials) + trials)
 
     async def take(session: Session) -> _Left:
         nonlocal trials
-        left = _Left() if handing.trials else await _take(handing, session, learns=learns)
+        left = _Left() if submissions.trials else await _take(submissions, session, learns=learns)
         trials = int(left.submission is not None)
         return left
 
@@ -325,7 +329,7 @@ async def _run(campaign: Campaign, turn: Turn, handing: Handing) -> tuple[str | 
             problem=problem,
             # One that failed begins again.
             resume=session.resume if learns and problem is None else None,
-            told=turn.told,
+            told=turn.reported,
         )
         campaign.count_time(tx)
 
@@ -334,19 +338,19 @@ async def _run(campaign: Campaign, turn: Turn, handing: Handing) -> tuple[str | 
     ) -> tuple[str | None, Trial | None]:
         ended(tx, session, left.problem)
         if left.submission is not None:
-            return None, handing.open(tx, left.submission)
-        _close(tx, turn, handing.trials, left.problem)
+            return None, submissions.open(tx, left.submission)
+        _close(tx, turn, submissions.trials, left.problem)
         return left.problem, None
 
     def failed(tx: Transaction, error: SessionFailed) -> None:
         ended(tx, error.session, str(error))
-        _close(tx, turn, handing.trials, str(error))
+        _close(tx, turn, submissions.trials, str(error))
 
     return await run_session(
         account_of(campaign.job, turn.opened.spender, engine.name, model),
         campaign.together.write,
         engine,
-        asked(campaign, turn, handing),
+        session_request(campaign, turn, submissions),
         # What a search says is all in its proposal, which the trial keeps.
         Keeping(role="author", tries=campaign.job.runtime.settings.engines.tries, transcript=not learns),
         take=take,
@@ -356,17 +360,17 @@ async def _run(campaign: Campaign, turn: Turn, handing: Handing) -> tuple[str | 
     )
 
 
-async def _take(handing: Handing, session: Session, *, learns: bool) -> _Left:
+async def _take(submissions: Submissions, session: Session, *, learns: bool) -> _Left:
     """What the session left in its workspace, as it is handed in."""
     try:
-        idea = Idea(hypothesis=hypothesis_of(session.text), parent=handing.parent)
-        left = await handing.prepare(idea, proposal=session.data.get("proposal") if learns else None)
+        idea = Idea(hypothesis=hypothesis_of(session.text), parent=submissions.parent)
+        left = await submissions.prepare(idea, proposal=session.data.get("proposal") if learns else None)
     except (Misuse, WorkspaceError) as unfit:
         return _Left(problem=f"the session handed in nothing: {unfit}")
     return _Left(replace(left, simulated=left.simulated or session.simulated))
 
 
-def _close(tx: Transaction, turn: Turn, trials: list[Trial], problem: str | None) -> None:
+def _close(tx: Transaction, turn: SessionTurn, trials: list[Trial], problem: str | None) -> None:
     if problem is not None or not trials:
         close_attempt(tx, turn.opened.id, Outcome.ERROR, problem or "the session handed in nothing")
         return

@@ -14,7 +14,16 @@ from ratchet.ledger.research import open_research
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.usage import account, set_budget
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.campaign import Choices, Plan, Stops, check_name, task_directory, task_of
+from ratchet.research.campaign import (
+    Choices,
+    Plan,
+    ResearchPlan,
+    RunChoices,
+    Stops,
+    check_name,
+    task_directory,
+    task_of,
+)
 from ratchet.research.jobs import KIND
 from ratchet.research.tasks import find_task, pin_task, task_hash
 from ratchet.runtime import Runtime, configured_budgets, start_run
@@ -25,7 +34,7 @@ LARGEST_SEED = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted(Choices):
+class ResearchRequest(RunChoices):
     """A run as a person asks for it. `tokens` and `cost_usd` become a strict budget of the run."""
 
     task: str
@@ -44,7 +53,7 @@ class Wanted(Choices):
 
 
 def check_research(
-    runtime: Runtime, wanted: Wanted, *, find: Callable[[str, str | None], TaskAdapter] = find_task
+    runtime: Runtime, wanted: ResearchRequest, *, find: Callable[[str, str | None], TaskAdapter] = find_task
 ) -> None:
     """Look whether the engines of a run could work here and now, before it is begun.
 
@@ -78,7 +87,7 @@ def _check_engines(runtime: Runtime, chosen: Choices, task: TaskAdapter, limits:
 
 def start_research(
     runtime: Runtime,
-    wanted: Wanted,
+    wanted: ResearchRequest,
     *,
     actor: str = "ratchet",
     request_id: str | None = None,
@@ -116,7 +125,7 @@ def start_research(
     return run_id
 
 
-def _plan(wanted: Wanted, task: TaskAdapter) -> Plan:
+def _plan(wanted: ResearchRequest, task: TaskAdapter) -> ResearchPlan:
     known = {each.name for each in task.roster}
     for name in wanted.specialists:
         if name not in known:
@@ -131,7 +140,7 @@ def _plan(wanted: Wanted, task: TaskAdapter) -> Plan:
         raise Misuse(f"a baseline score of {wanted.baseline_score} cannot be beaten or missed")
     if wanted.baseline_score is not None and task.requires_calibrated_baseline:
         raise Misuse(
-            f"the task {task.name} wants its baseline measured, not told", hint="leave out --baseline-score"
+            f"the task {task.name} wants its baseline measured, not given", hint="leave out --baseline-score"
         )
     if not 0 <= wanted.seed <= LARGEST_SEED:
         raise Misuse(f"a seed of {wanted.seed} cannot be used", hint=f"use 0 to {LARGEST_SEED}")
@@ -139,7 +148,7 @@ def _plan(wanted: Wanted, task: TaskAdapter) -> Plan:
         value = getattr(wanted, what)
         if value is not None and not 0 < value < math.inf:
             raise Misuse(f"{what} must be above 0 and finite, not {value!r}")
-    plan = Plan(
+    plan = ResearchPlan(
         task=wanted.task,
         task_hash=task_hash(task),
         task_root=str(task.root.resolve()),

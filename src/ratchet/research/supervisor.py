@@ -1,6 +1,6 @@
 """A research run from its start to its end: baseline, what was left in flight, then sessions until a stop.
 
-Reading the ledger is all it takes to go on after a crash: trials in flight have a commit and a number, specialists the
+Reading the ledger is all it takes to resume after a crash: trials in flight have a commit and a number, specialists the
 state of their engine, and the standing knows the best and the time that was used.
 """
 
@@ -32,10 +32,10 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Ending, Submission, end_trial, find_trial, get_trial, open_trial
 from ratchet.ledger.usage import check
 from ratchet.research.campaign import Campaign, Opener, open_campaign
-from ratchet.research.decision import Baseline, Champion, calibrate
+from ratchet.research.decision import Champion, MeasuredBaseline, calibrate
 from ratchet.research.measurement.result import Unmeasured
-from ratchet.research.scheduler import Desk, Lane, take_turn
-from ratchet.research.session import Held, hold_session
+from ratchet.research.scheduler import Lane, SessionScheduler, take_turn
+from ratchet.research.session import SessionEnd, hold_session
 from ratchet.research.tasks import initial_files
 from ratchet.research.trial import finish_trial, name_commit, show_best
 from ratchet.runtime import JobContext, complete_run, configured_budgets, enter_run
@@ -58,7 +58,7 @@ async def begin(campaign: Campaign) -> None:
         assert standing.baseline is not None
         assert standing.best is not None
         best = get_trial(tx, campaign.run_id, standing.best)
-    campaign.noise = Baseline.of(standing.baseline).noise
+    campaign.noise = MeasuredBaseline.of(standing.baseline).noise
     assert best.commit is not None
     campaign.champion = Champion.of(best.number, best.commit, best.measurements)
     campaign.submitted, campaign.draws = standing.trials, standing.next_number
@@ -92,7 +92,7 @@ async def _calibrate(campaign: Campaign, first: Trial) -> None:
         set_baseline(tx, campaign.run_id, baseline.record())
         ending = Ending(
             status=TrialStatus.BASELINE,
-            reason=baseline.told,
+            reason=baseline.note,
             score=baseline.mean,
             measurements=baseline.record(),
             evaluator=campaign.meter.hash,
@@ -101,15 +101,15 @@ async def _calibrate(campaign: Campaign, first: Trial) -> None:
         campaign.count_time(tx)
 
 
-async def _measured(campaign: Campaign) -> Baseline:
-    """Measure the baseline, unless the person or the task has told its score.
+async def _measured(campaign: Campaign) -> MeasuredBaseline:
+    """Measure the baseline, unless the person or the task gave its score.
 
     Raises `Misuse` for a recipe that cannot be measured. A machine that spoils it is no misuse: the job is tried again.
     """
     task = campaign.task
     given = task.baseline_score if campaign.plan.baseline_score is None else campaign.plan.baseline_score
     if given is not None and not task.requires_calibrated_baseline:
-        return Baseline((given,), told="told, not measured")
+        return MeasuredBaseline((given,), note="given, not measured")
     try:
         await campaign.meter.preflight(campaign.baseline_commit, campaign.baseline_commit)
         return await calibrate(campaign.meter, campaign.baseline_commit, task.keep)
@@ -117,11 +117,11 @@ async def _measured(campaign: Campaign) -> Baseline:
         infra = unmeasured.status is TrialStatus.INFRA_ERROR
         raise (RatchetError if infra else Misuse)(
             f"the baseline of {task.name} cannot be measured ({unmeasured.status}): {unmeasured.reason}",
-            hint="mend the task; `ratchet research check` shows what is wrong with it",
+            hint="fix the task; `ratchet research check` shows what is wrong with it",
         ) from unmeasured
 
 
-class Blocked(Waiting):
+class ResearchBlocked(Waiting):
     """No trial can be made until a person has changed something; the run says what."""
 
 
@@ -150,23 +150,23 @@ async def _adopt(campaign: Campaign) -> None:
 
 async def _work(campaign: Campaign) -> str:
     """Hold sessions side by side until there is a reason to stop."""
-    desk = Desk(campaign)
+    scheduler = SessionScheduler(campaign)
     try:
-        async with asyncio.TaskGroup() as seats:
+        async with asyncio.TaskGroup() as workers:
             for number in range(campaign.parallel):
-                seats.create_task(_seat(desk, number))
+                workers.create_task(_hold_sessions(scheduler, number))
     except BaseExceptionGroup as group:
         # One reason is enough: the others were cancelled because of it.
         raise group.exceptions[0] from None
-    assert desk.stopped is not None
-    return desk.stopped
+    assert scheduler.stopped is not None
+    return scheduler.stopped
 
 
-async def _seat(desk: Desk, number: int) -> None:
-    campaign = desk.campaign
+async def _hold_sessions(scheduler: SessionScheduler, number: int) -> None:
+    campaign = scheduler.campaign
     if number:
-        await desk.wait(campaign.job.runtime.settings.research.stagger_seconds * number)
-    while (lane := await desk.sit_down()) is not None:
+        await scheduler.wait(campaign.job.runtime.settings.research.stagger_seconds * number)
+    while (lane := await scheduler.take_lane()) is not None:
         # A search that has settled begins again, and needs no rest before it.
         quick = campaign.engine(lane.specialist).capabilities.learns_scores
         problem: str | None = None
@@ -175,7 +175,7 @@ async def _seat(desk: Desk, number: int) -> None:
         try:
             turn = await take_turn(campaign, lane)
             if isinstance(turn, str):
-                await desk.stop(turn)
+                await scheduler.stop(turn)
             else:
                 held = await hold_session(campaign, turn)
                 problem = held.problem
@@ -186,22 +186,24 @@ async def _seat(desk: Desk, number: int) -> None:
             if spent.held:
                 refused = str(spent)
             else:
-                await desk.stop(str(spent))
+                await scheduler.stop(str(spent))
         finally:
-            pause = await desk.get_up(lane, problem=problem, quick=quick, asked=asked, refused=refused)
-        if pause and problem is not None and desk.stopped is None:
+            pause = await scheduler.leave_lane(
+                lane, problem=problem, quick=quick, asked=asked, refused=refused
+            )
+        if pause and problem is not None and scheduler.stopped is None:
             _tell_pause(campaign, lane, problem, pause)
         _check_machine(campaign)
 
 
 def _tell_pause(campaign: Campaign, lane: Lane, problem: str, seconds: float) -> None:
-    """An event for whoever watches: a specialist whose session failed begins another one later."""
+    """An event for watchers: a specialist whose session failed begins another one later."""
     with campaign.job.write() as tx:
-        told = {"specialist": lane.specialist.name, "seconds": round(seconds, 3), "reason": problem}
-        tx.event("research.pause", message=problem, run_id=campaign.run_id, data=told)
+        data = {"specialist": lane.specialist.name, "seconds": round(seconds, 3), "reason": problem}
+        tx.event("research.pause", message=problem, run_id=campaign.run_id, data=data)
 
 
-def _check_engine(campaign: Campaign, held: Held) -> None:
+def _check_engine(campaign: Campaign, held: SessionEnd) -> None:
     """Block the run when every further session would fail as this one did. Raises `Blocked`.
 
     Raises `BudgetExceeded` when a session has used up its share, and with it all that the run had.
@@ -216,7 +218,7 @@ def _check_engine(campaign: Campaign, held: Held) -> None:
         _block(campaign.job, with_hint(held.failed))
 
 
-def _used_up(held: Held) -> bool:
+def _used_up(held: SessionEnd) -> bool:
     return held.failed is not None and held.failed.failure is Failure.BUDGET
 
 
@@ -236,7 +238,7 @@ def _block(job: JobContext, reason: str) -> NoReturn:
             if step.status is StepStatus.RUNNING:
                 change_step(tx, step.id, StepStatus.BLOCKED, reason=reason)
         change_run(tx, job.run_id, RunStatus.BLOCKED, reason=reason)
-    raise Blocked(reason)
+    raise ResearchBlocked(reason)
 
 
 def _complete(campaign: Campaign, stopped: str) -> Any:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Direction
-from ratchet.research.checker import Grade, Part
+from ratchet.research.checker import CheckPart, Grade
 from ratchet.research.checker.forgeries import REACHES, forgeries
-from ratchet.research.checker.hostile import ENDS, EXHAUSTS, Where
+from ratchet.research.checker.hostile import ENDS, EXHAUSTS, RecipeKind
 from tests.research.checker.folders import (
     NODE_RECIPE,
     NODE_TASK,
@@ -32,9 +32,9 @@ ON_FILES = {
 }
 
 
-def named(direction: Direction, where: Where) -> set[str]:
+def named(direction: Direction, where: RecipeKind) -> set[str]:
     every = (*forgeries(direction), *REACHES, *EXHAUSTS, *ENDS)
-    return {each.name for each in every if each.where in (where, Where.BOTH)}
+    return {each.name for each in every if each.where in (where, RecipeKind.BOTH)}
 
 
 @pytest.mark.soak
@@ -42,8 +42,8 @@ def test_a_function_withstands_every_attack(tmp_path: Path) -> None:
     found = attacked(write_node(tmp_path / "hill"))
     assert failures(found) == {}
     assert {each.grade for each in found.values()} == {Grade.OK}
-    assert {each.part for each in found.values()} == {Part.ATTACK}
-    assert set(found) == {"hostile code runs"} | named(Direction.MAX, Where.NODE) | ON_FILES
+    assert {each.part for each in found.values()} == {CheckPart.ATTACK}
+    assert set(found) == {"hostile code runs"} | named(Direction.MAX, RecipeKind.NODE) | ON_FILES
     assert found["hangs"].seen.startswith("train_budget_overrun")
     assert found["takes all memory"].seen.startswith("crash")
     assert found["exits with 127"].seen.startswith("crash")
@@ -56,7 +56,7 @@ def test_a_command_withstands_every_attack(tmp_path: Path) -> None:
     assert failures(found) == {}
     assert {each.grade for each in found.values()} == {Grade.OK}
     more = {"hostile code runs", "changes a stage file", "is larger than it may be"}
-    assert set(found) == named(Direction.MIN, Where.COMMAND) | ON_FILES | more
+    assert set(found) == named(Direction.MIN, RecipeKind.COMMAND) | ON_FILES | more
     assert found["leaves grandchildren behind"].seen == "score 480.0"
     assert "more processes" in found["forks without end"].seen
     assert found["leaves links in the place of its files"].seen.startswith("crash")

@@ -13,7 +13,7 @@ import pytest
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.checker.attacks import Assault
-from ratchet.research.checker.bench import Finding, Grade, Honesty, open_bench
+from ratchet.research.checker.bench import Grade, Honesty, TaskCheck, open_bench
 from ratchet.research.checker.forgeries import REACHES
 from ratchet.research.checker.hostile import ENDS, EXHAUSTS
 from ratchet.research.checker.outside import Outside
@@ -58,11 +58,11 @@ class CarelessMeter:
         return Measurement(commit=commit, seed=seed, held_out=held_out, score=self.score, facts=facts)
 
 
-def tried(tmp_path: Path, name: str, *, forgets: bool = True, slack_seconds: float = 60.0) -> Finding:
+def tried(tmp_path: Path, name: str, *, forgets: bool = True, slack_seconds: float = 60.0) -> TaskCheck:
     folder = write_command(tmp_path / "sums")
     (tmp_path / "place").mkdir()
 
-    async def attack() -> Finding:
+    async def attack() -> TaskCheck:
         async with open_bench(find_task(str(folder)), tmp_path / "place") as sandboxed:
             meter = CarelessMeter(sandboxed.repository, folder, forgets=forgets)
             bench = replace(sandboxed, meter=meter)
@@ -89,7 +89,7 @@ def test_secrets_that_can_be_read_are_found(tmp_path: Path) -> None:
 
 
 def test_calls_that_come_through_are_found(tmp_path: Path) -> None:
-    found = tried(tmp_path, "calls somebody over the network")
+    found = tried(tmp_path, "calls over the network")
     for name in ("TCP", "UDP", "an abstract socket", "a socket"):
         assert f"it called over {name}" in found.detail
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.checker import Finding, Grade, Part, check_harness
+from ratchet.research.checker import CheckPart, Grade, TaskCheck, check_harness
 from ratchet.research.checker.faults import (
     FAULTS,
-    Fault,
+    EvaluatorFault,
     open_scene,
     try_evaluator,
     try_killed_supervisor,
@@ -24,9 +24,9 @@ from tests.research.checker.trying import failures
 def test_every_fault_of_an_evaluator_and_of_the_machine_is_told_as_what_it_is() -> None:
     found = asyncio.run(check_harness())
     assert failures({f"{each.part} {each.what}": each for each in found}) == {}
-    evaluators = {each.what for each in found if each.part is Part.EVALUATOR}
-    assert evaluators == {fault.name for fault in FAULTS} | {"is edited by somebody while it runs"}
-    assert [each.what for each in found if each.part is Part.MACHINE] == [
+    evaluators = {each.what for each in found if each.part is CheckPart.EVALUATOR}
+    assert evaluators == {fault.name for fault in FAULTS} | {"is edited while it runs"}
+    assert [each.what for each in found if each.part is CheckPart.MACHINE] == [
         "a trial writes more than its limit",
         "the process that watches a trial is killed",
         "the parent of all sandboxes is killed",
@@ -44,8 +44,8 @@ def test_a_supervisor_is_killed_and_resumed_on_either_database(url: str, tmp_pat
     )
 
 
-def tried(tmp_path: Path, fault: Fault) -> Finding:
-    async def run() -> Finding:
+def tried(tmp_path: Path, fault: EvaluatorFault) -> TaskCheck:
+    async def run() -> TaskCheck:
         async with open_scene(tmp_path) as scene:
             return await try_evaluator(scene, fault)
 
@@ -60,5 +60,5 @@ def test_an_end_that_nobody_expected_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_score_where_none_was_expected_is_a_failure(tmp_path: Path) -> None:
-    good = Fault("prints NaN", "print('{\"error\": 1}')\n", TrialStatus.CRASH, command=True)
+    good = EvaluatorFault("prints NaN", "print('{\"error\": 1}')\n", TrialStatus.CRASH, command=True)
     assert tried(tmp_path, good).detail == "it ended as score 1.0"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.research.checker.bench import Ended, open_bench
+from ratchet.research.checker.bench import TrialEnd, open_bench
 from ratchet.research.checker.outside import CANARY, Outside, ancestors, descendants, marked_processes
 from ratchet.research.tasks import find_task
 from tests.research.checker.folders import write_node
 
-NOTHING = Ended()
+NOTHING = TrialEnd()
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ def test_a_killed_bystander_is_found(outside: Outside) -> None:
 def test_a_secret_of_the_environment_is_found_wherever_it_turns_up(outside: Outside) -> None:
     assert os.environ[CANARY] == outside.canary
     for ended in (
-        Ended(reason=f"KeyError: {outside.canary}"),
-        Ended(facts={"trials": [{"stdout": outside.canary, "stderr": ""}]}),
+        TrialEnd(reason=f"KeyError: {outside.canary}"),
+        TrialEnd(facts={"trials": [{"stdout": outside.canary, "stderr": ""}]}),
     ):
         assert outside.problems(ended) == ["a variable of Ratchet's environment is known to it"]
 
@@ -123,16 +123,16 @@ def test_the_environment_is_as_before_when_nobody_watches(outside: Outside) -> N
 
 def test_what_hostile_code_could_read_is_told(outside: Outside) -> None:
     said = f"before\n{outside.nonce} leak: read /secret\nafter"
-    ended = Ended(facts={"trials": [{"stdout": "", "stderr": said}]})
+    ended = TrialEnd(facts={"trials": [{"stdout": "", "stderr": said}]})
     assert outside.problems(ended) == ["read /secret"]
 
 
 def test_an_evaluator_may_quote_a_trial_but_not_run_its_code(outside: Outside) -> None:
     trial = {"stdout": "", "stderr": f"{outside.nonce} ran 01"}
-    quotes = Ended(facts={"trials": [trial], "evaluator": {"stdout": "", "stderr": trial["stderr"]}})
+    quotes = TrialEnd(facts={"trials": [trial], "evaluator": {"stdout": "", "stderr": trial["stderr"]}})
     runs = {"stdout": "", "stderr": f"{outside.nonce} ran 02"}
     assert outside.problems(quotes) == []
-    assert outside.problems(Ended(facts={"trials": [trial], "evaluator": runs})) == [
+    assert outside.problems(TrialEnd(facts={"trials": [trial], "evaluator": runs})) == [
         "the evaluator ran what the recipe brought along"
     ]
 

@@ -10,14 +10,14 @@ import pytest
 
 from ratchet.kernel import Misuse, TrialStatus
 from ratchet.research.adapter import KeepRule
-from ratchet.research.decision import Baseline, Champion, calibrate
+from ratchet.research.decision import Champion, MeasuredBaseline, calibrate
 from ratchet.research.measurement.result import Unmeasured
 from tests.research.decision.scripted import Score, ScriptedMeter
 
 NOISY = KeepRule(seed=10, baseline_repeats=4)
 
 
-def calibrated(score: Score, rule: KeepRule) -> tuple[Baseline, ScriptedMeter]:
+def calibrated(score: Score, rule: KeepRule) -> tuple[MeasuredBaseline, ScriptedMeter]:
     meter = ScriptedMeter(score)
     return asyncio.run(calibrate(meter, "base", rule)), meter
 
@@ -89,12 +89,12 @@ def test_a_baseline_survives_json_and_becomes_the_first_champion() -> None:
 
     record = json.loads(json.dumps(baseline.record()))
 
-    assert Baseline.of(record) == baseline
+    assert MeasuredBaseline.of(record) == baseline
     assert Champion.of(0, "base", record) == Champion(0, "base", 1.0, (0.0, 1.0, 2.0), (0, 1, 2), 1.1)
 
 
 def test_a_baseline_that_was_told_has_no_known_noise() -> None:
-    noise = Baseline((1.5,), told="given").noise
+    noise = MeasuredBaseline((1.5,), note="given").noise
     assert (noise.sd, noise.held_out_sd, noise.repeatable) == (None, None, False)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Direction, Misuse, TrialStatus
-from ratchet.research.exchange import Imported, RemarkKind, read_state
+from ratchet.research.exchange import ImportedState, RemarkKind, read_state
 from ratchet.research.exchange.tsv import MOST_BYTES
 from tests.research.exchange.boards import CIFAR, NC, PG, Board, small_board
 
 
-def said(imported: Imported, kind: RemarkKind) -> list[str]:
+def said(imported: ImportedState, kind: RemarkKind) -> list[str]:
     return [str(remark) for remark in imported.remarks if remark.kind is kind]
 
 

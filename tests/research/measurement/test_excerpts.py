@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import crash_excerpt
 
-RECIPE = Recipe(("recipe.py", "lib"))
+RECIPE = RecipePaths(("recipe.py", "lib"))
 ROOT = "/a/checkout"
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import Program, Slots
-from ratchet.research.measurement import SlotDesk
+from ratchet.research.adapter import Slots, TaskProgram
+from ratchet.research.measurement import SlotPool
 from tests.research.measurement.conftest import COMMAND, NODE, PYTHON, MakeBench, scored_by
 
 TWO = Slots(kind="gpu", names=("0", "1"))
@@ -62,8 +62,8 @@ def test_no_slot_is_held_twice_in_one_process(tmp_path: Path) -> None:
     seen: list[str] = []
 
     async def hold(number: int) -> None:
-        desk = SlotDesk(TWO, tmp_path)
-        async with desk.lease() as lease:
+        pool = SlotPool(TWO, tmp_path)
+        async with pool.lease() as lease:
             assert lease.name not in held
             held.add(lease.name)
             for _ in range(3):
@@ -84,16 +84,16 @@ def test_no_slot_is_held_twice_in_one_process(tmp_path: Path) -> None:
 def test_slots_are_given_first_come_first_served(tmp_path: Path) -> None:
     order: list[int] = []
 
-    async def hold(desk: SlotDesk, number: int) -> None:
-        async with desk.lease():
+    async def hold(pool: SlotPool, number: int) -> None:
+        async with pool.lease():
             order.append(number)
             await asyncio.sleep(0)
 
     async def everybody() -> None:
-        desk = SlotDesk(ONE, tmp_path)
+        pool = SlotPool(ONE, tmp_path)
         async with asyncio.TaskGroup() as group:
             for number in range(20):
-                group.create_task(hold(desk, number))
+                group.create_task(hold(pool, number))
 
     asyncio.run(everybody())
     assert order == list(range(20))
@@ -105,7 +105,7 @@ def test_two_processes_never_hold_the_same_slot(tmp_path: Path) -> None:
         assert {read_line(first), read_line(second)} == {"0", "1"}
 
         async def try_it() -> str:
-            async with asyncio.timeout(0.3), SlotDesk(TWO, tmp_path).lease() as lease:
+            async with asyncio.timeout(0.3), SlotPool(TWO, tmp_path).lease() as lease:
                 return lease.name
 
         with pytest.raises(TimeoutError):
@@ -131,7 +131,7 @@ def test_a_slot_is_free_when_its_holder_is_gone(tmp_path: Path, end: str) -> Non
                 return await waiting
 
         async def leased() -> str:
-            async with SlotDesk(ONE, tmp_path).lease() as lease:
+            async with SlotPool(ONE, tmp_path).lease() as lease:
                 return lease.name
 
         assert asyncio.run(wait_for_it()) == "GPU-a/b"
@@ -139,13 +139,13 @@ def test_a_slot_is_free_when_its_holder_is_gone(tmp_path: Path, end: str) -> Non
 
 def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
     async def scene() -> list[str]:
-        desk, seen = SlotDesk(ONE, tmp_path), []
+        pool, seen = SlotPool(ONE, tmp_path), []
 
         async def wait(name: str) -> None:
-            async with desk.lease():
+            async with pool.lease():
                 seen.append(name)
 
-        async with desk.lease():
+        async with pool.lease():
             first, second = asyncio.create_task(wait("first")), asyncio.create_task(wait("second"))
             await asyncio.sleep(0)
             first.cancel()
@@ -158,10 +158,10 @@ def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
 
 def test_a_block_that_raises_gives_its_slot_back(tmp_path: Path) -> None:
     async def scene() -> None:
-        desk = SlotDesk(ONE, tmp_path)
+        pool = SlotPool(ONE, tmp_path)
         for _ in range(3):
             with pytest.raises(KeyError):
-                async with desk.lease():
+                async with pool.lease():
                     raise KeyError
 
     asyncio.run(scene())
@@ -171,13 +171,13 @@ def test_a_fork_does_not_keep_the_slot_of_its_parent(tmp_path: Path) -> None:
     read, write = os.pipe()
 
     async def scene() -> int:
-        async with SlotDesk(ONE, tmp_path).lease():
+        async with SlotPool(ONE, tmp_path).lease():
             child = os.fork()
             if child == 0:
                 os.close(write)
                 os.read(read, 1)
                 os._exit(0)
-        async with asyncio.timeout(30), SlotDesk(ONE, tmp_path).lease():
+        async with asyncio.timeout(30), SlotPool(ONE, tmp_path).lease():
             return child
 
     child = asyncio.run(scene())
@@ -191,11 +191,11 @@ def test_without_names_there_are_as_many_slots_as_cpus_or_as_are_wanted(
     tmp_path: Path, count: int | None
 ) -> None:
     async def scene() -> int:
-        desk, held, most = SlotDesk(Slots(count=count), tmp_path), 0, 0
+        pool, held, most = SlotPool(Slots(count=count), tmp_path), 0, 0
 
         async def hold() -> None:
             nonlocal held, most
-            async with desk.lease() as lease:
+            async with pool.lease() as lease:
                 assert (lease.name, lease.cpus, lease.environment) == ("", (), {})
                 held, most = held + 1, max(most, held + 1)
                 await asyncio.sleep(0)
@@ -211,12 +211,12 @@ def test_without_names_there_are_as_many_slots_as_cpus_or_as_are_wanted(
 @pytest.mark.parametrize("name", ["9000", "0-9999999999", "one", "", "1-0", "-1", "٣"])
 def test_a_cpu_that_is_not_there_is_misuse(tmp_path: Path, name: str) -> None:
     with pytest.raises(Misuse):
-        SlotDesk(Slots(kind="cpu", names=(name,)), tmp_path)
+        SlotPool(Slots(kind="cpu", names=(name,)), tmp_path)
 
 
 def test_an_unknown_kind_of_slot_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="'tpu'"):
-        SlotDesk(Slots(kind="tpu"), tmp_path)
+        SlotPool(Slots(kind="tpu"), tmp_path)
 
 
 def test_a_gpu_slot_is_told_to_both_programs(make_bench: MakeBench) -> None:
@@ -245,7 +245,7 @@ LEAVE = f"""
 
 
 @pytest.mark.parametrize("program", [NODE, COMMAND])
-def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: Program) -> None:
+def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: TaskProgram) -> None:
     evaluate = f"""
         import json, os
         def score(asked):
@@ -261,7 +261,7 @@ def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: Program) -> N
 def test_a_command_without_a_slot_may_choose_its_cpus(make_bench: MakeBench) -> None:
     every = json.dumps(sorted(os.sched_getaffinity(0)))
     code = f"import os; os.sched_setaffinity(0, {every}); print(len(os.sched_getaffinity(0)))"
-    program = Program(argv=(*PYTHON, "-c", code))
+    program = TaskProgram(argv=(*PYTHON, "-c", code))
     evaluate = "def score(asked):\n    return {'score': float(open(asked['trial']['stdout']).read())}"
     bench = make_bench("x = 1\n", evaluate, trial=program, evaluator=scored_by())
     assert bench.measure().score == len(os.sched_getaffinity(0))

@@ -18,7 +18,7 @@ from ratchet.ledger.runs import create_run
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.adapter import Specialist, TaskAdapter
-from ratchet.research.sessions import Idea, Sitting, tools_for
+from ratchet.research.sessions import Idea, SessionContext, tools_for
 from ratchet.workspaces import Kind, Repository, Workspace
 
 RECIPE = "WIDTH = 64\n\n\ndef answer(question):\n    return WIDTH\n"
@@ -34,7 +34,7 @@ class Lab:
     run_id: int
     ideas: list[Idea] = field(default_factory=list)
 
-    def sitting(
+    def context(
         self,
         *,
         specialist: str = "opt",
@@ -43,7 +43,7 @@ class Lab:
         kind: Kind = Kind.TREE,
         ends: TrialStatus = TrialStatus.DISCARD,
         task: TaskAdapter | None = None,
-    ) -> Sitting:
+    ) -> SessionContext:
         """A session whose trials all end in the same way."""
         workspace = self.repository.workspace(self.commit(parent), kind=kind)
 
@@ -52,7 +52,7 @@ class Lab:
             await asyncio.sleep(0)
             return self.measured(workspace, idea, specialist, ends)
 
-        return Sitting(
+        return SessionContext(
             run_id=self.run_id,
             task=task or self.task,
             specialist=Specialist(name=specialist),
@@ -138,17 +138,17 @@ def open_lab(directory: Path, ledger: Ledger) -> Iterator[Lab]:
         yield made
 
 
-def tools(sitting: Sitting) -> dict[str, Tool]:
-    return {tool.name: tool for tool in tools_for(sitting)}
+def tools(context: SessionContext) -> dict[str, Tool]:
+    return {tool.name: tool for tool in tools_for(context)}
 
 
-def use(sitting: Sitting, name: str, **given: Any) -> Any:
+def use(context: SessionContext, name: str, **given: Any) -> Any:
     """What a tool answers, read as JSON."""
-    return json.loads(say(sitting, name, given))
+    return json.loads(say(context, name, given))
 
 
-def say(sitting: Sitting, name: str, given: Mapping[str, Any]) -> str:
+def say(context: SessionContext, name: str, given: Mapping[str, Any]) -> str:
     async def run() -> str:
-        return await tools(sitting)[name].run(given)
+        return await tools(context)[name].run(given)
 
     return asyncio.run(run())

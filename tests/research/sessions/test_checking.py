@@ -15,15 +15,15 @@ from tests.research.sessions.lab import Lab, tools, use
 
 
 def test_a_recipe_that_compiles_is_said_to(lab: Lab) -> None:
-    assert use(lab.sitting(), "syntax_check") == {"ok": True, "files_checked": 2, "errors": []}
+    assert use(lab.context(), "syntax_check") == {"ok": True, "files_checked": 2, "errors": []}
 
 
 def test_each_file_that_does_not_compile_is_named_with_the_place(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_text("x = 1\ny = (2\n")
-    (sitting.workspace.path / "lib/more.py").write_text("return 3\n")
-    (sitting.workspace.path / "lib/fine.py").write_text("z = 3\n")
-    found = use(sitting, "syntax_check")
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_text("x = 1\ny = (2\n")
+    (context.workspace.path / "lib/more.py").write_text("return 3\n")
+    (context.workspace.path / "lib/fine.py").write_text("z = 3\n")
+    found = use(context, "syntax_check")
     assert (found["ok"], found["files_checked"]) == (False, 3)
     places = {each["file"]: (each["line"], each["error"]) for each in found["errors"]}
     assert places == {
@@ -44,54 +44,54 @@ def test_each_file_that_does_not_compile_is_named_with_the_place(lab: Lab) -> No
     ],
 )
 def test_a_source_that_breaks_its_reader_is_only_an_error(lab: Lab, source: bytes) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_bytes(source)
-    answer = asyncio.run(Calls(list(tools(sitting).values())).use("syntax_check", {}))
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_bytes(source)
+    answer = asyncio.run(Calls(list(tools(context).values())).use("syntax_check", {}))
     assert answer.failed or not json.loads(answer.text)["ok"]
 
 
 def test_another_encoding_that_says_so_is_fine(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_bytes(b"# -*- coding: latin-1 -*-\nx = '\xe4'\n")
-    assert use(sitting, "syntax_check")["ok"]
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_bytes(b"# -*- coding: latin-1 -*-\nx = '\xe4'\n")
+    assert use(context, "syntax_check")["ok"]
 
 
 def test_links_out_of_the_workspace_are_not_read(lab: Lab, tmp_path: Path) -> None:
     secret = tmp_path / "secret.py"
     secret.write_text("the password is swordfish\n")
-    sitting = lab.sitting()
-    recipe, library = sitting.workspace.path / "recipe.py", sitting.workspace.path / "lib"
+    context = lab.context()
+    recipe, library = context.workspace.path / "recipe.py", context.workspace.path / "lib"
     recipe.unlink()
     recipe.symlink_to(secret)
     (library / "more.py").unlink()
     library.rmdir()
     library.symlink_to(tmp_path)
-    assert use(sitting, "syntax_check") == {"ok": True, "files_checked": 0, "errors": []}
+    assert use(context, "syntax_check") == {"ok": True, "files_checked": 0, "errors": []}
 
 
 def test_files_outside_the_recipe_are_not_looked_at(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "stray.py").write_text("not python at all")
-    assert use(sitting, "syntax_check")["files_checked"] == 2
+    context = lab.context()
+    (context.workspace.path / "stray.py").write_text("not python at all")
+    assert use(context, "syntax_check")["files_checked"] == 2
 
 
 def test_the_size_is_told_where_it_is_limited(lab: Lab) -> None:
-    sitting = lab.sitting(task=replace(lab.task, size_limit_bytes=20, size_paths=("recipe.py",)))
-    size = use(sitting, "syntax_check")["size"]
+    context = lab.context(task=replace(lab.task, size_limit_bytes=20, size_paths=("recipe.py",)))
+    size = use(context, "syntax_check")["size"]
     assert (size["verdict"], size["limit_bytes"]) == ("block", 20)
 
 
 def test_a_flood_of_files_is_refused(lab: Lab) -> None:
-    sitting = lab.sitting()
+    context = lab.context()
     for number in range(2001):
-        (sitting.workspace.path / f"lib/{number}.py").touch()
+        (context.workspace.path / f"lib/{number}.py").touch()
     with pytest.raises(Misuse, match=r"more than 2000 \.py files"):
-        use(sitting, "syntax_check")
+        use(context, "syntax_check")
 
 
 def test_parameters_are_counted_where_sizes_are_written_down(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_text(
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_text(
         "WIDTH = 8\nDEPTH = 2 * WIDTH\n"
         "a = nn.Linear(WIDTH, 4)\n"
         "b = Linear(in_features=10, out_features=3, bias=False)\n"
@@ -100,8 +100,8 @@ def test_parameters_are_counted_where_sizes_are_written_down(lab: Lab) -> None:
         "e = nn.Conv1d(4, 8, kernel_size=(5,), groups=2)\n"
         "f = nn.Linear(width_of(x), 4)\n"
     )
-    (sitting.workspace.path / "lib/more.py").write_text("g = nn.Linear(2, 2)\n")
-    found = use(sitting, "param_count")
+    (context.workspace.path / "lib/more.py").write_text("g = nn.Linear(2, 2)\n")
+    found = use(context, "param_count")
     assert found["by_kind"] == {
         "Linear": 8 * 4 + 4 + 30 + 6,
         "Embedding": 1600,
@@ -114,24 +114,24 @@ def test_parameters_are_counted_where_sizes_are_written_down(lab: Lab) -> None:
 
 
 def test_data_that_is_written_into_a_program_is_counted(lab: Lab) -> None:
-    sitting = lab.sitting()
+    context = lab.context()
     rows = [[float(n) for n in range(100)] for _ in range(20)]
     text = f"WEIGHTS = {rows!r}\nSHORT = [1, 2, 3]\nBLOB = {'x' * 5000!r}\n"
-    (sitting.workspace.path / "recipe.py").write_text(text)
-    found = use(sitting, "param_count")
+    (context.workspace.path / "recipe.py").write_text(text)
+    found = use(context, "param_count")
     assert (found["numbers_in_long_lists"], found["characters_in_long_texts"]) == (2000, 5000)
 
 
 def test_a_size_that_no_layer_has_is_not_worked_out(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_text(
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_text(
         "a = nn.Linear(10**9 * 10, 9999999999999999 * 99999999999)\n"
     )
-    assert use(sitting, "param_count")["total"] == 0
+    assert use(context, "param_count")["total"] == 0
 
 
 def test_parameters_of_what_does_not_compile_are_not_counted(lab: Lab) -> None:
-    sitting = lab.sitting()
-    (sitting.workspace.path / "recipe.py").write_text("a = nn.Linear(\n")
+    context = lab.context()
+    (context.workspace.path / "recipe.py").write_text("a = nn.Linear(\n")
     with pytest.raises(Misuse, match="cannot be read as Python"):
-        use(sitting, "param_count")
+        use(context, "param_count")

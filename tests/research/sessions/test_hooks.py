@@ -12,8 +12,8 @@ import pytest
 from ratchet.engines import Failure, SessionFailed, Tool
 from ratchet.engines.tool_calls import Answer, Calls
 from ratchet.research.adapter import Hooks, SessionFacts, TaskAdapter
-from ratchet.research.session import attended
-from ratchet.research.sessions import Sitting
+from ratchet.research.session import session_tools
+from ratchet.research.sessions import SessionContext
 from ratchet.research.sessions.context import MOST
 from tests.research.sessions.lab import Lab
 
@@ -57,16 +57,16 @@ class Hooked(TaskAdapter):
         return self.listeners
 
 
-def hooked(lab: Lab, *listeners: Hooks) -> Sitting:
+def hooked(lab: Lab, *listeners: Hooks) -> SessionContext:
     task = Hooked(name="widths", root=lab.task.root, recipe=lab.task.recipe, listeners=listeners)
-    return lab.sitting(task=task)
+    return lab.context(task=task)
 
 
-def used(sitting: Sitting, *names: str) -> list[Answer]:
+def used(context: SessionContext, *names: str) -> list[Answer]:
     """A session that uses these tools, one after the other."""
 
     async def run() -> list[Answer]:
-        async with attended(sitting, engine="none") as offered:
+        async with session_tools(context, engine="none") as offered:
             return [await Calls(offered).use(name, {}) for name in names]
 
     return asyncio.run(run())
@@ -83,7 +83,7 @@ def test_a_session_that_takes_no_tools_is_heard_all_the_same(lab: Lab) -> None:
     listener = Noting()
 
     async def run() -> None:
-        async with attended(hooked(lab, listener), engine="none", with_tools=False) as offered:
+        async with session_tools(hooked(lab, listener), engine="none", with_tools=False) as offered:
             assert offered == ()
 
     asyncio.run(run())
@@ -99,12 +99,12 @@ def test_one_objection_is_enough_and_is_told_to_the_model(lab: Lab) -> None:
 
 
 def test_answers_go_through_all_of_them_errors_too(lab: Lab) -> None:
-    sitting = hooked(lab, Noting(says=" one"), Noting(says=" two"))
-    [answer] = used(sitting, "syntax_check")
+    context = hooked(lab, Noting(says=" one"), Noting(says=" two"))
+    [answer] = used(context, "syntax_check")
     assert answer.text.endswith(" one two")
 
     async def run() -> Answer:
-        async with attended(sitting, engine="none") as offered:
+        async with session_tools(context, engine="none") as offered:
             return await Calls(offered).use("rebase_to", {"exp_id": 99})
 
     failed = asyncio.run(run())
@@ -114,9 +114,9 @@ def test_answers_go_through_all_of_them_errors_too(lab: Lab) -> None:
 
 @pytest.mark.parametrize("moment", ["start", "before", "after", "end"])
 def test_a_hook_that_breaks_ends_the_session_as_failed(lab: Lab, moment: str) -> None:
-    sitting = hooked(lab, Noting(fails=moment))
+    context = hooked(lab, Noting(fails=moment))
     with pytest.raises(SessionFailed, match=r"the hook \w+ failed: ZeroDivisionError: broken") as failed:
-        used(sitting, "syntax_check")
+        used(context, "syntax_check")
     assert failed.value.failure is Failure.REFUSED
 
 
@@ -136,7 +136,7 @@ def test_a_guard_that_breaks_lets_nothing_through(lab: Lab) -> None:
         name="widths", root=lab.task.root, recipe=lab.task.recipe, listeners=(Noting(fails="before"),)
     )
     with pytest.raises(SessionFailed):
-        used(lab.sitting(task=task), "note")
+        used(lab.context(task=task), "note")
     assert ran == []
 
 
@@ -144,8 +144,8 @@ def test_a_session_is_ended_also_while_it_does_something_else(lab: Lab) -> None:
     """The engine knows nothing of hooks: it works on until it is cancelled."""
 
     async def run() -> None:
-        sitting = hooked(lab, Noting(fails="before"))
-        async with attended(sitting, engine="none") as offered:
+        context = hooked(lab, Noting(fails="before"))
+        async with session_tools(context, engine="none") as offered:
             calling = asyncio.create_task(Calls(offered).use("syntax_check", {}))
             try:
                 await asyncio.Event().wait()
@@ -160,7 +160,7 @@ def test_a_cancellation_from_outside_stays_one(lab: Lab) -> None:
     listener = Noting(fails="end")
 
     async def hold(entered: asyncio.Event) -> None:
-        async with attended(hooked(lab, listener), engine="none"):
+        async with session_tools(hooked(lab, listener), engine="none"):
             entered.set()
             await asyncio.Event().wait()
 
@@ -180,7 +180,7 @@ def test_hooks_are_told_why_a_session_failed(lab: Lab) -> None:
     listener = Noting()
 
     async def run() -> None:
-        async with attended(hooked(lab, listener), engine="none"):
+        async with session_tools(hooked(lab, listener), engine="none"):
             raise ValueError("the model went away")
 
     with pytest.raises(ValueError, match="went away"):
@@ -189,7 +189,7 @@ def test_hooks_are_told_why_a_session_failed(lab: Lab) -> None:
 
 
 def test_a_long_answer_is_cut_and_the_rest_can_be_read(lab: Lab) -> None:
-    sitting = hooked(lab, Noting(says="x" * 40_000))
-    [answer] = used(sitting, "syntax_check")
+    context = hooked(lab, Noting(says="x" * 40_000))
+    [answer] = used(context, "syntax_check")
     assert len(answer.text.encode()) <= MOST
     assert "read_output with output=1" in answer.text

@@ -14,7 +14,7 @@ import pytest
 from ratchet.engines import Tool
 from ratchet.engines.tool_calls import Calls
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
+from ratchet.research.adapter import TaskAdapter, TaskProgram, ToolCommand
 from ratchet.sandbox import Bounds
 from tests.research.sessions.lab import Lab, say, tools
 
@@ -35,7 +35,9 @@ def spin(asked):
 
 def command(name: str, **program: Any) -> ToolCommand:
     schema = {"type": "object", "properties": {"depth": {"type": "integer"}}, "additionalProperties": False}
-    return ToolCommand(name=name, description="Measure it.", program=Program(**program), input_schema=schema)
+    return ToolCommand(
+        name=name, description="Measure it.", program=TaskProgram(**program), input_schema=schema
+    )
 
 
 @pytest.fixture
@@ -46,16 +48,16 @@ def task(lab: Lab) -> TaskAdapter:
 
 def test_a_function_of_the_task_runs_in_the_sandbox_on_the_workspace(lab: Lab, task: TaskAdapter) -> None:
     node = command("measure", file="length.py", function="measure")
-    sitting = lab.sitting(task=replace(task, tool_commands=(node,)))
-    (sitting.workspace.path / "recipe.py").write_text("x" * 77)
-    assert json.loads(say(sitting, "measure", {"depth": 3})) == {"bytes": 77, "given": {"depth": 3}}
+    context = lab.context(task=replace(task, tool_commands=(node,)))
+    (context.workspace.path / "recipe.py").write_text("x" * 77)
+    assert json.loads(say(context, "measure", {"depth": 3})) == {"bytes": 77, "given": {"depth": 3}}
 
 
 def test_a_command_of_the_task_runs_there_with_json_on_stdin(lab: Lab, task: TaskAdapter) -> None:
     script = "import json,sys,os; q=json.load(sys.stdin); print(q['given']['depth'], sorted(os.listdir('.')))"
     program = command("show", argv=("{python}", "-c", script))
-    sitting = lab.sitting(task=replace(task, tool_commands=(program,)))
-    assert say(sitting, "show", {"depth": 3}).strip() == "3 ['lib', 'recipe.py', 'run.sh']"
+    context = lab.context(task=replace(task, tool_commands=(program,)))
+    assert say(context, "show", {"depth": 3}).strip() == "3 ['lib', 'recipe.py', 'run.sh']"
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,11 @@ def test_a_command_of_the_task_runs_there_with_json_on_stdin(lab: Lab, task: Tas
     ids=["function", "command"],
 )
 def test_it_cannot_write_into_the_workspace(lab: Lab, task: TaskAdapter, made: dict[str, Any]) -> None:
-    sitting = lab.sitting(task=replace(task, tool_commands=(command("forge", **made),)))
-    before = (sitting.workspace.path / "recipe.py").read_text()
+    context = lab.context(task=replace(task, tool_commands=(command("forge", **made),)))
+    before = (context.workspace.path / "recipe.py").read_text()
     with pytest.raises(Misuse, match="forge failed"):
-        say(sitting, "forge", {})
-    assert (sitting.workspace.path / "recipe.py").read_text() == before
+        say(context, "forge", {})
+    assert (context.workspace.path / "recipe.py").read_text() == before
 
 
 def test_it_sees_neither_the_evaluator_nor_the_environment(
@@ -82,7 +84,7 @@ def test_it_sees_neither_the_evaluator_nor_the_environment(
     answers.parent.mkdir()
     answers.write_text("42")
     look = command("look", argv=("/bin/sh", "-c", f"env; cat {answers} || echo hidden"))
-    said = say(lab.sitting(task=replace(task, tool_commands=(look,))), "look", {})
+    said = say(lab.context(task=replace(task, tool_commands=(look,))), "look", {})
     assert "hidden" in said
     assert "42" not in said.split()
     assert "swordfish" not in said
@@ -91,12 +93,12 @@ def test_it_sees_neither_the_evaluator_nor_the_environment(
 def test_one_that_never_ends_is_ended(lab: Lab, task: TaskAdapter) -> None:
     spin = command("spin", file="length.py", function="spin", bounds=Bounds(wall_seconds=0.5))
     with pytest.raises(Misuse, match=r"spin failed: .*wall"):
-        say(lab.sitting(task=replace(task, tool_commands=(spin,))), "spin", {})
+        say(lab.context(task=replace(task, tool_commands=(spin,))), "spin", {})
 
 
 def test_what_does_not_fit_its_schema_is_not_given_to_it(lab: Lab, task: TaskAdapter) -> None:
     node = command("measure", file="length.py", function="measure")
-    offered = tools(lab.sitting(task=replace(task, tool_commands=(node,))))
+    offered = tools(lab.context(task=replace(task, tool_commands=(node,))))
     answer = asyncio.run(Calls(list(offered.values())).use("measure", {"depth": "deep"}))
     assert answer.failed
 
@@ -112,12 +114,12 @@ class Talkative(TaskAdapter):
 
 def test_an_adapter_may_bring_functions_of_its_own(lab: Lab) -> None:
     task = Talkative(name="widths", root=lab.task.root, recipe=lab.task.recipe)
-    sitting = lab.sitting(task=task)
-    assert say(sitting, "where", {}) == sitting.workspace.name
+    context = lab.context(task=task)
+    assert say(context, "where", {}) == context.workspace.name
 
 
 def test_a_task_cannot_replace_a_tool_of_ours(lab: Lab, task: TaskAdapter) -> None:
     for name, lineage in (("submit_trial", True), ("read_lineage", False)):
         taken = replace(task, tool_commands=(command(name, argv=("true",)),))
         with pytest.raises(Misuse, match=name):
-            tools(lab.sitting(task=taken, lineage=lineage))
+            tools(lab.context(task=taken, lineage=lineage))

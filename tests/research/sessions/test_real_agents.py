@@ -13,8 +13,8 @@ from ratchet.engines import Engine, Request
 from ratchet.engines.offering import offer, way_to
 from ratchet.kernel import TrialStatus
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
-from ratchet.research.session import attended
-from ratchet.research.sessions import Sitting, system_prompt, user_prompt
+from ratchet.research.session import session_tools
+from ratchet.research.sessions import SessionContext, system_prompt, user_prompt
 from ratchet.workspaces import Kind
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
@@ -36,23 +36,26 @@ def writes(kind: str, command: str) -> Turn:
     return call("exec_command", cmd=command) if kind == "codex" else call("Bash", command=command)
 
 
-def hold(engine: Engine, sitting: Sitting) -> None:
-    task, specialist = sitting.task, sitting.specialist
+def hold(engine: Engine, context: SessionContext) -> None:
+    task, specialist = context.task, context.specialist
 
     async def run() -> None:
-        workspace, way = sitting.workspace, way_to(engine)
+        workspace, way = context.workspace, way_to(engine)
         prompt = user_prompt(
-            task, specialist, directory=workspace.path, parent=sitting.parent, lineage="nothing yet", way=way
+            task, specialist, directory=workspace.path, parent=context.parent, lineage="nothing yet", way=way
         )
         request = Request(
             prompt,
             workspace=workspace.path,
-            system=system_prompt(task, specialist, lineage=sitting.lineage, way=way),
+            system=system_prompt(task, specialist, lineage=context.lineage, way=way),
             environment=workspace.environment,
             readable=workspace.readable,
             deadline_seconds=180,
         )
-        async with attended(sitting, engine=engine.name) as tools, offer(engine, request, tools) as offered:
+        async with (
+            session_tools(context, engine=engine.name) as tools,
+            offer(engine, request, tools) as offered,
+        ):
             await engine.propose(offered.request)
 
     asyncio.run(run())
@@ -85,10 +88,10 @@ def test_a_specialist_checks_edits_and_submits(
         say("It was kept."),
     ]
     engine, script = opened(kind, tmp_path / "home", model_server, turns)
-    sitting = lab.sitting(
+    context = lab.context(
         ends=TrialStatus.KEEP, lineage=lineage, kind=Kind.WORKTREE if lineage else Kind.TREE
     )
-    hold(engine, sitting)
+    hold(engine, context)
     [idea] = lab.ideas
     assert (idea.hypothesis, idea.expected_delta, idea.parent) == (HYPOTHESIS, "0.5", 0)
     assert lab.repository.read_file(lab.commit(1), "recipe.py") == b"WIDTH = 128\n"
@@ -113,7 +116,7 @@ def test_a_specialist_goes_on_from_another_trial_while_its_session_runs(
         say("done"),
     ]
     engine, _ = opened(kind, tmp_path / "home", model_server, turns)
-    hold(engine, lab.sitting())
+    hold(engine, lab.context())
     assert lab.repository.read_file(lab.commit(2), "recipe.py") == b"WIDTH = 8\nOTHER = 1\n"
     assert lab.trials()[2].parent == 1
 
@@ -132,7 +135,7 @@ def test_what_is_refused_is_told_and_costs_no_trial(
         say("done"),
     ]
     engine, script = opened(kind, tmp_path / "home", model_server, turns)
-    hold(engine, lab.sitting())
+    hold(engine, lab.context())
     said = [str(each) for each in script.requests[-1].results]
     assert any("has 4 characters" in each for each in said)
     assert any("stands on 000, not on 042" in each for each in said)

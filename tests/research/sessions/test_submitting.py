@@ -13,19 +13,19 @@ import pytest
 from ratchet.engines.tool_calls import Calls
 from ratchet.kernel import BudgetExceeded, Conflict, LedgerUnavailable, Misuse, TrialStatus
 from ratchet.ledger.trial_rows import Trial
-from ratchet.research.session import attended
-from ratchet.research.sessions import Idea, Sitting
+from ratchet.research.session import session_tools
+from ratchet.research.sessions import Idea, SessionContext
 from tests.research.sessions.lab import GOOD, HYPOTHESIS, Lab, say, tools, use
 
 
-def edit(sitting: Sitting, text: str = "WIDTH = 128\n") -> None:
-    (sitting.workspace.path / "recipe.py").write_text(text)
+def edit(context: SessionContext, text: str = "WIDTH = 128\n") -> None:
+    (context.workspace.path / "recipe.py").write_text(text)
 
 
 def test_the_model_is_told_how_its_trial_went(both_labs: Lab) -> None:
-    sitting = both_labs.sitting()
-    edit(sitting)
-    told = use(sitting, "submit_trial", hypothesis=HYPOTHESIS, expected_delta="-0.5", notes="two\nlines")
+    context = both_labs.context()
+    edit(context)
+    told = use(context, "submit_trial", hypothesis=HYPOTHESIS, expected_delta="-0.5", notes="two\nlines")
     assert told == {
         "exp_id": "001",
         "status": "discard",
@@ -43,24 +43,24 @@ def test_the_model_is_told_how_its_trial_went(both_labs: Lab) -> None:
 
 
 def test_a_crash_is_told_with_its_reason(lab: Lab) -> None:
-    sitting = lab.sitting(ends=TrialStatus.CRASH)
-    edit(sitting)
-    told = use(sitting, "submit_trial", **GOOD)
+    context = lab.context(ends=TrialStatus.CRASH)
+    edit(context)
+    told = use(context, "submit_trial", **GOOD)
     assert (told["status"], told["score"], told["reason"]) == ("crash", None, "it ended as crash")
 
 
 @pytest.mark.parametrize("parent", ["000", "exp_0", 0])
 def test_the_parent_may_be_named_if_it_is_true(lab: Lab, parent: str | int) -> None:
-    sitting = lab.sitting()
-    edit(sitting)
-    assert use(sitting, "submit_trial", **GOOD, parent_exp=parent)["exp_id"] == "001"
+    context = lab.context()
+    edit(context)
+    assert use(context, "submit_trial", **GOOD, parent_exp=parent)["exp_id"] == "001"
 
 
 def test_another_parent_than_the_true_one_is_refused(lab: Lab) -> None:
     lab.trial("WIDTH = 7\n")
-    sitting = lab.sitting()
+    context = lab.context()
     with pytest.raises(Misuse, match="stands on 000, not on 001"):
-        use(sitting, "submit_trial", **GOOD, parent_exp="001")
+        use(context, "submit_trial", **GOOD, parent_exp="001")
     assert lab.ideas == []
 
 
@@ -77,10 +77,10 @@ def test_another_parent_than_the_true_one_is_refused(lab: Lab) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_it_costs_anything(lab: Lab, given: dict[str, Any]) -> None:
-    sitting = lab.sitting()
+    context = lab.context()
     with pytest.raises(Misuse):
-        use(sitting, "submit_trial", **{**GOOD, **given})
-    assert (lab.ideas, sitting.trials_left) == ([], 1)
+        use(context, "submit_trial", **{**GOOD, **given})
+    assert (lab.ideas, context.trials_left) == ([], 1)
 
 
 @pytest.mark.parametrize(
@@ -100,49 +100,49 @@ def test_neither_identity_nor_directory_nor_anything_unknown_is_taken(
     lab: Lab, given: dict[str, Any]
 ) -> None:
     async def run() -> bool:
-        return (await Calls(list(tools(lab.sitting()).values())).use("submit_trial", given)).failed
+        return (await Calls(list(tools(lab.context()).values())).use("submit_trial", given)).failed
 
     assert asyncio.run(run())
     assert lab.ideas == []
 
 
 def test_no_more_trials_are_made_than_a_session_may(lab: Lab) -> None:
-    sitting = lab.sitting(task=replace(lab.task, trials_per_session=2))
+    context = lab.context(task=replace(lab.task, trials_per_session=2))
     for number in (1, 2):
-        edit(sitting, f"WIDTH = {number}\n")
-        assert use(sitting, "submit_trial", **GOOD)["trials_left_in_this_session"] == 2 - number
-    edit(sitting, "WIDTH = 3\n")
+        edit(context, f"WIDTH = {number}\n")
+        assert use(context, "submit_trial", **GOOD)["trials_left_in_this_session"] == 2 - number
+    edit(context, "WIDTH = 3\n")
     with pytest.raises(Conflict, match="may make 2 trials, and has"):
-        use(sitting, "submit_trial", **GOOD)
+        use(context, "submit_trial", **GOOD)
     assert len(lab.ideas) == 2
 
 
 def test_a_session_goes_on_from_what_was_kept(lab: Lab) -> None:
-    sitting = lab.sitting(ends=TrialStatus.KEEP, task=replace(lab.task, trials_per_session=2))
-    edit(sitting)
-    assert use(sitting, "submit_trial", **GOOD)["workspace_stands_on"] == "001"
-    edit(sitting, "WIDTH = 256\n")
-    use(sitting, "submit_trial", **GOOD)
+    context = lab.context(ends=TrialStatus.KEEP, task=replace(lab.task, trials_per_session=2))
+    edit(context)
+    assert use(context, "submit_trial", **GOOD)["workspace_stands_on"] == "001"
+    edit(context, "WIDTH = 256\n")
+    use(context, "submit_trial", **GOOD)
     assert lab.trials()[2].parent == 1
 
 
 def test_a_session_does_not_go_on_from_what_was_not(lab: Lab) -> None:
-    sitting = lab.sitting(task=replace(lab.task, trials_per_session=2))
-    edit(sitting)
-    use(sitting, "submit_trial", **GOOD)
-    edit(sitting, "WIDTH = 256\n")
-    use(sitting, "submit_trial", **GOOD)
+    context = lab.context(task=replace(lab.task, trials_per_session=2))
+    edit(context)
+    use(context, "submit_trial", **GOOD)
+    edit(context, "WIDTH = 256\n")
+    use(context, "submit_trial", **GOOD)
     assert lab.trials()[2].parent == 0
 
 
 def test_a_machine_that_cannot_measure_is_no_result_and_ends_handing_in(lab: Lab) -> None:
-    sitting = lab.sitting(ends=TrialStatus.INFRA_ERROR, task=replace(lab.task, trials_per_session=3))
-    edit(sitting)
-    told = use(sitting, "submit_trial", **GOOD)
+    context = lab.context(ends=TrialStatus.INFRA_ERROR, task=replace(lab.task, trials_per_session=3))
+    edit(context)
+    told = use(context, "submit_trial", **GOOD)
     assert told["status"] == "infra_error"
     assert "exp_id" not in told
     with pytest.raises(Conflict, match="could not measure"):
-        use(sitting, "submit_trial", **GOOD)
+        use(context, "submit_trial", **GOOD)
 
 
 class Slow:
@@ -162,10 +162,10 @@ class Slow:
         return self._lab.record(self._lab.commit(0), TrialStatus.DISCARD, parent=idea.parent)
 
 
-def slow_sitting(lab: Lab) -> tuple[Sitting, Slow]:
-    sitting, slow = lab.sitting(task=replace(lab.task, trials_per_session=5)), Slow(lab)
-    sitting.submit = slow
-    return sitting, slow
+def slow_sitting(lab: Lab) -> tuple[SessionContext, Slow]:
+    context, slow = lab.context(task=replace(lab.task, trials_per_session=5)), Slow(lab)
+    context.submit = slow
+    return context, slow
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_nothing_changes_the_workspace_while_a_trial_is_made_of_it(
     lab: Lab, name: str, given: Mapping[str, Any]
 ) -> None:
     async def run() -> None:
-        sitting, slow = slow_sitting(lab)
-        offered = tools(sitting)
+        context, slow = slow_sitting(lab)
+        offered = tools(context)
         first = asyncio.create_task(offered["submit_trial"].run(GOOD))
         await slow.begun.wait()
         with pytest.raises(Conflict, match="being measured"):
@@ -190,25 +190,25 @@ def test_nothing_changes_the_workspace_while_a_trial_is_made_of_it(
 
 def test_a_model_that_hangs_up_does_not_end_its_trial(lab: Lab) -> None:
     async def run() -> None:
-        sitting, slow = slow_sitting(lab)
-        async with attended(sitting, engine="none") as offered:
+        context, slow = slow_sitting(lab)
+        async with session_tools(context, engine="none") as offered:
             [submit] = [tool for tool in offered if tool.name == "submit_trial"]
             calling = asyncio.create_task(submit.run(GOOD))
             await slow.begun.wait()
             calling.cancel()
             await asyncio.wait({calling})
             asyncio.get_running_loop().call_soon(slow.allowed.set)
-        assert [trial.exp_id for trial in sitting.trials] == ["001"]
+        assert [trial.exp_id for trial in context.trials] == ["001"]
 
     asyncio.run(run())
 
 
 def test_a_session_that_is_cancelled_takes_its_trial_with_it(lab: Lab) -> None:
     async def run() -> None:
-        sitting, slow = slow_sitting(lab)
+        context, slow = slow_sitting(lab)
 
         async def hold() -> None:
-            async with attended(sitting, engine="none") as offered:
+            async with session_tools(context, engine="none") as offered:
                 [submit] = [tool for tool in offered if tool.name == "submit_trial"]
                 await submit.run(GOOD)
 
@@ -227,31 +227,31 @@ def test_what_the_model_can_mend_or_must_know_is_told_and_the_session_goes_on(
     lab: Lab, refused: Exception
 ) -> None:
     async def run() -> None:
-        sitting = lab.sitting()
+        context = lab.context()
 
         async def submit(_idea: Idea) -> Trial:
             raise refused
 
-        sitting.submit = submit
-        async with attended(sitting, engine="none") as offered:
+        context.submit = submit
+        async with session_tools(context, engine="none") as offered:
             answer = await Calls(offered).use("submit_trial", GOOD)
             assert answer.failed
             assert str(refused) in answer.text
-        assert sitting.broken is None
-        assert bool(sitting.trials_left) is isinstance(refused, Misuse)
+        assert context.broken is None
+        assert bool(context.trials_left) is isinstance(refused, Misuse)
 
     asyncio.run(run())
 
 
 def test_what_the_model_cannot_mend_ends_the_session_and_is_raised_there(lab: Lab) -> None:
     async def run() -> None:
-        sitting = lab.sitting()
+        context = lab.context()
 
         async def submit(_idea: Idea) -> Trial:
             raise LedgerUnavailable("the disk is full")
 
-        sitting.submit = submit
-        async with attended(sitting, engine="none") as offered:
+        context.submit = submit
+        async with session_tools(context, engine="none") as offered:
             calling = asyncio.create_task(Calls(offered).use("submit_trial", GOOD))
             await asyncio.Event().wait()
         await calling
@@ -261,7 +261,7 @@ def test_what_the_model_cannot_mend_ends_the_session_and_is_raised_there(lab: La
 
 
 def test_read_output_reads_on_in_this_session_only(lab: Lab) -> None:
-    one, other = lab.sitting(), lab.sitting()
+    one, other = lab.context(), lab.context()
     one.outputs.capped("x" * 40_000)
     assert say(one, "read_output", {"output": 1, "offset": 39_990}) == "x" * 10
     with pytest.raises(Exception, match="output 1 does not exist"):

@@ -252,7 +252,7 @@ def test_tables_that_contradict_themselves_are_refused(folder: Folder, wrong: st
 
 def test_an_empty_roster_is_refused(folder: Folder) -> None:
     folder.toml("specialist = []\n" + TOML)
-    refused(folder, "the roster is empty: there is nobody to propose")
+    refused(folder, "the roster is empty: there is no specialist to propose")
 
 
 def test_an_evaluator_inside_the_recipe_is_refused(folder: Folder) -> None:

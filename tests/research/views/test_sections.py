@@ -6,35 +6,41 @@ import re
 
 import pytest
 
-from ratchet.research.views.text import Entry, Section, fit
+from ratchet.research.views.text import PromptEntry, PromptSection, fit
 
-FIRST = Section("First", 0.0, [Entry("- what comes before all", number=1)])
+FIRST = PromptSection("First", 0.0, [PromptEntry("- what comes before all", number=1)])
 
 
 def test_everything_is_shown_where_there_is_room() -> None:
-    second = Section("Second", 1.0, [Entry("- one in full", "- one", 1), Entry("- two in full", "- two", 2)])
-    third = Section("Third", 1.0, [Entry("- two again in full", "- two again", 2)], ["head"])
+    second = PromptSection(
+        "Second", 1.0, [PromptEntry("- one in full", "- one", 1), PromptEntry("- two in full", "- two", 2)]
+    )
+    third = PromptSection("Third", 1.0, [PromptEntry("- two again in full", "- two again", 2)], ["head"])
     assert fit([FIRST, second, third], 500) == (
         "## First\n\n- what comes before all\n\n## Second\n\n- one\n- two in full\n\n## Third\n\nhead\n- two again"
     )
 
 
 def test_what_was_cut_off_is_given_in_full_where_it_comes_up_again() -> None:
-    second = Section("Second", 0.5, [Entry("- " + "x" * 50, "- x", 2), Entry("- " + "y" * 50, "- y", 3)])
-    third = Section("Third", 0.5, [Entry("- y told", "- y above", 3)])
+    second = PromptSection(
+        "Second", 0.5, [PromptEntry("- " + "x" * 50, "- x", 2), PromptEntry("- " + "y" * 50, "- y", 3)]
+    )
+    third = PromptSection("Third", 0.5, [PromptEntry("- y told", "- y above", 3)])
     page = fit([FIRST, second, third], 150)
     assert f"- {'x' * 50}\n… 1 more\n\n## Third\n\n- y told" in page
 
 
 def test_a_section_without_entries_or_room_is_left_out() -> None:
-    page = fit([FIRST, Section("Empty", 0.5, []), Section("Long", 0.5, [Entry("z" * 200)])], 100)
+    page = fit(
+        [FIRST, PromptSection("Empty", 0.5, []), PromptSection("Long", 0.5, [PromptEntry("z" * 200)])], 100
+    )
     assert page == "## First\n\n- what comes before all"
 
 
 @pytest.mark.parametrize("length", [1, 6, 7, 8, 9, 20])
 def test_no_budget_is_exceeded_and_no_entry_is_left_out_without_a_note(length: int) -> None:
-    long = Section("Second", 0.3, [Entry("y" * length)] * 12)
-    short = Section("Third", 0.7, [Entry("z" * length)] * 3)
+    long = PromptSection("Second", 0.3, [PromptEntry("y" * length)] * 12)
+    short = PromptSection("Third", 0.7, [PromptEntry("z" * length)] * 3)
     for budget in range(40, 400):
         page = fit([FIRST, long, short], budget)
         assert len(page) <= budget

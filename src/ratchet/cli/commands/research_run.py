@@ -21,7 +21,7 @@ from ratchet.research import operations
 from ratchet.research.start import (
     LARGEST_SEED,
     POLICIES,
-    Wanted,
+    ResearchRequest,
     check_research,
     check_resumed,
     start_research,
@@ -94,7 +94,7 @@ def run(
     blocked.
     """
     named = tuple(name.strip() for name in (specialists or "").split(",") if name.strip())
-    wanted = Wanted(specialists=named, lineage=not no_lineage, **options)
+    wanted = ResearchRequest(specialists=named, lineage=not no_lineage, **options)
     with foreground(session.load()) as here:
         here.check(partial(check_research, here.runtime, wanted), detach=detach)
         run_id = start_research(here.runtime, wanted, actor="cli")

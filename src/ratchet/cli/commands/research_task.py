@@ -18,7 +18,7 @@ from ratchet.research import tasks
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.research.adapter import TaskAdapter
-    from ratchet.research.checker.bench import Finding
+    from ratchet.research.checker import TaskCheck
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 _WIDTH = 58
@@ -101,14 +101,14 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     """
     loaded = session.load()
     configure_logs(loaded)
-    hear = (lambda _finding: None) if session.json else _print
+    report = (lambda _finding: None) if session.json else _print
     # Loaded here: it is made of everything that a run is made of.
     import asyncio
 
-    from ratchet.research.checker import check
+    from ratchet.research.checker import Grade, check
     from ratchet.research.checker.bench import Grade
 
-    found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, hear=hear))
+    found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, report=report))
     counts = Counter(finding.grade for finding in found)
     if session.json:
         print_document(
@@ -126,13 +126,13 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     return 1 if counts[Grade.FAILED] else 0
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: TaskCheck) -> None:
     """A row as soon as it is known."""
     grade = click.style(f"{finding.grade:8}", fg=_COLOURS[finding.grade])
     what = f"{finding.part}: {finding.what}"
     click.echo(f"{grade} {finding.seconds:6.1f} s  {what:{_WIDTH}}  {one_line(finding.detail)}")
     if finding.hint:
-        click.echo(f"{'':{_INDENT}}to mend: {one_line(finding.hint)}")
+        click.echo(f"{'':{_INDENT}}to fix: {one_line(finding.hint)}")
 
 
 def _described(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import get_trial
 from ratchet.research.campaign import research_directory
 from ratchet.research.evidence import evidence_of
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.views import read_status
 from ratchet.research.views._report import plot
 from ratchet.research.views.markup import Markup
@@ -35,8 +35,10 @@ def act(stage: Stage) -> Shown:
     return _shown(stage, run_id)
 
 
-def _wanted(name: str) -> Wanted:
-    return Wanted(task=TASK, name=name, engine="search", trials=TRIALS, seed=_SEED, parallel=_PARALLEL)
+def _wanted(name: str) -> ResearchRequest:
+    return ResearchRequest(
+        task=TASK, name=name, engine="search", trials=TRIALS, seed=_SEED, parallel=_PARALLEL
+    )
 
 
 def _tell(stage: Stage, event: Event) -> None:

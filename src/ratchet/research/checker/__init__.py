@@ -6,17 +6,17 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.research.checker.attacks import check_attacks
-    from ratchet.research.checker.bench import Finding, Grade, Hear, Part
+    from ratchet.research.checker.bench import CheckPart, Grade, OnCheck, TaskCheck
     from ratchet.research.checker.conformance import check, check_conformance
     from ratchet.research.checker.faults import check_harness
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
-    "Finding",
+    "CheckPart",
     "Grade",
-    "Hear",
-    "Part",
+    "OnCheck",
+    "TaskCheck",
     "check",
     "check_attacks",
     "check_conformance",

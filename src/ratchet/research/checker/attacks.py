@@ -1,4 +1,4 @@
-"""The attack suite: hostile recipes, made from the task's own, and what became of each."""
+"""The attack suite: hostile recipes and hostile files, made from the task's own, and how each ended."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ratchet.kernel import Direction, RatchetError, TrialStatus
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.checker.bench import (
     Bench,
-    Ended,
-    Finding,
+    CheckPart,
     Grade,
-    Hear,
     Honesty,
-    Part,
+    OnCheck,
     Stopwatch,
+    TaskCheck,
+    TrialEnd,
     new_place,
     open_bench,
 )
 from ratchet.research.checker.forgeries import REACHES, forgeries
-from ratchet.research.checker.hostile import ENDS, EXHAUSTS, REFUSED, Attack, Where, plant
+from ratchet.research.checker.hostile import ENDS, EXHAUSTS, REFUSED, Attack, RecipeKind, plant
 from ratchet.research.checker.outside import Outside
-from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.research.tasks import initial_files
 from ratchet.sandbox import close
@@ -39,7 +39,7 @@ _DISQUALIFIED = frozenset({TrialStatus.DISQUALIFIED})
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class HostileTree:
     """`change` makes the changed files from those of the baseline, or nothing where a task has no such files."""
 
     name: str
@@ -56,21 +56,21 @@ async def link_commit(bench: Bench) -> str:
         return (await asyncio.to_thread(workspace.commit, "a link")).hash
 
 
-def trees(task: TaskAdapter) -> list[Tree]:
+def trees(task: TaskAdapter) -> list[HostileTree]:
     return [
-        Tree("changes a file outside of the recipe", _outside, _DISQUALIFIED),
-        Tree("changes a stage file", _stage, _DISQUALIFIED),
-        Tree("brings an evaluator along", _evaluator, _DISQUALIFIED),
-        Tree("does not compile", _text(b"def broken(:\n"), _PREFLIGHT),
-        Tree("holds bytes that are no text", _text(b"\0\xff\xfe"), _PREFLIGHT),
-        Tree("makes the compiler crash", _text(b"x = " + b"-" * 100_000 + b"1"), _PREFLIGHT | _SIZE),
-        Tree("removes the recipe", _removed, _PREFLIGHT),
-        Tree("is larger than it may be", _large, _SIZE),
+        HostileTree("changes a file outside of the recipe", _outside, _DISQUALIFIED),
+        HostileTree("changes a stage file", _stage, _DISQUALIFIED),
+        HostileTree("brings an evaluator along", _evaluator, _DISQUALIFIED),
+        HostileTree("does not compile", _text(b"def broken(:\n"), _PREFLIGHT),
+        HostileTree("holds bytes that are no text", _text(b"\0\xff\xfe"), _PREFLIGHT),
+        HostileTree("makes the compiler crash", _text(b"x = " + b"-" * 100_000 + b"1"), _PREFLIGHT | _SIZE),
+        HostileTree("removes the recipe", _removed, _PREFLIGHT),
+        HostileTree("is larger than it may be", _large, _SIZE),
         *(_read_only(task) if task.trial is None else ()),
     ]
 
 
-def _read_only(task: TaskAdapter) -> list[Tree]:
+def _read_only(task: TaskAdapter) -> list[HostileTree]:
     """Of a recipe that only the evaluator reads, the files are the answer."""
     far = b"1e9" if task.direction is Direction.MAX else b"-1e9"
     contents = {
@@ -80,7 +80,10 @@ def _read_only(task: TaskAdapter) -> list[Tree]:
         "NaN": b"NaN",
     }
     ends = REFUSED | _PREFLIGHT
-    return [Tree(f"is {what}", _everywhere(content), ends, scores=True) for what, content in contents.items()]
+    return [
+        HostileTree(f"is {what}", _everywhere(content), ends, scores=True)
+        for what, content in contents.items()
+    ]
 
 
 def _outside(_task: TaskAdapter, _files: Files) -> Mapping[str, bytes | None]:
@@ -88,7 +91,7 @@ def _outside(_task: TaskAdapter, _files: Files) -> Mapping[str, bytes | None]:
 
 
 def _stage(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None] | None:
-    recipe = Recipe(task.recipe)
+    recipe = RecipePaths(task.recipe)
     staged = [path for path in files if not recipe.covers(path)]
     return {staged[0]: b"exit 0\n"} if staged else None
 
@@ -99,27 +102,27 @@ def _evaluator(task: TaskAdapter, _files: Files) -> Mapping[str, bytes | None]:
 
 def _text(content: bytes) -> Change:
     def change(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None] | None:
-        python = [path for path in files if path.endswith(".py") and Recipe(task.recipe).covers(path)]
+        python = [path for path in files if path.endswith(".py") and RecipePaths(task.recipe).covers(path)]
         return {python[0]: content} if python else None
 
     return change
 
 
 def _removed(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None]:
-    return {path: None for path in files if Recipe(task.recipe[:1]).covers(path)}
+    return {path: None for path in files if RecipePaths(task.recipe[:1]).covers(path)}
 
 
 def _large(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None] | None:
     if task.size_limit_bytes is None:
         return None
-    sized = [path for path in files if Recipe(task.size_paths or task.recipe).covers(path)]
-    editable = [path for path in sized if Recipe(task.recipe).covers(path)]
+    sized = [path for path in files if RecipePaths(task.size_paths or task.recipe).covers(path)]
+    editable = [path for path in sized if RecipePaths(task.recipe).covers(path)]
     return {path: files[path] + b"\n#" + b"x" * task.size_limit_bytes for path in editable[:1]} or None
 
 
 def _everywhere(content: bytes) -> Change:
     def change(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None]:
-        return {path: content for path in files if Recipe(task.recipe).covers(path)}
+        return {path: content for path in files if RecipePaths(task.recipe).covers(path)}
 
     return change
 
@@ -153,40 +156,40 @@ _MEND = (
 
 async def check_attacks(
     task: TaskAdapter,
-    hear: Hear = lambda _finding: None,
+    report: OnCheck = lambda _finding: None,
     *,
     real_home: Path | None = None,
     only: Collection[str] | None = None,
-) -> list[Finding]:
+) -> list[TaskCheck]:
     """Try every attack that fits the task. Limits are shortened, so that what runs into them does so soon.
 
     `real_home` is Ratchet's own home: hostile recipes look for it too. `only` names the attacks that are wanted.
     """
-    found: list[Finding] = []
+    found: list[TaskCheck] = []
     with new_place() as place:
         watch = Stopwatch()
         try:
             async with open_bench(task, place) as bench:
                 async for finding in _attacked(bench, real_home, only):
                     found.append(finding)
-                    hear(finding)
+                    report(finding)
         except (RatchetError, Unmeasured) as error:
-            finding = Finding(
-                part=Part.ATTACK,
+            finding = TaskCheck(
+                part=CheckPart.ATTACK,
                 what="the honest recipe is measured",
                 grade=Grade.FAILED,
                 detail=str(error),
-                hint="an attack is compared with the honest recipe; mend what the other checks found first",
+                hint="an attack is compared with the honest recipe; fix what the other checks found first",
                 seconds=watch.seconds,
             )
             found.append(finding)
-            hear(finding)
+            report(finding)
     return found
 
 
 async def _attacked(
     bench: Bench, real_home: Path | None, only: Collection[str] | None
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[TaskCheck]:
     seed = bench.task.keep.seed
     first = await bench.measure(seed=seed)
     bench = bench.with_task(_shortened(bench.task, [each["wall_ms"] for each in first.facts["trials"]]))
@@ -238,9 +241,9 @@ def _shortened(task: TaskAdapter, wall_ms: list[float]) -> TaskAdapter:
 
 def _fitting(task: TaskAdapter) -> list[Attack]:
     assert task.trial is not None
-    here = Where.NODE if task.trial.is_node else Where.COMMAND
+    here = RecipeKind.NODE if task.trial.is_node else RecipeKind.COMMAND
     every = (*forgeries(task.direction), *REACHES, *EXHAUSTS, *ENDS)
-    return [each for each in every if each.where in (here, Where.BOTH)]
+    return [each for each in every if each.where in (here, RecipeKind.BOTH)]
 
 
 def _allowed_seconds(task: TaskAdapter) -> float:
@@ -262,7 +265,7 @@ class Assault:
     files: Mapping[str, bytes]
     slack_seconds: float = _SLACK_SECONDS
 
-    async def planted(self) -> Finding:
+    async def planted(self) -> TaskCheck:
         """Whether hostile code can be put into this recipe at all. Without that, no attack would say anything."""
         watch = Stopwatch()
         ended, held_up = await self._attempt(await self._commit(_SEEN))
@@ -273,28 +276,28 @@ class Assault:
         if self.bench.task.trial is None:
             seen = "the recipe is only read, and the evaluator does not run it"
         elif not self.outside.ran(ended):
-            seen = f"it was not seen to run ({ended.told})"
+            seen = f"it was not seen to run ({ended.summary})"
             grade, hint = (
                 Grade.WARNING,
                 "only recipes in Python whose stderr reaches the trial's can be attacked",
             )
-        return Finding(
-            part=Part.ATTACK,
+        return TaskCheck(
+            part=CheckPart.ATTACK,
             what=_SEEN.name,
             grade=grade,
             detail=seen,
             hint=hint,
             expected="the recipe's code runs in the trial and nowhere else",
-            seen=self.outside.plain(ended.told),
+            seen=self.outside.plain(ended.summary),
             seconds=watch.seconds,
         )
 
-    async def try_code(self, attack: Attack) -> Finding:
+    async def try_code(self, attack: Attack) -> TaskCheck:
         watch = Stopwatch()
         commit = await self._commit(attack)
         return await self._tried(attack, commit, attack.expected, watch)
 
-    async def try_tree(self, tree: Tree) -> Finding | None:
+    async def try_tree(self, tree: HostileTree) -> TaskCheck | None:
         """Nothing where the task has no files of that kind."""
         watch = Stopwatch()
         changed = tree.change(self.bench.task, self.files)
@@ -303,20 +306,22 @@ class Assault:
         expected = " or ".join(sorted(tree.ends)) + (", or no better score" if tree.scores else "")
         return await self._tried(tree, await self.bench.commit(changed), expected, watch)
 
-    async def try_link(self) -> Finding:
+    async def try_link(self) -> TaskCheck:
         watch = Stopwatch()
-        tree = Tree(LINK, lambda _task, _files: None, frozenset({TrialStatus.DISQUALIFIED}))
+        tree = HostileTree(LINK, lambda _task, _files: None, frozenset({TrialStatus.DISQUALIFIED}))
         try:
             commit = await link_commit(self.bench)
         except WorkspaceError as error:
-            ended = Ended(status=TrialStatus.DISQUALIFIED, reason=f"it cannot be handed in: {error}")
+            ended = TrialEnd(status=TrialStatus.DISQUALIFIED, reason=f"it cannot be handed in: {error}")
             return self._finding(tree.name, "disqualified", ended, [], watch)
         return await self._tried(tree, commit, "disqualified", watch)
 
     async def _commit(self, attack: Attack) -> str:
         return await self.bench.commit(plant(self.bench.task, self.files, attack, self.outside.facts()))
 
-    async def _tried(self, tried: Attack | Tree, commit: str, expected: str, watch: Stopwatch) -> Finding:
+    async def _tried(
+        self, tried: Attack | HostileTree, commit: str, expected: str, watch: Stopwatch
+    ) -> TaskCheck:
         """Measure a hostile candidate, look around, and measure the honest one again."""
         ended, held_up = await self._attempt(commit)
         if ended.status is TrialStatus.TRAIN_BUDGET_OVERRUN and tried not in EXHAUSTS:
@@ -325,9 +330,9 @@ class Assault:
         problems = [*held_up, *await asyncio.to_thread(self.outside.problems, ended)]
         if ended.status is not None:
             if ended.status not in tried.ends:
-                problems.append(f"it ended as {ended.told}")
+                problems.append(f"it ended as {ended.summary}")
         elif not tried.scores:
-            problems.append(f"it came to a score of {ended.score!r}")
+            problems.append(f"it got a score of {ended.score!r}")
         elif await self._is_better(ended, commit):
             problems.append(f"it scored {ended.score!r}; the honest recipe has {self.honesty.scores[-1]!r}")
         changed = await self.honesty.still_holds()
@@ -335,7 +340,7 @@ class Assault:
             tried.name, expected, ended, problems if changed is None else [*problems, changed], watch
         )
 
-    async def _attempt(self, commit: str) -> tuple[Ended, list[str]]:
+    async def _attempt(self, commit: str) -> tuple[TrialEnd, list[str]]:
         """How it ended; and whether it held Ratchet up beyond the limits of what was run."""
         await asyncio.to_thread(self.outside.remember)
         watch = Stopwatch()
@@ -343,7 +348,7 @@ class Assault:
         late = watch.seconds > _allowed_seconds(self.bench.task) + self.slack_seconds
         return ended, [f"it held Ratchet up for {watch.seconds:.0f} s"] if late else []
 
-    async def _is_better(self, ended: Ended, commit: str) -> bool:
+    async def _is_better(self, ended: TrialEnd, commit: str) -> bool:
         """Chance makes one score better than all before it, but not every time."""
         for _ in range(_TRIES):
             if ended.status is not None or ended.score is None or not self.honesty.is_beaten_by(ended.score):
@@ -353,15 +358,15 @@ class Assault:
         return True
 
     def _finding(
-        self, name: str, expected: str, ended: Ended, problems: list[str], watch: Stopwatch
-    ) -> Finding:
-        return Finding(
-            part=Part.ATTACK,
+        self, name: str, expected: str, ended: TrialEnd, problems: list[str], watch: Stopwatch
+    ) -> TaskCheck:
+        return TaskCheck(
+            part=CheckPart.ATTACK,
             what=name,
             grade=Grade.FAILED if problems else Grade.OK,
-            detail=self.outside.plain("; ".join(problems) or ended.told),
+            detail=self.outside.plain("; ".join(problems) or ended.summary),
             hint=_MEND if problems else "",
             expected=expected,
-            seen=self.outside.plain(ended.told),
+            seen=self.outside.plain(ended.summary),
             seconds=watch.seconds,
         )

@@ -1,4 +1,4 @@
-"""A task on a bench of its own: pinned, committed and measured as a run does it, in a place that is thrown away."""
+"""A task on a bench of its own, pinned, committed and measured as in a run, and the result of one check."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Grade(StrEnum):
     FAILED = "failed"
 
 
-class Part(StrEnum):
+class CheckPart(StrEnum):
     """What was looked at: the task itself, what it does to a hostile recipe, or Ratchet with something broken."""
 
     TASK = "task"
@@ -39,10 +39,10 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at. `expected` and `seen` are told of attacks and faults."""
+class TaskCheck:
+    """One thing that was looked at. `expected` and `seen` are for attacks and faults."""
 
-    part: Part
+    part: CheckPart
     what: str
     grade: Grade
     detail: str
@@ -55,8 +55,8 @@ class Finding:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
-Hear = Callable[[Finding], None]
-"""Told of each finding as soon as there is one."""
+OnCheck = Callable[[TaskCheck], None]
+"""Called with each check as soon as it is done."""
 
 
 class Stopwatch:
@@ -112,36 +112,36 @@ class Honesty:
         return _SPREADS * spread(tuple(scores))[1]
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     detail: str
     grade: Grade = Grade.OK
     hint: str = ""
 
 
 @dataclass(slots=True)
-class Case:
+class TaskCase:
     """`samples` are measurements of the baseline, the first of them with the first seed."""
 
     bench: Bench
     samples: list[Measurement] = field(default_factory=list)
 
 
-Look = Callable[[Case], Awaitable[Seen]]
+Look = Callable[[TaskCase], Awaitable[Observation]]
 
 
-def warned(detail: str, hint: str) -> Seen:
-    return Seen(detail, Grade.WARNING, hint)
+def warned(detail: str, hint: str) -> Observation:
+    return Observation(detail, Grade.WARNING, hint)
 
 
-def failed(detail: str, hint: str) -> Seen:
-    return Seen(detail, Grade.FAILED, hint)
+def failed(detail: str, hint: str) -> Observation:
+    return Observation(detail, Grade.FAILED, hint)
 
 
 _RUN = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class TrialEnd:
     """How one commit fared: a score, or the status and the reason of having none."""
 
     status: TrialStatus | None = None
@@ -150,7 +150,7 @@ class Ended:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.status}: {self.reason}" if self.status is not None else f"score {self.score!r}"
 
 
@@ -178,14 +178,16 @@ class Bench:
         """The baseline as it is. Raises `Unmeasured`."""
         return await self.meter.measure(self.base, seed=seed, held_out=held_out)
 
-    async def attempt(self, commit: str, *, seed: int) -> Ended:
+    async def attempt(self, commit: str, *, seed: int) -> TrialEnd:
         """What would become of a trial of `commit`."""
         try:
             await self.meter.preflight(commit, self.base)
             measured = await self.meter.measure(commit, seed=seed)
         except Unmeasured as failed:
-            return Ended(status=failed.status, score=failed.score, reason=failed.reason, facts=failed.facts)
-        return Ended(score=measured.score, facts=measured.facts)
+            return TrialEnd(
+                status=failed.status, score=failed.score, reason=failed.reason, facts=failed.facts
+            )
+        return TrialEnd(score=measured.score, facts=measured.facts)
 
     def with_task(self, task: TaskAdapter) -> Bench:
         """The same place with other facts about the task, such as shorter limits."""

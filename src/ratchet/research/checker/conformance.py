@@ -1,4 +1,4 @@
-"""Whether a task keeps what the contract asks of it: looked at, measured and talked about before money is spent."""
+"""Whether a task keeps the contract: description, prompts, tools, baseline. And all checks by a task's name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ratchet.engines.search.program import Program as SearchProgram
 from ratchet.judges.comparison import spread
 from ratchet.kernel import Misuse, RatchetError, TrialStatus
 from ratchet.ledger.trial_rows import Trial
-from ratchet.research.adapter import Program, TaskAdapter
+from ratchet.research.adapter import TaskAdapter, TaskProgram
 from ratchet.research.checker.attacks import check_attacks
 from ratchet.research.checker.bench import (
     Bench,
-    Case,
-    Finding,
+    CheckPart,
     Grade,
-    Hear,
     Look,
-    Part,
-    Seen,
+    Observation,
+    OnCheck,
     Stopwatch,
+    TaskCase,
+    TaskCheck,
     failed,
     file_hashes,
     new_place,
@@ -34,7 +34,7 @@ from ratchet.research.checker.bench import (
 from ratchet.research.checker.faults import check_harness
 from ratchet.research.measurement import TaskMeter
 from ratchet.research.measurement.result import Unmeasured
-from ratchet.research.sessions import Idea, Sitting, system_prompt, user_prompt
+from ratchet.research.sessions import Idea, SessionContext, system_prompt, user_prompt
 from ratchet.research.sessions.tools import task_tools
 from ratchet.research.tasks import check_task, find_task, initial_files, task_hash, task_names
 from ratchet.workspaces import Workspace
@@ -67,12 +67,12 @@ def sample(schema: Mapping[str, Any]) -> Any:
 _LONG_PROMPT = 200_000
 
 
-async def reads(case: Case) -> Seen:
+async def reads(case: TaskCase) -> Observation:
     task = case.bench.task
     files = initial_files(task)
     if task_hash(task) != task.sha256:
         return failed(
-            "the pinned copy is not what was copied", "start again when nobody edits the task's folder"
+            "the pinned copy is not what was copied", "start again when the task's folder is not being edited"
         )
     how = (
         "is only read"
@@ -82,10 +82,12 @@ async def reads(case: Case) -> Seen:
         else "is a command"
     )
     names = ", ".join(each.name for each in task.roster)
-    return Seen(f"the recipe {how}; {len(files)} files, {sum(map(len, files.values()))} bytes; for {names}")
+    return Observation(
+        f"the recipe {how}; {len(files)} files, {sum(map(len, files.values()))} bytes; for {names}"
+    )
 
 
-async def out_of_reach(case: Case) -> Seen:
+async def out_of_reach(case: TaskCase) -> Observation:
     """No file of the evaluator, and none of the held-out split alone, may lie where the recipe can read it."""
     secret, open_to_all = await asyncio.to_thread(file_hashes, case.bench.task)
     shared = [f"{place} is {secret[digest]}" for place, digest in open_to_all.items() if digest in secret]
@@ -94,24 +96,26 @@ async def out_of_reach(case: Case) -> Seen:
             f"the recipe can read what it must not know: {', '.join(shared[:5])}",
             "remove the copy from inputs, recipe and stage files",
         )
-    return Seen(f"none of {len(secret)} files of the evaluator and the held-out split is shown to the recipe")
+    return Observation(
+        f"none of {len(secret)} files of the evaluator and the held-out split is shown to the recipe"
+    )
 
 
-async def size(case: Case) -> Seen:
+async def size(case: TaskCase) -> Observation:
     task = case.bench.task
     with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
         found = await asyncio.to_thread(task.size_check, workspace.path)
     if found.limit_bytes is None:
-        return Seen(f"{found.total_bytes:,} bytes; there is no limit")
-    told = f"{found.total_bytes:,} of {found.limit_bytes:,} bytes"
+        return Observation(f"{found.total_bytes:,} bytes; there is no limit")
+    detail = f"{found.total_bytes:,} of {found.limit_bytes:,} bytes"
     if found.verdict == "block":
-        return failed(f"{told}: the baseline is too large", "raise size.limit_bytes")
+        return failed(f"{detail}: the baseline is too large", "raise size.limit_bytes")
     if 10 * found.total_bytes > 9 * found.limit_bytes:
-        return warned(f"{told}: there is little room for changes", "raise size.limit_bytes")
-    return Seen(told)
+        return warned(f"{detail}: there is little room for changes", "raise size.limit_bytes")
+    return Observation(detail)
 
 
-async def search(case: Case) -> Seen:
+async def search(case: TaskCase) -> Observation:
     """What the search engine could change."""
     with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
         files = [_pattern(workspace.path, path) for path in case.bench.task.recipe]
@@ -125,26 +129,28 @@ async def search(case: Case) -> Seen:
             return warned("no constant is declared, so the search engine has nothing to do", error.hint or "")
     names = ", ".join(each.name for each in found.constants[:5])
     more = f" and {len(found.constants) - 5} more" if len(found.constants) > 5 else ""
-    return Seen(f"{len(found.constants)} constants: {names}{more}")
+    return Observation(f"{len(found.constants)} constants: {names}{more}")
 
 
-async def prompts(case: Case) -> Seen:
-    """What each specialist would be told, for every way of giving it tools, with and without a lineage."""
+async def prompts(case: TaskCase) -> Observation:
+    """What each specialist would be detail, for every way of giving it tools, with and without a lineage."""
     task, longest = case.bench.task, 0
     with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
         for specialist in task.roster:
             for way in Way:
-                told = user_prompt(task, specialist, directory=workspace.path, parent=0, lineage="", way=way)
+                detail = user_prompt(
+                    task, specialist, directory=workspace.path, parent=0, lineage="", way=way
+                )
                 for lineage in (True, False):
                     system = system_prompt(task, specialist, lineage=lineage, way=way)
-                    longest = max(longest, len(system) + len(told))
-    told = f"{longest:,} characters is the longest of {2 * len(Way) * len(task.roster)}"
+                    longest = max(longest, len(system) + len(detail))
+    detail = f"{longest:,} characters is the longest of {2 * len(Way) * len(task.roster)}"
     if longest > _LONG_PROMPT:
-        return warned(told, "shorten the knowledge: every session pays for it")
-    return Seen(told)
+        return warned(detail, "shorten the knowledge: every session pays for it")
+    return Observation(detail)
 
 
-async def tools(case: Case) -> Seen:
+async def tools(case: TaskCase) -> Observation:
     """Every tool of the task, asked once with values that its schema allows."""
     with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
         own = task_tools(_sitting(case.bench, workspace))
@@ -156,28 +162,30 @@ async def tools(case: Case) -> Seen:
                     f"{tool.name} does not answer: {str(error)[:300]}",
                     "let it answer every input that its schema allows",
                 )
-    return Seen(f"{', '.join(tool.name for tool in own)} answered" if own else "it has none of its own")
+    return Observation(
+        f"{', '.join(tool.name for tool in own)} answered" if own else "it has none of its own"
+    )
 
 
 def _pattern(root: Path, path: str) -> str:
     return f"{path}/*" if (root / path).is_dir() else path
 
 
-def _sitting(bench: Bench, workspace: Workspace) -> Sitting:
-    return Sitting(
+def _sitting(bench: Bench, workspace: Workspace) -> SessionContext:
+    return SessionContext(
         run_id=0,
         task=bench.task,
         specialist=bench.task.doers[0],
         repository=bench.repository,
         workspace=workspace,
         parent=0,
-        submit=_nobody_submits,
+        submit=_refuse_submission,
         read=_no_ledger,
         write=_no_ledger,
     )
 
 
-async def _nobody_submits(_idea: Idea) -> Trial:
+async def _refuse_submission(_idea: Idea) -> Trial:
     raise Misuse("a check hands in nothing")
 
 
@@ -190,7 +198,7 @@ _SAME_SEED = 2
 _MIB = 1024 * 1024
 
 
-async def stable_hash(case: Case) -> Seen:
+async def stable_hash(case: TaskCase) -> Observation:
     """Two meters of one task, and one that has measured, must agree on what decides a score."""
     bench = case.bench
     again = TaskMeter(bench.task, bench.repository, bench.home).hash
@@ -198,16 +206,16 @@ async def stable_hash(case: Case) -> Seen:
         return failed(
             f"it is {bench.meter.hash[:12]} and then {again[:12]}", "let no fact of the task depend on chance"
         )
-    return Seen(f"{again[:12]} over evaluator, inputs, commands and limits")
+    return Observation(f"{again[:12]} over evaluator, inputs, commands and limits")
 
 
-async def preflight(case: Case) -> Seen:
+async def preflight(case: TaskCase) -> Observation:
     await case.bench.meter.preflight(case.bench.base, case.bench.base)
-    return Seen("the recipe compiles, is complete and within its size")
+    return Observation("the recipe compiles, is complete and within its size")
 
 
-async def first_score(case: Case) -> Seen:
-    """One score. What the evaluator refuses is told as the gate that the baseline does not pass."""
+async def first_score(case: TaskCase) -> Observation:
+    """One score. What the evaluator refuses is detail as the gate that the baseline does not pass."""
     try:
         measured = await case.bench.measure(seed=case.bench.task.keep.seed)
     except Unmeasured as unmeasured:
@@ -216,12 +224,12 @@ async def first_score(case: Case) -> Seen:
     trials, evaluator = measured.facts["trials"], measured.facts["evaluator"]
     parts = [f"trial {sum(each['wall_ms'] for each in trials):.0f} ms"] if trials else []
     parts.append(f"evaluator {evaluator['wall_ms']:.0f} ms")
-    return Seen(
+    return Observation(
         f"{case.bench.task.label} {measured.score:g} in {measured.wall_ms:.0f} ms ({', '.join(parts)})"
     )
 
 
-async def noise(case: Case) -> Seen:
+async def noise(case: TaskCase) -> Observation:
     """How far scores scatter over seeds."""
     task = case.bench.task
     repeats = min(_MOST_REPEATS, max(task.keep.least, task.keep.baseline_repeats, 2))
@@ -229,50 +237,50 @@ async def noise(case: Case) -> Seen:
         case.samples.append(await case.bench.measure(seed=seed))
     mean, sd = spread(tuple(each.score for each in case.samples))
     each_ms = statistics.median(each.wall_ms for each in case.samples)
-    told = f"{mean:g} ± {sd:g} over {len(case.samples)} seeds, {each_ms:.0f} ms each"
+    detail = f"{mean:g} ± {sd:g} over {len(case.samples)} seeds, {each_ms:.0f} ms each"
     if sd == 0 and not task.keep.deterministic and task.keep.policy == "confident":
         return warned(
-            f"{told}; every promising trial will still be measured {task.keep.least} times",
+            f"{detail}; every promising trial will still be measured {task.keep.least} times",
             "say keep.deterministic = true if a score has no noise",
         )
-    return Seen(told)
+    return Observation(detail)
 
 
-async def deterministic(case: Case) -> Seen:
+async def deterministic(case: TaskCase) -> Observation:
     """Whether one seed always gives one score, and whether that is what the task says."""
     task, first = case.bench.task, case.samples[0]
     again = [(await case.bench.measure(seed=first.seed)).score for _ in range(_SAME_SEED)]
     if all(score == first.score for score in again):
         claim = "as the task says" if task.keep.deterministic else "which the task does not claim"
-        return Seen(f"seed {first.seed} gave {first.score!r} {1 + len(again)} times, {claim}")
+        return Observation(f"seed {first.seed} gave {first.score!r} {1 + len(again)} times, {claim}")
     scores = ", ".join(repr(score) for score in (first.score, *again))
     if task.keep.deterministic:
         return failed(
             f"it says that it is deterministic, but seed {first.seed} gave {scores}",
             "set keep.deterministic = false, or let recipe and evaluator draw all chance from the seed",
         )
-    return Seen(f"a score has noise of its own: seed {first.seed} gave {scores}")
+    return Observation(f"a score has noise of its own: seed {first.seed} gave {scores}")
 
 
-async def held_out(case: Case) -> Seen:
+async def held_out(case: TaskCase) -> Observation:
     task = case.bench.task
     if not task.keep.held_out:
         if task.held_out_inputs is not None:
             return warned(
                 "held_out_inputs is given, but keep.held_out is not set", "say keep.held_out = true"
             )
-        return Seen("none is declared")
+        return Observation("none is declared")
     measured = await case.bench.measure(seed=task.keep.seed, held_out=True)
-    told = f"{measured.score:g} on the held-out split, {case.samples[0].score:g} on the other"
+    detail = f"{measured.score:g} on the held-out split, {case.samples[0].score:g} on the other"
     if measured.score == case.samples[0].score:
         return warned(
-            f"{told}: both splits give the same score",
+            f"{detail}: both splits give the same score",
             "let prepare read held_out, or give held_out_inputs, so that it is really another split",
         )
-    return Seen(told)
+    return Observation(detail)
 
 
-async def limits(case: Case) -> Seen:
+async def limits(case: TaskCase) -> Observation:
     """How much of its limits the baseline uses already."""
     task, facts = case.bench.task, case.samples[0].facts
     tight = [
@@ -297,25 +305,25 @@ async def limits(case: Case) -> Seen:
     ]
     if unbounded:
         return warned(f"the {' and the '.join(unbounded)} may use any amount of memory", "set memory_mb")
-    return Seen("the baseline uses less than half of each")
+    return Observation("the baseline uses less than half of each")
 
 
-def _no_score(unmeasured: Unmeasured) -> Seen:
+def _no_score(unmeasured: Unmeasured) -> Observation:
     if unmeasured.status is TrialStatus.INFRA_ERROR:
-        return failed(unmeasured.reason, "mend the machine; `ratchet doctor` shows what it lacks")
+        return failed(unmeasured.reason, "fix the machine; `ratchet doctor` shows what it lacks")
     if unmeasured.status is TrialStatus.DISQUALIFIED:
         return failed(
             f"the baseline does not pass its own gate: {unmeasured.reason}",
             "begin with a recipe that the evaluator accepts",
         )
-    return failed(f"{unmeasured.status}: {unmeasured.reason}", "mend the recipe or the evaluator")
+    return failed(f"{unmeasured.status}: {unmeasured.reason}", "fix the recipe or the evaluator")
 
 
-def _is_unbounded(program: Program | None) -> bool:
+def _is_unbounded(program: TaskProgram | None) -> bool:
     return program is not None and program.bounds.memory_bytes is None
 
 
-def _tight(who: str, program: Program, end: dict[str, Any]) -> Iterator[str]:
+def _tight(who: str, program: TaskProgram, end: dict[str, Any]) -> Iterator[str]:
     bounds = program.bounds
     if end["wall_ms"] > 500 * bounds.wall_seconds:
         yield f"the {who}'s {bounds.wall_seconds:g} s ({end['wall_ms'] / 1000:.2g} s)"
@@ -346,52 +354,52 @@ _MEASURED: Mapping[str, Look] = {
 _OPENED = "the task can be pinned"
 
 
-async def check_conformance(task: TaskAdapter, hear: Hear = lambda _finding: None) -> list[Finding]:
+async def check_conformance(task: TaskAdapter, report: OnCheck = lambda _finding: None) -> list[TaskCheck]:
     """Look at everything that a run would need. Nothing of the task's folder is changed.
 
     What needs a score is left out when there is none.
     """
-    found: list[Finding] = []
+    found: list[TaskCheck] = []
 
-    def add(finding: Finding) -> None:
+    def add(finding: TaskCheck) -> None:
         found.append(finding)
-        hear(finding)
+        report(finding)
 
     with new_place() as place:
         watch = Stopwatch()
         try:
             check_task(task)
             async with open_bench(task, place) as bench:
-                case = Case(bench)
+                case = TaskCase(bench)
                 for what, look in _READ.items():
                     add(await _finding(what, look, case))
                 for what, look in _MEASURED.items() if case.samples else ():
                     add(await _finding(what, look, case))
         except RatchetError as error:
-            add(_told(_OPENED, _failure(error), watch))
+            add(_check_result(_OPENED, _failure(error), watch))
     return found
 
 
-async def _finding(what: str, look: Look, case: Case) -> Finding:
+async def _finding(what: str, look: Look, case: TaskCase) -> TaskCheck:
     watch = Stopwatch()
     try:
         seen = await look(case)
     except Unmeasured as unmeasured:
-        seen = failed(f"{unmeasured.status}: {unmeasured.reason}", "mend the recipe or the evaluator")
+        seen = failed(f"{unmeasured.status}: {unmeasured.reason}", "fix the recipe or the evaluator")
     except RatchetError as error:
         seen = _failure(error)
     except Exception as error:  # noqa: BLE001 - a task is foreign code, and whatever it raises is what was found
-        seen = failed(f"{type(error).__name__}: {error}", "mend the task's own code")
-    return _told(what, seen, watch)
+        seen = failed(f"{type(error).__name__}: {error}", "fix the task's own code")
+    return _check_result(what, seen, watch)
 
 
-def _failure(error: RatchetError) -> Seen:
-    return Seen(str(error), Grade.FAILED, error.hint or "")
+def _failure(error: RatchetError) -> Observation:
+    return Observation(str(error), Grade.FAILED, error.hint or "")
 
 
-def _told(what: str, seen: Seen, watch: Stopwatch) -> Finding:
-    return Finding(
-        part=Part.TASK,
+def _check_result(what: str, seen: Observation, watch: Stopwatch) -> TaskCheck:
+    return TaskCheck(
+        part=CheckPart.TASK,
         what=what,
         grade=seen.grade,
         detail=seen.detail,
@@ -406,8 +414,8 @@ async def check(
     *,
     attack: bool = False,
     real_home: Path | None = None,
-    hear: Hear = lambda _finding: None,
-) -> list[Finding]:
+    report: OnCheck = lambda _finding: None,
+) -> list[TaskCheck]:
     """Check the task that `reference` names; with `attack` also what hostile recipes and faults come to.
 
     A task that cannot be read is a finding. Raises `Misuse` when there is no such task at all.
@@ -418,24 +426,26 @@ async def check(
     except Misuse as error:
         if not _is_there(reference):
             raise
-        finding = Finding(
-            part=Part.TASK,
+        finding = TaskCheck(
+            part=CheckPart.TASK,
             what="the task reads",
             grade=Grade.FAILED,
             detail=str(error),
             hint=error.hint or "",
             seconds=watch.seconds,
         )
-        hear(finding)
+        report(finding)
         return [finding]
-    return await _checked(task, attack, real_home, hear)
+    return await _checked(task, attack, real_home, report)
 
 
-async def _checked(task: TaskAdapter, attack: bool, real_home: Path | None, hear: Hear) -> list[Finding]:
-    found = await check_conformance(task, hear)
+async def _checked(
+    task: TaskAdapter, attack: bool, real_home: Path | None, report: OnCheck
+) -> list[TaskCheck]:
+    found = await check_conformance(task, report)
     if attack:
-        found += await check_attacks(task, hear, real_home=real_home)
-        found += await check_harness(hear)
+        found += await check_attacks(task, report, real_home=real_home)
+        found += await check_harness(report)
     return found
 
 

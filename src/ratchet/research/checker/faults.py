@@ -1,4 +1,4 @@
-"""Every fault, on the task that `ratchet research new` makes."""
+"""Ratchet with something broken: evaluators, disk, sandbox, supervisor. Run as a program, it fills a disk."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ratchet.kernel import NotFound, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.trial_pages import in_flight, latest_trials
-from ratchet.research.adapter import EvaluatorProgram, Program, TaskAdapter
+from ratchet.research.adapter import EvaluatorProgram, TaskAdapter, TaskProgram
 from ratchet.research.checker.bench import (
     Bench,
-    Ended,
-    Finding,
+    CheckPart,
     Grade,
-    Hear,
-    Part,
+    OnCheck,
     Stopwatch,
+    TaskCheck,
+    TrialEnd,
     new_place,
     open_bench,
 )
@@ -54,15 +54,15 @@ _WHAT = "the supervisor is killed, and resumed"
 _EXPECTED = f"{_TRIALS} trials, none in flight, no process left"
 
 
-def try_killed_supervisor(folder: Path, place: Path, url: str | None = None) -> Finding:
+def try_killed_supervisor(folder: Path, place: Path, url: str | None = None) -> TaskCheck:
     """`folder` is the task's; `place` is where the run has its home, and its ledger unless that is at `url`."""
     watch = Stopwatch()
     home = place / "killed"
     with Ledger.open(url or f"sqlite:///{home / 'ledger.db'}", home / "artifacts") as ledger:
         home.mkdir(parents=True, exist_ok=True)
         problems, seen = _killed_and_resumed(ledger, home, folder)
-    return Finding(
-        part=Part.MACHINE,
+    return TaskCheck(
+        part=CheckPart.MACHINE,
         what=_WHAT,
         grade=Grade.FAILED if problems else Grade.OK,
         detail="; ".join(problems) or seen,
@@ -94,7 +94,7 @@ def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[
     if process.returncode != 0:
         problems.append(f"resume exited with {process.returncode}: {complained.strip()[-300:]}")
     elif json.loads(said)["trials"] != _TRIALS:
-        problems.append(f"resume told of {json.loads(said)['trials']} trials")
+        problems.append(f"resume reported {json.loads(said)['trials']} trials")
     if not 0 < at_death < _TRIALS:
         problems.append(f"it was killed at trial {at_death}, which proves nothing")
     return problems, seen
@@ -147,7 +147,7 @@ _WAIT_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 
 
-async def try_large_file(scene: Scene) -> Finding:
+async def try_large_file(scene: Scene) -> TaskCheck:
     """Every file system is full at some point; the limit of a file is where a trial meets it first."""
     watch = Stopwatch()
     bench = scene.with_trial('dd if=/dev/zero of="$RATCHET_OUT/large" bs=65536 count=64')
@@ -155,21 +155,21 @@ async def try_large_file(scene: Scene) -> Finding:
     return found("a trial writes more than its limit", {TrialStatus.CRASH}, ended, [], watch)
 
 
-async def try_killed_watcher(scene: Scene) -> Finding:
+async def try_killed_watcher(scene: Scene) -> TaskCheck:
     """Kill the process that holds a trial while it runs: nothing is known of the trial any more."""
     watch = Stopwatch()
     ended, problems = await _killed(scene, lambda holders: holders[0])
     return found("the process that watches a trial is killed", _INFRA, ended, problems, watch)
 
 
-async def try_killed_parent(scene: Scene) -> Finding:
+async def try_killed_parent(scene: Scene) -> TaskCheck:
     """Kill the parent of all sandboxes while a trial runs, which need not be disturbed by it."""
     watch = Stopwatch()
     ended, problems = await _killed(scene, lambda holders: holders[-1])
     return found("the parent of all sandboxes is killed", _INFRA | {None}, ended, problems, watch)
 
 
-async def _killed(scene: Scene, choose: Callable[[list[int]], int]) -> tuple[Ended, list[str]]:
+async def _killed(scene: Scene, choose: Callable[[list[int]], int]) -> tuple[TrialEnd, list[str]]:
     """How a trial ended of whose holders one was killed, and what was wrong afterwards."""
     nonce = f"rck{secrets.token_hex(6)}"
     bench = scene.with_trial(f"sleep {_TRIAL_SECONDS}; : {nonce}", seconds=10 * _TRIAL_SECONDS)
@@ -183,11 +183,11 @@ async def _killed(scene: Scene, choose: Callable[[list[int]], int]) -> tuple[End
     problems = [] if await _until(lambda: not marked_processes(nonce)) else ["the trial lives on"]
     after = await measured(scene.bench)
     if after.status is not None:
-        problems.append(f"the next measurement ended as {after.told}")
+        problems.append(f"the next measurement ended as {after.summary}")
     return ended, problems
 
 
-async def try_full_disk() -> Finding:
+async def try_full_disk() -> TaskCheck:
     """A disk of a few megabytes that is full, in a process that may mount one."""
     watch = Stopwatch()
     what = "the disk is full"
@@ -203,8 +203,8 @@ async def try_full_disk() -> Finding:
             check=False,
         )
     if done.returncode != 0:
-        return Finding(
-            part=Part.MACHINE,
+        return TaskCheck(
+            part=CheckPart.MACHINE,
             what=what,
             grade=Grade.WARNING,
             detail=f"not tried: {(done.stderr.strip().splitlines() or ['no word'])[-1]}",
@@ -212,33 +212,35 @@ async def try_full_disk() -> Finding:
             expected=TrialStatus.INFRA_ERROR,
             seconds=watch.seconds,
         )
-    told = json.loads(done.stdout)
-    ended = Ended(
-        status=None if told["status"] is None else TrialStatus(told["status"]),
-        score=told["score"],
-        reason=told["reason"],
+    facts = json.loads(done.stdout)
+    ended = TrialEnd(
+        status=None if facts["status"] is None else TrialStatus(facts["status"]),
+        score=facts["score"],
+        reason=facts["reason"],
     )
-    problems = [] if told["after"] is None else [f"with room again, the next trial ended as {told['after']}"]
+    problems = (
+        [] if facts["after"] is None else [f"with room again, the next trial ended as {facts['after']}"]
+    )
     return found(what, _INFRA, ended, problems, watch)
 
 
 def found(
     what: str,
     expected: Set[TrialStatus | None],
-    ended: Ended,
+    ended: TrialEnd,
     problems: list[str],
     watch: Stopwatch,
-) -> Finding:
+) -> TaskCheck:
     """`None` among what is expected stands for a score."""
-    strange = [] if ended.status in expected else [f"it ended as {ended.told}"]
-    return Finding(
-        part=Part.MACHINE,
+    strange = [] if ended.status in expected else [f"it ended as {ended.summary}"]
+    return TaskCheck(
+        part=CheckPart.MACHINE,
         what=what,
         grade=Grade.FAILED if strange or problems else Grade.OK,
-        detail="; ".join([*strange, *problems]) or ended.told,
+        detail="; ".join([*strange, *problems]) or ended.summary,
         hint=_HINT if strange or problems else "",
         expected=" or ".join(sorted(str(each or "a score") for each in expected)),
-        seen=ended.told,
+        seen=ended.summary,
         seconds=watch.seconds,
     )
 
@@ -258,7 +260,7 @@ _PREPARE = "def prepare(given):\n    return {'points': [1.0]}\n\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class EvaluatorFault:
     """`source` is the evaluator's; NONCE in it is replaced. A status of `None` stands for a score like any other."""
 
     name: str
@@ -272,27 +274,31 @@ def _function(body: str) -> str:
 
 
 FAULTS = (
-    Fault("answers NaN", _function("return {'error': float('nan')}"), _CRASH),
-    Fault("answers infinity", _function("return {'error': float('inf')}"), _CRASH),
-    Fault("answers text", _function("return {'error': '0.1'}"), _CRASH),
-    Fault("answers another field", _function("return {'score': 0.1}"), _CRASH),
-    Fault("answers null", _function("return None"), _CRASH),
-    Fault("crashes", _function("raise ValueError('broken')"), _CRASH),
-    Fault("hangs", _function("import time; time.sleep(3600)"), _OVERRUN),
-    Fault("floods", _function("\n    while True: print('x' * 65536)"), _CRASH),
-    Fault("takes all memory", _function("return [bytearray(2**24) for _ in iter(int, 1)]"), _CRASH),
-    Fault("prints NaN", "print('{\"error\": NaN}')\n", _CRASH, command=True),
-    Fault("prints nothing", "", _CRASH, command=True),
-    Fault("prints two documents", "print('{\"error\": 1}')\nprint('{\"error\": 1}')\n", _CRASH, command=True),
-    Fault("prints a score and fails", "print('{\"error\": 1}')\nraise SystemExit(1)\n", _CRASH, command=True),
-    Fault(
+    EvaluatorFault("answers NaN", _function("return {'error': float('nan')}"), _CRASH),
+    EvaluatorFault("answers infinity", _function("return {'error': float('inf')}"), _CRASH),
+    EvaluatorFault("answers text", _function("return {'error': '0.1'}"), _CRASH),
+    EvaluatorFault("answers another field", _function("return {'score': 0.1}"), _CRASH),
+    EvaluatorFault("answers null", _function("return None"), _CRASH),
+    EvaluatorFault("crashes", _function("raise ValueError('broken')"), _CRASH),
+    EvaluatorFault("hangs", _function("import time; time.sleep(3600)"), _OVERRUN),
+    EvaluatorFault("floods", _function("\n    while True: print('x' * 65536)"), _CRASH),
+    EvaluatorFault("takes all memory", _function("return [bytearray(2**24) for _ in iter(int, 1)]"), _CRASH),
+    EvaluatorFault("prints NaN", "print('{\"error\": NaN}')\n", _CRASH, command=True),
+    EvaluatorFault("prints nothing", "", _CRASH, command=True),
+    EvaluatorFault(
+        "prints two documents", "print('{\"error\": 1}')\nprint('{\"error\": 1}')\n", _CRASH, command=True
+    ),
+    EvaluatorFault(
+        "prints a score and fails", "print('{\"error\": 1}')\nraise SystemExit(1)\n", _CRASH, command=True
+    ),
+    EvaluatorFault(
         "prints a score and hangs",
         "import time\nprint('{\"error\": 1}', flush=True)\ntime.sleep(3600)\n",
         _OVERRUN,
         command=True,
     ),
-    Fault("forks without end", "import os\nwhile True:\n    os.fork()\n", _CRASH, command=True),
-    Fault(
+    EvaluatorFault("forks without end", "import os\nwhile True:\n    os.fork()\n", _CRASH, command=True),
+    EvaluatorFault(
         "leaves processes behind",
         "import subprocess, sys\n"
         "waits = [sys.executable, '-c', 'import time; time.sleep(3600)', 'NONCE']\n"
@@ -302,7 +308,7 @@ FAULTS = (
         None,
         command=True,
     ),
-    Fault(
+    EvaluatorFault(
         "writes outside",
         "import os, pathlib\n"
         "for place in (os.getcwd(), 'PLACE', '/usr', '/dev/shm'):\n"
@@ -314,20 +320,20 @@ FAULTS = (
         None,
         command=True,
     ),
-    Fault(
+    EvaluatorFault(
         "changes itself", "open(__file__, 'a').write('#')\nprint('{\"error\": 1}')\n", _CRASH, command=True
     ),
 )
 
 
-async def try_evaluator(scene: Scene, fault: Fault) -> Finding:
+async def try_evaluator(scene: Scene, fault: EvaluatorFault) -> TaskCheck:
     watch = Stopwatch()
     nonce = f"rck{secrets.token_hex(6)}"
     source = fault.source.replace("NONCE", nonce).replace("PLACE", str(scene.place))
     bench = scene.with_evaluator(source, command=fault.command)
     before = _content(bench)
     ended = await measured(bench)
-    problems = [] if ended.status is fault.status else [f"it ended as {ended.told}"]
+    problems = [] if ended.status is fault.status else [f"it ended as {ended.summary}"]
     if _content(bench) != before:
         problems.append("the evaluator's directory is not what it was")
     left = [place for place in (scene.place, Path("/usr"), Path("/dev/shm")) if (place / nonce).exists()]
@@ -339,13 +345,13 @@ async def try_evaluator(scene: Scene, fault: Fault) -> Finding:
     return _finding(fault.name, str(fault.status or "a score"), ended, problems, watch)
 
 
-async def try_meddling(scene: Scene) -> Finding:
-    """Somebody edits the evaluator while it works, after it has answered and before anybody looked."""
+async def try_meddling(scene: Scene) -> TaskCheck:
+    """The evaluator is edited while it works, after it has answered and before its answer was read."""
     watch = Stopwatch()
     bench = scene.with_evaluator(_function("return {'error': 1.0}"), kind=_Meddling)
     ended = await measured(bench)
-    problems = [] if ended.status is TrialStatus.INFRA_ERROR else [f"it ended as {ended.told}"]
-    return _finding("is edited by somebody while it runs", "infra_error", ended, problems, watch)
+    problems = [] if ended.status is TrialStatus.INFRA_ERROR else [f"it ended as {ended.summary}"]
+    return _finding("is edited while it runs", "infra_error", ended, problems, watch)
 
 
 class _Meddling(TaskAdapter):
@@ -362,15 +368,15 @@ def _content(bench: Bench) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def _finding(name: str, expected: str, ended: Ended, problems: list[str], watch: Stopwatch) -> Finding:
-    return Finding(
-        part=Part.EVALUATOR,
+def _finding(name: str, expected: str, ended: TrialEnd, problems: list[str], watch: Stopwatch) -> TaskCheck:
+    return TaskCheck(
+        part=CheckPart.EVALUATOR,
         what=name,
         grade=Grade.FAILED if problems else Grade.OK,
-        detail="; ".join(problems) or ended.told,
+        detail="; ".join(problems) or ended.summary,
         hint="this is a fault of Ratchet or of this machine: see `ratchet doctor`" if problems else "",
         expected=expected,
-        seen=ended.told,
+        seen=ended.summary,
         seconds=watch.seconds,
     )
 
@@ -403,13 +409,13 @@ class Scene:
         task.evaluator = replace(task.evaluator, bounds=_BOUNDS)
         if command:
             task.evaluator = EvaluatorProgram(argv=("{python}", "-I", "-S", "score.py"), bounds=_BOUNDS)
-            task.trial = Program(argv=("true",), bounds=_BOUNDS)
+            task.trial = TaskProgram(argv=("true",), bounds=_BOUNDS)
         return self.bench.with_task(task)
 
     def with_trial(self, program: str, *, seconds: float = _BOUNDS.wall_seconds) -> Bench:
         """The task with a shell's program in the place of the recipe. Whatever ends well is scored with 1."""
         task = copy.copy(self.bench.task)
-        task.trial = Program(argv=("sh", "-c", program), bounds=replace(_BOUNDS, wall_seconds=seconds))
+        task.trial = TaskProgram(argv=("sh", "-c", program), bounds=replace(_BOUNDS, wall_seconds=seconds))
         task.evaluator = EvaluatorProgram(argv=_ONE, bounds=_BOUNDS)
         return self.bench.with_task(task)
 
@@ -422,17 +428,17 @@ async def open_scene(place: Path) -> AsyncIterator[Scene]:
         yield Scene(bench, place)
 
 
-async def measured(bench: Bench) -> Ended:
+async def measured(bench: Bench) -> TrialEnd:
     return await bench.attempt(bench.base, seed=_SEED)
 
 
-async def check_harness(hear: Hear = lambda _finding: None) -> list[Finding]:
+async def check_harness(report: OnCheck = lambda _finding: None) -> list[TaskCheck]:
     """What this Ratchet on this machine makes of faults."""
-    found: list[Finding] = []
+    found: list[TaskCheck] = []
 
-    def add(finding: Finding) -> None:
+    def add(finding: TaskCheck) -> None:
         found.append(finding)
-        hear(finding)
+        report(finding)
 
     with new_place() as place:
         async with open_scene(place) as scene, asyncio.TaskGroup() as beside:
@@ -459,7 +465,7 @@ def main(place: Path) -> None:
     small.mkdir()
     scene.mkdir()
     _mount(small)
-    print(json.dumps(asyncio.run(_told(scene, small))))
+    print(json.dumps(asyncio.run(_full_disk_facts(scene, small))))
 
 
 def _mount(directory: Path) -> None:
@@ -474,7 +480,7 @@ def _mount(directory: Path) -> None:
     mount("tmpfs", str(directory), "tmpfs", MS_NOSUID, f"size={_DISK_BYTES},mode=700")
 
 
-async def _told(place: Path, small: Path) -> dict[str, object]:
+async def _full_disk_facts(place: Path, small: Path) -> dict[str, object]:
     async with open_scene(place) as scene:
         bench = scene.with_trial(_WRITES)
         filler = small / "filler"
@@ -486,7 +492,7 @@ async def _told(place: Path, small: Path) -> dict[str, object]:
         "status": full.status,
         "score": full.score,
         "reason": full.reason,
-        "after": None if after.status is None else after.told,
+        "after": None if after.status is None else after.summary,
     }
 
 

@@ -1,9 +1,9 @@
-"""Recipes that reach for what is not theirs: files, secrets, the network, other processes."""
+"""Hostile recipes that forge a score, or reach for files, secrets, the network and other processes."""
 
 from __future__ import annotations
 
 from ratchet.kernel import Direction
-from ratchet.research.checker.hostile import Attack, Where
+from ratchet.research.checker.hostile import Attack, RecipeKind
 
 _FAR = {Direction.MAX: "1e9", Direction.MIN: "-1e9"}
 _PLAUSIBLE = {Direction.MAX: ("1", "100"), Direction.MIN: ("0", "1e-9")}
@@ -61,11 +61,11 @@ def forgeries(direction: Direction) -> list[Attack]:
         *(Attack(name=f"answers with {what}", forge=_leaves(leaf)) for what, leaf in _LEAVES.items()),
         *(Attack(name=f"answers with {what}", forge=_plain(forge)) for what, forge in _SHAPES.items()),
         *_printed(far),
-        Attack(name="writes score files", code=_SCORE_FILES.format(number=far), where=Where.COMMAND),
-        Attack(name="leaves pickles for the evaluator", code=_PICKLES, where=Where.COMMAND),
-        Attack(name="leaves files of noise", code=_NOISE, where=Where.COMMAND),
+        Attack(name="writes score files", code=_SCORE_FILES.format(number=far), where=RecipeKind.COMMAND),
+        Attack(name="leaves pickles for the evaluator", code=_PICKLES, where=RecipeKind.COMMAND),
+        Attack(name="leaves files of noise", code=_NOISE, where=RecipeKind.COMMAND),
         Attack(name="prints an evaluator's answer", code=_FAKE_ANSWER.format(number=far)),
-        Attack(name="answers twice", code=_TWO_ANSWERS.format(number=far), where=Where.NODE),
+        Attack(name="answers twice", code=_TWO_ANSWERS.format(number=far), where=RecipeKind.NODE),
         Attack(name="patches what it can reach", code=_PATCHES),
     ]
 
@@ -100,7 +100,7 @@ def _printed(number: str) -> list[Attack]:
     return [
         Attack(
             name=f"prints {what}",
-            where=Where.COMMAND,
+            where=RecipeKind.COMMAND,
             code=f"import json\n{_SCORES}\n{_LAST_LINE.format(text=text.replace('{number}', number))}",
         )
         for what, text in _APPENDED.items()
@@ -386,11 +386,11 @@ REACHES = (
     Attack(name="reads evaluator, task, home and ledger", code=_READ),
     Attack(name="writes to them and everywhere else", code=_WRITE),
     Attack(name="looks for secrets in environments", code=_ENVIRONMENT),
-    Attack(name="calls somebody over the network", code=_NETWORK),
-    Attack(name="kills its parent, its group and whoever it can", code=_KILL),
+    Attack(name="calls over the network", code=_NETWORK),
+    Attack(name="kills its parent, its group and every process it can", code=_KILL),
     Attack(name="traces its parent and writes into its memory", code=_TRACE),
     Attack(name="reads descriptors that it was not given", code=_DESCRIPTORS),
     Attack(name="edits its own checkout and the stage files", code=_OWN_FILES),
-    Attack(name="leaves links in the place of its files", code=_LINKS, where=Where.COMMAND),
-    Attack(name="leaves pipes, sockets and devices", code=_STRANGE, where=Where.COMMAND),
+    Attack(name="leaves links in the place of its files", code=_LINKS, where=RecipeKind.COMMAND),
+    Attack(name="leaves pipes, sockets and devices", code=_STRANGE, where=RecipeKind.COMMAND),
 )

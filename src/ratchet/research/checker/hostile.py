@@ -1,4 +1,4 @@
-"""Putting hostile code into an honest recipe, so that it runs when the recipe does."""
+"""How hostile code is put into an honest recipe, and the recipes that take more than they may."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.checkout import RecipePaths
 
 REFUSED = frozenset(
     {
@@ -26,7 +26,7 @@ OVERRUN = frozenset({TrialStatus.TRAIN_BUDGET_OVERRUN})
 CRASH = frozenset({TrialStatus.CRASH})
 
 
-class Where(StrEnum):
+class RecipeKind(StrEnum):
     """Which recipes an attack is for: those called as a function, those run as a command, or both."""
 
     NODE = "node"
@@ -44,7 +44,7 @@ class Attack:
     name: str
     code: str = ""
     forge: str = ""
-    where: Where = Where.BOTH
+    where: RecipeKind = RecipeKind.BOTH
     ends: frozenset[TrialStatus] = REFUSED
     scores: bool = True
 
@@ -149,9 +149,9 @@ EXHAUSTS = (
     Attack(name="forks without end", code=_FORK_BOMB),
     Attack(name="takes all memory", code=_MEMORY),
     Attack(name="prints without end", code=_OUTPUT, ends=CRASH, scores=False),
-    Attack(name="leaves a thousand files", code=_FILES, where=Where.COMMAND),
-    Attack(name="writes a file beyond its limit", code=_LARGE_FILE, where=Where.COMMAND),
-    Attack(name="nests directories without end", code=_NESTED, where=Where.COMMAND),
+    Attack(name="leaves a thousand files", code=_FILES, where=RecipeKind.COMMAND),
+    Attack(name="writes a file beyond its limit", code=_LARGE_FILE, where=RecipeKind.COMMAND),
+    Attack(name="nests directories without end", code=_NESTED, where=RecipeKind.COMMAND),
     Attack(name="hangs", code=_HANG, ends=OVERRUN, scores=False),
     Attack(name="computes without end", code="while True:\n    pass\n", ends=OVERRUN, scores=False),
     Attack(name="stops itself", code=_STOPS_ITSELF),
@@ -263,7 +263,7 @@ def rewrite():
 
 atexit.register(rewrite)
 """
-"""What the recipe printed and left in its files is written anew when it ends."""
+"""What the recipe printed and left in its files is written again when it ends."""
 
 
 # Once in a process, by whichever file of the recipe it runs first.
@@ -278,12 +278,12 @@ def plant(
 
     All Python files of the recipe get the code at their top, since any of them may be what is started.
     """
-    told = {**facts, "function": task.trial.function if task.trial is not None else ""}
-    recipe = Recipe(task.recipe)
-    first = _ONCE.format(code=BEGIN + _first(task, attack), facts=told)
+    given = {**facts, "function": task.trial.function if task.trial is not None else ""}
+    recipe = RecipePaths(task.recipe)
+    first = _ONCE.format(code=BEGIN + _first(task, attack), facts=given)
     last = ""
     if attack.forge and task.trial is not None and task.trial.is_node:
-        last = _AT_THE_END.format(code=f"import os\n{FORGE}\n{attack.forge}\n{FORGE_FUNCTION}", facts=told)
+        last = _AT_THE_END.format(code=f"import os\n{FORGE}\n{attack.forge}\n{FORGE_FUNCTION}", facts=given)
     planted: dict[str, bytes] = {}
     for path, content in files.items():
         if not path.endswith(".py") or not recipe.covers(path):

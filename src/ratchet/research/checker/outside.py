@@ -1,4 +1,4 @@
-"""Everything that a hostile recipe must not reach: laid out as bait, listened to, and looked at afterwards."""
+"""Everything that a hostile recipe must not reach: bait, listeners, processes, and a look at them afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.research.checker.bench import Bench, Ended, secrets_of
+from ratchet.research.checker.bench import Bench, TrialEnd, secrets_of
 
 _PROC = Path("/proc")
 _NAME_LENGTH = 15
@@ -149,9 +149,9 @@ class Outside:
         """How everything is now."""
         self._before = self._stamps()
 
-    def problems(self, ended: Ended) -> list[str]:
+    def problems(self, ended: TrialEnd) -> list[str]:
         """What the recipe has done to the outside, or learned of it."""
-        found = [*self._told(ended), *self._executed(ended)]
+        found = [*self._end_problems(ended), *self._executed(ended)]
         if self.canary in repr((ended.reason, ended.facts)):
             found.append("a variable of Ratchet's environment is known to it")
         found += [f"it called over {name}" for name in self._callers()]
@@ -165,15 +165,15 @@ class Outside:
             found.append(f"{len(survivors)} of its processes live on")
         return found
 
-    def ran(self, ended: Ended) -> bool:
-        """Whether the recipe has told that its hostile code was run."""
+    def ran(self, ended: TrialEnd) -> bool:
+        """Whether the recipe has shown that its hostile code was run."""
         return f"{self.nonce} ran" in repr((ended.reason, ended.facts.get("trials")))
 
     def plain(self, text: str) -> str:
         """`text` without what hostile code says only to be heard of."""
         return re.sub(rf":?\s*{self.nonce} ran \w+", "", text)
 
-    def _told(self, ended: Ended) -> list[str]:
+    def _end_problems(self, ended: TrialEnd) -> list[str]:
         lines = "\n".join(_words(ended.facts.get("trials") or ())).splitlines()
         return [
             line.removeprefix(f"{self.nonce} leak: ")[:200]
@@ -181,7 +181,7 @@ class Outside:
             if line.startswith(f"{self.nonce} leak: ")
         ]
 
-    def _executed(self, ended: Ended) -> list[str]:
+    def _executed(self, ended: TrialEnd) -> list[str]:
         """An evaluator that runs the recipe, or what it left, says so. It may also quote the trial."""
         evaluator = ended.facts.get("evaluator")
         if evaluator is None:
@@ -312,5 +312,8 @@ def _stamped(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
         if "__pycache__" in each.parts:
             continue
         with contextlib.suppress(FileNotFoundError):
-            told = each.lstat()
-            yield str(each), (told.st_mode, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+            found = each.lstat()
+            yield (
+                str(each),
+                (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+            )

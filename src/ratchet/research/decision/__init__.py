@@ -6,22 +6,30 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.research.decision._certificate import certificate, certificate_json, check_certificate
-    from ratchet.research.decision.comparison import Baseline, calibrate, decide
-    from ratchet.research.decision.outcome import Champion, Decided, HeldOut, Noise, Phase, Side, Taken
+    from ratchet.research.decision.comparison import MeasuredBaseline, calibrate, decide
+    from ratchet.research.decision.outcome import (
+        Champion,
+        Decided,
+        HeldOut,
+        Noise,
+        Phase,
+        Side,
+        TakenMeasurement,
+    )
     from ratchet.research.decision.rule import Strict, check_rule, delta_text, strict
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
-    "Baseline",
     "Champion",
     "Decided",
     "HeldOut",
+    "MeasuredBaseline",
     "Noise",
     "Phase",
     "Side",
     "Strict",
-    "Taken",
+    "TakenMeasurement",
     "calibrate",
     "certificate",
     "certificate_json",

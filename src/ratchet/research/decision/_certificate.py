@@ -17,8 +17,8 @@ from ratchet.judges.comparison import average
 from ratchet.judges.reports import finite
 from ratchet.kernel import Direction, Misuse, Usage
 from ratchet.research.adapter import KeepRule
-from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, Taken
-from ratchet.research.decision.rule import VOID_ROUNDS, Ask, Case, deciding
+from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, TakenMeasurement
+from ratchet.research.decision.rule import VOID_ROUNDS, Ask, DecisionCase, deciding
 
 FORMAT = "ratchet improvement certificate 1"
 
@@ -112,7 +112,7 @@ def _ruling(decided: Decided) -> dict[str, Any]:
     }
 
 
-def _measurement(taken: Taken) -> dict[str, Any]:
+def _measurement(taken: TakenMeasurement) -> dict[str, Any]:
     return {
         "side": str(taken.side),
         "phase": str(taken.phase),
@@ -217,7 +217,9 @@ def _decided_again(read: _Certificate) -> Decided:
     """Make the decision with the stored scores. Raises `Contradiction` where they are not those it asks for."""
     if sum(each.score is None for each in read.measurements) >= VOID_ROUNDS:
         raise Contradiction("the champion failed too often for anything to be decided")
-    steps = deciding(Case(read.commit, read.champion, read.rule, read.direction, read.noise, read.trial))
+    steps = deciding(
+        DecisionCase(read.commit, read.champion, read.rule, read.direction, read.noise, read.trial)
+    )
     left = deque(read.measurements)
     ask = next(steps)
     while True:

@@ -1,4 +1,4 @@
-"""Deciding on a challenger by measuring it."""
+"""The baseline and its noise, and the decision on a challenger, by measuring."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from ratchet.judges.comparison import average, spread
 from ratchet.kernel import Direction, Misuse, TrialStatus
 from ratchet.research.adapter import KeepRule
-from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, Taken, means
-from ratchet.research.decision.rule import STRICT, VOID_ROUNDS, Ask, Case, check_rule, deciding
+from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, TakenMeasurement, means
+from ratchet.research.decision.rule import STRICT, VOID_ROUNDS, Ask, DecisionCase, check_rule, deciding
 from ratchet.research.measurement.result import Measurement, Meter, Unmeasured
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
-    """What the baseline came to. `samples` were measured with `seeds`, and `held_out` with the same.
+class MeasuredBaseline:
+    """What was measured of the baseline. `samples` were measured with `seeds`, and `held_out` with the same.
 
     `again` and `held_out_again` are second measurements with the first seed. They only tell whether a seed says it all,
     and are no samples. `means` are those of the evaluator's other measurements.
@@ -28,7 +28,7 @@ class Baseline:
     held_out: tuple[float, ...] = ()
     held_out_again: float | None = None
     means: Mapping[str, float] = field(default_factory=dict)
-    told: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.samples:
@@ -64,11 +64,11 @@ class Baseline:
             "held_out_samples": list(self.held_out),
             "held_out_again": self.held_out_again,
             "means": dict(self.means),
-            "told": self.told,
+            "told": self.note,
         }
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Baseline:
+    def of(cls, record: Mapping[str, Any]) -> MeasuredBaseline:
         """The baseline whose `record` this is."""
         return cls(
             samples=tuple(record["samples"]),
@@ -77,11 +77,11 @@ class Baseline:
             held_out=tuple(record["held_out_samples"]),
             held_out_again=record["held_out_again"],
             means=dict(record["means"]),
-            told=record["told"],
+            note=record["told"],
         )
 
 
-async def calibrate(meter: Meter, commit: str, rule: KeepRule) -> Baseline:
+async def calibrate(meter: Meter, commit: str, rule: KeepRule) -> MeasuredBaseline:
     """Measure the baseline as often as the rule wants, and its first seed once more.
 
     Raises `Unmeasured` as soon as one measurement fails, and `Misuse` for a task that says it is deterministic and is
@@ -98,14 +98,14 @@ async def calibrate(meter: Meter, commit: str, rule: KeepRule) -> Baseline:
     if rule.held_out and rule.policy != STRICT:
         held_out, held_out_again = await _measured(meter, commit, seeds, rule, held_out=True, twice=twice)
     samples = tuple(each.score for each in taken)
-    return Baseline(
+    return MeasuredBaseline(
         samples=samples,
         seeds=tuple(seeds),
         again=again,
         held_out=tuple(each.score for each in held_out),
         held_out_again=held_out_again,
         means=means([each.measurements for each in taken]),
-        told=_told(samples),
+        note=_scores_text(samples),
     )
 
 
@@ -130,7 +130,7 @@ def _sd(samples: Sequence[float]) -> float | None:
     return spread(tuple(samples))[1] if len(samples) > 1 else None
 
 
-def _told(samples: tuple[float, ...]) -> str:
+def _scores_text(samples: tuple[float, ...]) -> str:
     mean, sd = spread(samples)
     return f"{mean:g}" if len(samples) == 1 else f"{mean:g} ± {sd:g} from {len(samples)}"
 
@@ -151,8 +151,8 @@ async def decide(
     `infra_error` when the machine failed, or the champion can no longer be measured. The same arguments ask for the
     same measurements, so a decision that was cut off can be made again.
     """
-    steps = deciding(Case(challenger, champion, rule, direction, noise, trial))
-    taken: list[Taken] = []
+    steps = deciding(DecisionCase(challenger, champion, rule, direction, noise, trial))
+    taken: list[TakenMeasurement] = []
     ask = next(steps)
     while True:
         scores = await _answer(
@@ -167,7 +167,7 @@ async def decide(
 
 
 async def _answer(
-    meter: Meter, ask: Ask, commits: Mapping[Side, str], taken: list[Taken]
+    meter: Meter, ask: Ask, commits: Mapping[Side, str], taken: list[TakenMeasurement]
 ) -> dict[Side, float]:
     scores: dict[Side, float] = {}
     for side in ask.sides:
@@ -185,8 +185,8 @@ async def _answer(
     return scores
 
 
-def _taken(ask: Ask, side: Side, measured: Measurement) -> Taken:
-    return Taken(
+def _taken(ask: Ask, side: Side, measured: Measurement) -> TakenMeasurement:
+    return TakenMeasurement(
         side=side,
         phase=ask.phase,
         commit=measured.commit,
@@ -198,8 +198,8 @@ def _taken(ask: Ask, side: Side, measured: Measurement) -> Taken:
     )
 
 
-def _void(ask: Ask, commit: str, failed: Unmeasured) -> Taken:
-    return Taken(
+def _void(ask: Ask, commit: str, failed: Unmeasured) -> TakenMeasurement:
+    return TakenMeasurement(
         side=Side.CHAMPION,
         phase=ask.phase,
         commit=commit,
@@ -210,7 +210,7 @@ def _void(ask: Ask, commit: str, failed: Unmeasured) -> Taken:
     )
 
 
-def _in_a_repeat(failed: Unmeasured, ask: Ask, taken: list[Taken]) -> Unmeasured:
+def _in_a_repeat(failed: Unmeasured, ask: Ask, taken: list[TakenMeasurement]) -> Unmeasured:
     """The failure with what was measured before it: a recipe that fails now and then is one that fails."""
     earlier = [each.score for each in taken if each.side is Side.CHALLENGER]
     if not earlier:
@@ -225,7 +225,7 @@ def _in_a_repeat(failed: Unmeasured, ask: Ask, taken: list[Taken]) -> Unmeasured
     )
 
 
-def _check_champion(champion: Champion, taken: list[Taken]) -> None:
+def _check_champion(champion: Champion, taken: list[TakenMeasurement]) -> None:
     """A champion that fails now and then costs rounds; one that keeps failing makes every comparison void, and that is
     nobody's idea that failed but the world that changed."""
     problems = [each.problem for each in taken if each.score is None]

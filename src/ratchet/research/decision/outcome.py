@@ -1,4 +1,4 @@
-"""The values of a decision: the best that stands, what was measured, and what came of it."""
+"""The values of a decision: noise, the best there is, what was measured, and the result."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Champion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class TakenMeasurement:
     """One measurement of one side. Without a score the champion could not be measured, and `problem` says why."""
 
     side: Side
@@ -126,7 +126,7 @@ class Decided:
     seeds: tuple[int, ...]
     looks: tuple[Look, ...] = ()
     held_out: HeldOut | None = None
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TakenMeasurement, ...] = ()
 
     @property
     def kept(self) -> bool:
@@ -169,7 +169,7 @@ class Decided:
         }
 
 
-def _counted(taken: Sequence[Taken], seeds: Sequence[int]) -> list[Taken]:
+def _counted(taken: Sequence[TakenMeasurement], seeds: Sequence[int]) -> list[TakenMeasurement]:
     """The challenger's measurements behind its score: those of the rounds or, where it came to none, the first."""
     sides = [each for each in taken if each.side is Side.CHALLENGER and not each.held_out]
     rounds = [each for each in sides if each.phase is Phase.ROUND and each.seed in seeds]

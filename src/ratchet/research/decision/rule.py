@@ -1,4 +1,4 @@
-"""Whether a rule of keeping can be meant."""
+"""The rule of keeping, without the measuring: strict or beyond noise, in rounds, then on held-out inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratchet.research.adapter import KeepRule
 from ratchet.research.decision.outcome import Champion, Decided, HeldOut, Noise, Phase, Side
 
 
-def held_out_exactly(case: Case) -> Generator[Ask, Scores, HeldOut]:
+def held_out_exactly(case: DecisionCase) -> Generator[Ask, Scores, HeldOut]:
     against = case.champion.held_out
     while against is None:
         scores = yield Ask((Side.CHAMPION,), Phase.HELD_OUT, case.rule.seed)
@@ -24,7 +24,7 @@ def held_out_exactly(case: Case) -> Generator[Ask, Scores, HeldOut]:
     return HeldOut(gain >= -case.rule.held_out_tolerance, score, against, gain, 1)
 
 
-def held_out_confidently(case: Case) -> Generator[Ask, Scores, HeldOut]:
+def held_out_confidently(case: DecisionCase) -> Generator[Ask, Scores, HeldOut]:
     """Side by side again, where no search looked. Out goes only what is worse there beyond noise."""
     rule, noise_sd = case.rule, case.noise.held_out_sd
     rounds = Rounds(case)
@@ -84,7 +84,7 @@ Scores = Mapping[Side, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DecisionCase:
     """What is to be decided. `trial` is the challenger's number, which gives it seeds of its own."""
 
     commit: str
@@ -114,7 +114,7 @@ class Case:
 class Rounds:
     """The rounds so far in which both sides were measured."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: DecisionCase) -> None:
         self._case = case
         self.seeds: list[int] = []
         self.challenger: list[float] = []
@@ -214,7 +214,7 @@ _HOPE_ROUNDS = 2
 Deciding = Generator[Ask, Scores, Decided]
 
 
-def deciding(case: Case) -> Deciding:
+def deciding(case: DecisionCase) -> Deciding:
     """Ask for what is needed and rule. Raises `Misuse` for a rule that cannot be meant."""
     check_rule(case.rule)
     if case.rule.policy == STRICT:
@@ -224,7 +224,7 @@ def deciding(case: Case) -> Deciding:
     return (yield from _confidently(case))
 
 
-def _strictly(case: Case) -> Deciding:
+def _strictly(case: DecisionCase) -> Deciding:
     score = yield from _first(case.rule.seed)
     best = case.champion.score
     ruled = strict(score, best, case.direction)
@@ -233,7 +233,7 @@ def _strictly(case: Case) -> Deciding:
     return _once(case, ruled.status, score, best, case.rule.seed, "strict", reason)
 
 
-def _exactly(case: Case) -> Deciding:
+def _exactly(case: DecisionCase) -> Deciding:
     """A task without noise: the difference is what it is."""
     rule, best = case.rule, case.champion.score
     score = yield from _first(rule.seed)
@@ -254,7 +254,7 @@ def _exactly(case: Case) -> Deciding:
     return ruled
 
 
-def _confidently(case: Case) -> Deciding:
+def _confidently(case: DecisionCase) -> Deciding:
     """A noisy task: one look at the challenger, and side by side with the champion if it is promising."""
     rule = case.rule
     seed, hurdle = _hurdle(case)
@@ -287,7 +287,7 @@ def _first(seed: int, phase: Phase = Phase.FIRST) -> Generator[Ask, Scores, floa
     return scores[Side.CHALLENGER]
 
 
-def _hurdle(case: Case) -> tuple[int, float]:
+def _hurdle(case: DecisionCase) -> tuple[int, float]:
     """With which seed to look first, and what to beat there.
 
     Where a seed says it all, like is held against like: a hard seed would else hide every gain, an easy one feign one.
@@ -300,13 +300,13 @@ def _hurdle(case: Case) -> tuple[int, float]:
     return champion.seeds[at], champion.samples[at] if case.noise.repeatable else champion.score
 
 
-def _better(case: Case, rounds: Rounds, share: float) -> Look:
+def _better(case: DecisionCase, rounds: Rounds, share: float) -> Look:
     rule = case.rule
     return look(rounds.gains, above=rule.min_effect, noise_sd=case.noise.sd, alpha=rule.alpha, share=share)
 
 
 def _once(
-    case: Case, status: TrialStatus, score: float, against: float, seed: int, test: str, reason: str
+    case: DecisionCase, status: TrialStatus, score: float, against: float, seed: int, test: str, reason: str
 ) -> Decided:
     """A ruling on a single score."""
     return Decided(
@@ -323,7 +323,9 @@ def _once(
     )
 
 
-def _ruled(case: Case, status: TrialStatus, rounds: Rounds, looks: list[Look], before: str) -> Decided:
+def _ruled(
+    case: DecisionCase, status: TrialStatus, rounds: Rounds, looks: list[Look], before: str
+) -> Decided:
     """A ruling on rounds side by side."""
     how = "better" if status is TrialStatus.KEEP else "not clearly better"
     if rounds.gain <= case.rule.min_effect:

@@ -7,21 +7,21 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.research.exchange.exporter import export_run
     from ratchet.research.exchange.importer import ImportedRun, ImportReport, import_run
-    from ratchet.research.exchange.rows import Layout, Remark, RemarkKind, Row
-    from ratchet.research.exchange.state import Imported, Mismatch, Replay, read_state, replay
+    from ratchet.research.exchange.rows import ColumnLayout, Remark, RemarkKind, ResultRow
+    from ratchet.research.exchange.state import HistoryReplay, ImportedState, Mismatch, read_state, replay
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
+    "ColumnLayout",
+    "HistoryReplay",
     "ImportReport",
-    "Imported",
     "ImportedRun",
-    "Layout",
+    "ImportedState",
     "Mismatch",
     "Remark",
     "RemarkKind",
-    "Replay",
-    "Row",
+    "ResultRow",
     "export_run",
     "import_run",
     "read_state",

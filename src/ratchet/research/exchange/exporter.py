@@ -1,4 +1,4 @@
-"""Writing a research run as a state directory of the original, whatever its length: rows go by one after the other."""
+"""Writing a research run as a state directory of the original: rows, best, leaderboard and knowledge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial, get_trial
 from ratchet.research.adapter import FIXED_COLUMNS, Specialist, TaskAdapter
 from ratchet.research.decision.rule import delta_text
-from ratchet.research.exchange.rows import Layout
+from ratchet.research.exchange.rows import ColumnLayout
 from ratchet.research.exchange.state import insight_lines
 from ratchet.research.exchange.tsv import (
     BEST,
@@ -92,7 +92,7 @@ _COLUMN = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 class Format:
     """How a run is written: its columns, the short name of its score, and its task where that is known."""
 
-    layout: Layout
+    layout: ColumnLayout
     label: str
     task: TaskAdapter | None = None
 
@@ -130,7 +130,7 @@ def format_of(run: Run, standing: Standing, first: Trial | None, task: TaskAdapt
     """The format of a run. Without its task, the columns are what was measured at the baseline, its trial `first`."""
     origin = run.spec.get("imported") if isinstance(run.spec, dict) else None
     if origin is not None:
-        return Format(Layout(tuple(origin["columns"]), origin["score_field"]), origin["label"])
+        return Format(ColumnLayout(tuple(origin["columns"]), origin["score_field"]), origin["label"])
     if task is None:
         nameless = TaskAdapter(
             name=standing.task,
@@ -138,8 +138,8 @@ def format_of(run: Run, standing: Standing, first: Trial | None, task: TaskAdapt
             score_field=standing.score_field,
             columns=_measured_names(first, standing.score_field),
         )
-        return Format(Layout(nameless.tsv_columns, standing.score_field), standing.score_field)
-    return Format(Layout(task.tsv_columns, task.score_field), task.label, task)
+        return Format(ColumnLayout(nameless.tsv_columns, standing.score_field), standing.score_field)
+    return Format(ColumnLayout(task.tsv_columns, task.score_field), task.label, task)
 
 
 def _measured_names(first: Trial | None, score: str) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ _LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestRow:
     """The best trial, and what best.json says of it."""
 
     trial: Trial
@@ -180,8 +180,8 @@ class Best:
         return json.dumps(self.record, indent=2, ensure_ascii=False) + "\n"
 
 
-def best_of(form: Format, trial: Trial, told: Mapping[str, Any] | None) -> Best:
-    """`told` is what the best.json said that the run was imported with: it may know the score more exactly."""
+def best_of(form: Format, trial: Trial, recorded: Mapping[str, Any] | None) -> BestRow:
+    """`recorded` is what the best.json said that the run was imported with: it may know the score more exactly."""
     cells = form.cells(trial)
     score = read_number(cells[form.layout.score]) if trial.imported else trial.score
     record = {
@@ -194,10 +194,10 @@ def best_of(form: Format, trial: Trial, told: Mapping[str, Any] | None) -> Best:
         "timestamp": cells.get("timestamp", ""),
         "snapshot_path": cells.get("snapshot_path", ""),
     }
-    return Best(trial, record if told is None else told)
+    return BestRow(trial, record if recorded is None else recorded)
 
 
-def leaderboard(tx: Transaction, run_id: int, form: Format, best: Best | None) -> Iterator[str]:
+def leaderboard(tx: Transaction, run_id: int, form: Format, best: BestRow | None) -> Iterator[str]:
     score = form.layout.score
     yield "# Leaderboard\n*Written by Ratchet from its ledger; changes made here are lost.*\n\n## Current Best\n"
     if best is None:
@@ -223,7 +223,7 @@ def leaderboard(tx: Transaction, run_id: int, form: Format, best: Best | None) -
 
 
 def knowledge(
-    tx: Transaction, run_id: int, form: Format, best: Best | None, outline: Outline
+    tx: Transaction, run_id: int, form: Format, best: BestRow | None, outline: Outline
 ) -> Iterator[str]:
     yield "# Research Knowledge Base\n*Written by Ratchet from its ledger; lessons are at the end.*\n\n"
     yield from _tree_notes(form)
@@ -257,7 +257,7 @@ def _tree_notes(form: Format) -> Iterator[str]:
     yield f"awk -F '\\t' '$6 == \"keep\"' {TREE} | sort -t \"$(printf '\\t')\" -k 7,7g\n```\n\n"
 
 
-def _lineage(tx: Transaction, run_id: int, form: Format, best: Best, outline: Outline) -> Iterator[str]:
+def _lineage(tx: Transaction, run_id: int, form: Format, best: BestRow, outline: Outline) -> Iterator[str]:
     yield "**Current-best lineage** (root → best):\n```\n"
     line = ancestors(tx, run_id, best.trial.number, limit=_LONGEST_LINE)
     # Whole, since a line of a page leaves out the cells that a trial was imported with.
@@ -360,9 +360,7 @@ def unfinished(directory: Path, names: Sequence[str], *, overwrite: bool) -> Ite
                 with contextlib.suppress(FileNotFoundError):
                     path.rmdir()
         except BlockingIOError as error:
-            raise Conflict(
-                f"another export to {place} is going on", hint="wait until it has ended"
-            ) from error
+            raise Conflict(f"another export to {place} is running", hint="wait until it has ended") from error
         finally:
             os.close(descriptor)
 
@@ -429,8 +427,8 @@ def export_run(
             _write(files, TREE, _tree(form, outline))
             best = None
             if standing.best is not None:
-                told = run.spec.get("imported", {}).get("best") if isinstance(run.spec, dict) else None
-                best = best_of(form, get_trial(tx, run_id, standing.best), told)
+                recorded = run.spec.get("imported", {}).get("best") if isinstance(run.spec, dict) else None
+                best = best_of(form, get_trial(tx, run_id, standing.best), recorded)
                 _write(files, BEST, [best.json()])
             _write(files, LEADERBOARD, leaderboard(tx, run_id, form, best))
             _write(files, KNOWLEDGE, knowledge(tx, run_id, form, best, outline))

@@ -1,4 +1,4 @@
-"""Importing a state directory as a research run that has ended."""
+"""Importing a state directory as a research run that has ended, with the recipes that it kept as commits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ratchet.ledger.research import open_research, set_baseline
 from ratchet.ledger.runs import create_run, get_run, list_runs
 from ratchet.ledger.trials import ImportedTrial, import_trials
 from ratchet.research.campaign import check_name
-from ratchet.research.decision import Baseline
-from ratchet.research.exchange.rows import Remark, Remarks, Row, counts, measurements
-from ratchet.research.exchange.state import Imported, Mismatch, read_state, replay
+from ratchet.research.decision import MeasuredBaseline
+from ratchet.research.exchange.rows import Remark, Remarks, ResultRow, counts, measurements
+from ratchet.research.exchange.state import ImportedState, Mismatch, read_state, replay
 from ratchet.research.exchange.tsv import RESULTS, SNAPSHOTS, read_bytes, read_number, score_text
 from ratchet.workspaces import Repository, UnsafePath
 from ratchet.workspaces.removal import remove_tree
@@ -31,7 +31,7 @@ _LOCK = ".imports.lock"
 _RUN = "run"
 
 
-class Stage:
+class ImportStage:
     """A directory of one import. `name` goes into the run's spec, by which the two are known to belong together."""
 
     def __init__(self, research: Path) -> None:
@@ -56,7 +56,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(ledger: Ledger, home: Path) -> Iterator[Stage]:
+def staged(ledger: Ledger, home: Path) -> Iterator[ImportStage]:
     """A stage for one import, removed at the end unless its run was recorded."""
     research = home / "research"
     research.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def staged(ledger: Ledger, home: Path) -> Iterator[Stage]:
         except BlockingIOError:
             pass
         fcntl.flock(lock, fcntl.LOCK_SH)
-        stage = Stage(research)
+        stage = ImportStage(research)
         try:
             yield stage
         finally:
@@ -120,33 +120,33 @@ _DEFAULT = "recipe.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RecipeSnapshot:
     """Where the recipe of a trial lies: a directory, or the main file alone."""
 
     path: Path
     whole: bool
 
 
-def find_snapshots(imported: Imported, remarks: Remarks) -> dict[int, Snapshot]:
+def find_snapshots(imported: ImportedState, remarks: Remarks) -> dict[int, RecipeSnapshot]:
     """The snapshots that are there, by the number of their trial."""
     root = imported.blackboard / SNAPSHOTS
     if root.is_symlink() or not root.is_dir():
         return {}
-    found: dict[int, Snapshot] = {}
+    found: dict[int, RecipeSnapshot] = {}
     for row in imported.rows:
         named = imported.layout.cell(row.cells, "snapshot_path")
         alone = root / _ALL / f"{row.exp_id}.py"
         if named and not _is_plain(named):
             remarks.warn(RESULTS, f"its snapshot_path {named[:80]!r} leads elsewhere", row.line, row.exp_id)
         elif named and _is_directory(imported.blackboard, PurePosixPath(named)):
-            found[row.number] = Snapshot(imported.blackboard / named, whole=True)
+            found[row.number] = RecipeSnapshot(imported.blackboard / named, whole=True)
         if row.number not in found and _is_directory(root, PurePosixPath(_ALL)) and os.path.lexists(alone):
-            found[row.number] = Snapshot(alone, whole=False)
+            found[row.number] = RecipeSnapshot(alone, whole=False)
     return found
 
 
 def commit_snapshots(
-    repository: Repository, imported: Imported, found: Mapping[int, Snapshot], remarks: Remarks
+    repository: Repository, imported: ImportedState, found: Mapping[int, RecipeSnapshot], remarks: Remarks
 ) -> dict[int, str]:
     """A commit for each snapshot, on top of that of its nearest ancestor that has one; their hashes by number.
 
@@ -173,7 +173,7 @@ def commit_snapshots(
 
 
 def _commit(
-    repository: Repository, row: Row, files: Mapping[str, bytes], parent: str | None, *, whole: bool
+    repository: Repository, row: ResultRow, files: Mapping[str, bytes], parent: str | None, *, whole: bool
 ) -> str:
     gone = [path for path in repository.list_files(parent) if path not in files] if parent and whole else []
     return repository.commit_files(
@@ -185,7 +185,7 @@ def _commit(
     )
 
 
-def _ancestor(row: Row, rows: Mapping[int, Row], commits: Mapping[int, str]) -> str | None:
+def _ancestor(row: ResultRow, rows: Mapping[int, ResultRow], commits: Mapping[int, str]) -> str | None:
     """The commit of the nearest ancestor that has one. Parents come before their children, so this ends."""
     above = row
     while above.parent is not None and above.parent < above.number and above.parent in rows:
@@ -195,7 +195,7 @@ def _ancestor(row: Row, rows: Mapping[int, Row], commits: Mapping[int, str]) -> 
     return None
 
 
-def _recipe_name(found: Mapping[int, Snapshot]) -> str:
+def _recipe_name(found: Mapping[int, RecipeSnapshot]) -> str:
     """What the main file is called: the Python file that most snapshots have at their top."""
     names: Counter[str] = Counter()
     for snapshot in found.values():
@@ -211,7 +211,7 @@ def _recipe_name(found: Mapping[int, Snapshot]) -> str:
     return min(names, key=lambda name: (-names[name], name)) if names else _DEFAULT
 
 
-def _files(snapshot: Snapshot, recipe: str) -> dict[str, bytes]:
+def _files(snapshot: RecipeSnapshot, recipe: str) -> dict[str, bytes]:
     """The content of a snapshot. Raises `Misuse` or `OSError`."""
     if not snapshot.whole:
         return {recipe: read_bytes(snapshot.path, _MOST_BYTES)}
@@ -330,7 +330,7 @@ def import_run(
     return ImportedRun(run_id, report)
 
 
-def _commits(stage: Stage, imported: Imported, remarks: Remarks) -> dict[int, str]:
+def _commits(stage: ImportStage, imported: ImportedState, remarks: Remarks) -> dict[int, str]:
     found = find_snapshots(imported, remarks)
     if not found:
         return {}
@@ -338,7 +338,7 @@ def _commits(stage: Stage, imported: Imported, remarks: Remarks) -> dict[int, st
         return commit_snapshots(repository, imported, found, remarks)
 
 
-def _report(imported: Imported, commits: Mapping[int, str], more: tuple[Remark, ...]) -> ImportReport:
+def _report(imported: ImportedState, commits: Mapping[int, str], more: tuple[Remark, ...]) -> ImportReport:
     best = imported.best_row
     return ImportReport(
         score_field=imported.layout.score,
@@ -356,12 +356,12 @@ def _report(imported: Imported, commits: Mapping[int, str], more: tuple[Remark, 
 
 def _record(
     tx: Transaction,
-    imported: Imported,
+    imported: ImportedState,
     commits: Mapping[int, str],
     report: ImportReport,
     name: str,
     task: str | None,
-    stage: Stage,
+    stage: ImportStage,
 ) -> RunId:
     tx.lock_keys(f"research import {name}")
     taken = list_runs(tx, kind="research", name=name, limit=1)
@@ -394,7 +394,7 @@ def _record(
     return run_id
 
 
-def _spec(imported: Imported, task: str, stage: Stage | None) -> dict[str, Any]:
+def _spec(imported: ImportedState, task: str, stage: ImportStage | None) -> dict[str, Any]:
     """The mark of an imported run, with what an export needs to write it as it was."""
     return {
         "task": task,
@@ -410,7 +410,7 @@ def _spec(imported: Imported, task: str, stage: Stage | None) -> dict[str, Any]:
     }
 
 
-def _trials(imported: Imported, commits: Mapping[int, str], now: int) -> Iterator[ImportedTrial]:
+def _trials(imported: ImportedState, commits: Mapping[int, str], now: int) -> Iterator[ImportedTrial]:
     """The rows in the order of the file. A parent that is no earlier row is none."""
     layout = imported.layout
     depths = _depths(imported.rows)
@@ -439,7 +439,7 @@ def _trials(imported: Imported, commits: Mapping[int, str], now: int) -> Iterato
         )
 
 
-def _depths(rows: tuple[Row, ...]) -> dict[int, int]:
+def _depths(rows: tuple[ResultRow, ...]) -> dict[int, int]:
     """How far each row is below a row without a parent."""
     depths: dict[int, int] = {}
     for row in sorted(rows, key=lambda each: each.number):
@@ -448,25 +448,25 @@ def _depths(rows: tuple[Row, ...]) -> dict[int, int]:
     return depths
 
 
-def _origin(row: Row, imported: Imported) -> dict[str, Any]:
+def _origin(row: ResultRow, imported: ImportedState) -> dict[str, Any]:
     origin: dict[str, Any] = {"row": imported.layout.named(row.cells)}
     return origin if row.raw is None else {**origin, "line": row.line, "raw": row.raw}
 
 
-def _baseline(imported: Imported) -> dict[str, Any] | None:
+def _baseline(imported: ImportedState) -> dict[str, Any] | None:
     """What a run of Ratchet's own records of its baseline. The scores in the log count if they make up the row's."""
     row = next((row for row in imported.rows if row.status is TrialStatus.BASELINE), None)
     if row is None or row.score is None:
         return None
     means = dict(measurements(row, imported.layout))
-    told = imported.calibration.get("note") or row.notes or row.hypothesis
-    baseline = Baseline((row.score,), means=means, told=told)
+    note = imported.calibration.get("note") or row.notes or row.hypothesis
+    baseline = MeasuredBaseline((row.score,), means=means, note=note)
     logged = [
         read_number(each) for each in re.split(r"[\s,;\[\]()]+", imported.calibration.get("scores", ""))
     ]
     samples = tuple(each for each in logged if each is not None)
     if samples:
-        calibrated = Baseline(samples, means=means, told=told)
+        calibrated = MeasuredBaseline(samples, means=means, note=note)
         if score_text(calibrated.mean) == score_text(row.score):
             baseline = calibrated
     return baseline.record()

@@ -1,4 +1,4 @@
-"""One row of results.tsv as values. What must not be wrong is refused; the rest is remarked and kept as text."""
+"""Rows of results.tsv: columns, values, remarks on what is wrong, and repair of broken ones by tree.tsv."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 
 from ratchet.kernel import Misuse, TrialStatus, exp_id
-from ratchet.research.adapter import FIXED_COLUMNS
+from ratchet.research.adapter import FIXED_COLUMNS, measured_columns
 from ratchet.research.exchange.tsv import (
     RESULTS,
     TREE,
-    Lines,
+    LineReader,
     clean,
     open_file,
     read_id,
@@ -68,13 +68,11 @@ def counts(remarks: Iterable[Remark]) -> dict[str, int]:
     return {str(kind): found[kind] for kind in RemarkKind}
 
 
-# Total time is a column that every task has, and a number all the same.
-_TEXTS = FIXED_COLUMNS - {"total_s"}
 _MOST_COLUMNS = 200
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """The columns in order, `score` among them."""
 
     columns: tuple[str, ...]
@@ -86,8 +84,7 @@ class Layout:
 
     @cached_property
     def measured(self) -> tuple[str, ...]:
-        """The columns with numbers about a trial that are not its score."""
-        return tuple(name for name in self.columns if name not in _TEXTS and name != self.score)
+        return measured_columns(self.columns, self.score)
 
     def cell(self, cells: Sequence[str], column: str) -> str:
         """A cell by the name of its column; empty when the file has no such column."""
@@ -98,7 +95,7 @@ class Layout:
         return dict(zip(self.columns, cells, strict=True))
 
 
-def read_layout(header: Sequence[str], file: str) -> Layout:
+def read_layout(header: Sequence[str], file: str) -> ColumnLayout:
     """Raises `Misuse` for a header that is not one of results.tsv."""
     if len(header) > _MOST_COLUMNS:
         raise Misuse(f"{file} has {len(header)} columns, too many for a results.tsv")
@@ -116,15 +113,15 @@ def read_layout(header: Sequence[str], file: str) -> Layout:
         raise Misuse(
             f"{file} has no column for the score", hint="the score is the column right after `status`"
         )
-    return Layout(tuple(header), after[0])
+    return ColumnLayout(tuple(header), after[0])
 
 
-class Unfit(Exception):
+class UnfitRow(Exception):
     """Why a row cannot become a trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ResultRow:
     """A trial of another system. `cells` are its columns as they were, but for ids, which are written one way.
 
     `parent` and `compared_to` may name rows that do not exist. `hypothesis` and `notes` are without leaked markup.
@@ -150,13 +147,13 @@ class Row:
 
 
 def read_row(
-    cells: Sequence[str], layout: Layout, line: int, remarks: Remarks, *, raw: str | None = None
-) -> Row:
+    cells: Sequence[str], layout: ColumnLayout, line: int, remarks: Remarks, *, raw: str | None = None
+) -> ResultRow:
     """The row in these cells. Raises `Unfit`."""
     named = layout.named(cells)
     number = read_id(named["exp_id"])
     if number is None:
-        raise Unfit(f"{named['exp_id'][:80]!r} is no exp_id")
+        raise UnfitRow(f"{named['exp_id'][:80]!r} is no exp_id")
     status = _status(named["status"])
     for column in ("exp_id", "parent_exp", "baseline_exp"):
         linked = read_id(named.get(column, ""))
@@ -166,7 +163,7 @@ def read_row(
     if hypothesis != named.get("hypothesis", "") and raw is None:
         remarks.repair(RESULTS, "markup that had leaked into the hypothesis is hidden", line, named["exp_id"])
     _remark_numbers(named, layout, line, remarks)
-    return Row(
+    return ResultRow(
         number=number,
         line=line,
         cells=tuple(named[name] for name in layout.columns),
@@ -182,7 +179,7 @@ def read_row(
     )
 
 
-def measurements(row: Row, layout: Layout) -> Mapping[str, float]:
+def measurements(row: ResultRow, layout: ColumnLayout) -> Mapping[str, float]:
     """The numbers of a row that are not its score."""
     cells = ((name, read_number(layout.cell(row.cells, name))) for name in layout.measured)
     return {name: number for name, number in cells if number is not None}
@@ -192,7 +189,7 @@ def _status(text: str) -> TrialStatus:
     try:
         return TrialStatus(text)
     except ValueError:
-        raise Unfit(f"{text[:80]!r} is no status; there are {', '.join(map(str, TrialStatus))}") from None
+        raise UnfitRow(f"{text[:80]!r} is no status; there are {', '.join(map(str, TrialStatus))}") from None
 
 
 def _score(
@@ -202,9 +199,9 @@ def _score(
     if score is not None:
         return score
     if text and status.valid:
-        raise Unfit(f"its {column} is {text[:80]!r}, which is no finite number")
+        raise UnfitRow(f"its {column} is {text[:80]!r}, which is no finite number")
     if status in (TrialStatus.BASELINE, TrialStatus.KEEP):
-        raise Unfit(f"it is {status}, but has no {column}")
+        raise UnfitRow(f"it is {status}, but has no {column}")
     if text:
         remarks.warn(RESULTS, f"its {column} is {text[:80]!r}, no finite number", line, exp_id(number))
     return None
@@ -213,7 +210,7 @@ def _score(
 def _delta(text: str, status: TrialStatus) -> float | None:
     delta = read_number(text)
     if text and delta is None and status.valid:
-        raise Unfit(f"its delta_vs_best is {text[:80]!r}, which is no finite number")
+        raise UnfitRow(f"its delta_vs_best is {text[:80]!r}, which is no finite number")
     return delta
 
 
@@ -225,7 +222,7 @@ def _time(named: Mapping[str, str], line: int, remarks: Remarks) -> int | None:
     return at
 
 
-def _remark_numbers(named: Mapping[str, str], layout: Layout, line: int, remarks: Remarks) -> None:
+def _remark_numbers(named: Mapping[str, str], layout: ColumnLayout, line: int, remarks: Remarks) -> None:
     for name in layout.measured:
         if named[name] and read_number(named[name]) is None:
             remarks.warn(
@@ -258,10 +255,10 @@ def read_tree(blackboard: Path, remarks: Remarks) -> dict[int, TreeRow]:
         remarks.warn(TREE, str(error))
         return {}
     with file:
-        return _rows(Lines(file), remarks)
+        return _rows(LineReader(file), remarks)
 
 
-def _rows(lines: Lines, remarks: Remarks) -> dict[int, TreeRow]:
+def _rows(lines: LineReader, remarks: Remarks) -> dict[int, TreeRow]:
     header = lines.header()
     if header is None or tuple(header.split("\t")[: len(_COLUMNS)]) != _COLUMNS:
         remarks.warn(TREE, "does not begin with the header of a tree.tsv, so it was not read", 1)
@@ -284,7 +281,7 @@ _SNAPSHOT = "snapshots/"
 
 
 class Irreparable(Exception):
-    """Why a row cannot be mended."""
+    """Why a row cannot be repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +290,7 @@ class Repaired:
     how: str
 
 
-def repair(cells: Sequence[str], layout: Layout, witness: TreeRow | None) -> Repaired:
+def repair(cells: Sequence[str], layout: ColumnLayout, witness: TreeRow | None) -> Repaired:
     """All cells of a row of which only those before the hypothesis came out. Raises `Irreparable`."""
     place = layout.places.get("hypothesis")
     width = f"it has {len(cells)} columns, the header {len(layout.columns)}"
@@ -314,17 +311,17 @@ def repair(cells: Sequence[str], layout: Layout, witness: TreeRow | None) -> Rep
     }
     rest = text[end:]
     if not rest.split():
-        return _mended(whole, layout, "the columns after the hypothesis are gone; taken from tree.tsv")
+        return _repaired(whole, layout, "the columns after the hypothesis are gone; taken from tree.tsv")
     after = layout.columns[place + 1 :]
     aligned = _aligned(rest, after, layout, witness)
     if aligned is not None:
-        return _mended(whole | aligned, layout, "columns that had run together were told apart by tree.tsv")
+        return _repaired(whole | aligned, layout, "columns that had run together were told apart by tree.tsv")
     found, lost = _tokens(rest, after, layout, witness)
     how = "columns that had run together were told apart by tree.tsv"
-    return _mended(whole | found, layout, f"{how}; nothing tells the values of {lost}" if lost else how)
+    return _repaired(whole | found, layout, f"{how}; nothing tells the values of {lost}" if lost else how)
 
 
-def _mended(whole: dict[str, str], layout: Layout, how: str) -> Repaired:
+def _repaired(whole: dict[str, str], layout: ColumnLayout, how: str) -> Repaired:
     return Repaired(tuple(whole[name] for name in layout.columns), how)
 
 
@@ -342,7 +339,9 @@ def _end_of(hypothesis: str, text: str) -> int | None:
     return at
 
 
-def _aligned(rest: str, after: Sequence[str], layout: Layout, witness: TreeRow) -> dict[str, str] | None:
+def _aligned(
+    rest: str, after: Sequence[str], layout: ColumnLayout, witness: TreeRow
+) -> dict[str, str] | None:
     """One space for each tab, or still a tab: the columns in order, if all that is known of them fits."""
     parts = rest[1:].split(rest[0], len(after) - 1)
     if len(parts) != len(after):
@@ -359,7 +358,9 @@ def _aligned(rest: str, after: Sequence[str], layout: Layout, witness: TreeRow) 
     return found if fits else None
 
 
-def _tokens(rest: str, after: Sequence[str], layout: Layout, witness: TreeRow) -> tuple[dict[str, str], str]:
+def _tokens(
+    rest: str, after: Sequence[str], layout: ColumnLayout, witness: TreeRow
+) -> tuple[dict[str, str], str]:
     """Any number of spaces for any number of tabs: what can be told for certain, and the columns that cannot."""
     tokens = rest.split()
     status = _status_place(tokens, witness)
@@ -377,7 +378,7 @@ def _tokens(rest: str, after: Sequence[str], layout: Layout, witness: TreeRow) -
     certain = [name for name in present if name in (layout.score, "delta_vs_best")]
     names = present if count == len(present) else certain if count == len(certain) else []
     values = dict(zip(names, numbers, strict=True)) if names else {}
-    agrees = all(values.get(name, told) == told for name, told in _told(layout, witness).items())
+    agrees = all(values.get(name, cell) == cell for name, cell in _witnessed(layout, witness).items())
     if not agrees:
         values, names = {}, []
     lost = "" if names or not numbers else ", ".join(name for name in present if name not in certain)
@@ -400,13 +401,13 @@ def _status_place(tokens: Sequence[str], witness: TreeRow) -> int:
     )
 
 
-def _told(layout: Layout, witness: TreeRow) -> dict[str, str]:
-    told = {layout.score: witness.score, "delta_vs_best": witness.delta}
-    return {name: text for name, text in told.items() if text}
+def _witnessed(layout: ColumnLayout, witness: TreeRow) -> dict[str, str]:
+    cells = {layout.score: witness.score, "delta_vs_best": witness.delta}
+    return {name: text for name, text in cells.items() if text}
 
 
-def _is_empty(name: str, layout: Layout, witness: TreeRow) -> bool:
-    return name in (layout.score, "delta_vs_best") and name not in _told(layout, witness)
+def _is_empty(name: str, layout: ColumnLayout, witness: TreeRow) -> bool:
+    return name in (layout.score, "delta_vs_best") and name not in _witnessed(layout, witness)
 
 
 def _is_snapshot(token: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reading a state directory of the original: all that it says, with every doubt remarked."""
+"""Reading a state directory of the original with every doubt remarked, and replaying its decisions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from ratchet.kernel import Direction, Misuse, TrialStatus, exp_id
 from ratchet.research.decision.rule import delta_text, strict
 from ratchet.research.exchange.rows import (
+    ColumnLayout,
     Irreparable,
-    Layout,
     Remark,
     Remarks,
-    Row,
+    ResultRow,
     TreeRow,
-    Unfit,
+    UnfitRow,
     read_layout,
     read_row,
     read_tree,
@@ -29,8 +29,8 @@ from ratchet.research.exchange.tsv import (
     CALIBRATION,
     KNOWLEDGE,
     RESULTS,
-    Lines,
-    Record,
+    LineReader,
+    TsvRecord,
     find_blackboard,
     id_text,
     open_file,
@@ -98,7 +98,7 @@ def tidied(text: str) -> str:
 _KNOWN = {"val_bpb": Direction.MIN, "train_s": Direction.MIN, "core_metric": Direction.MAX}
 
 
-def infer_direction(rows: Iterable[Row], score: str) -> Direction:
+def infer_direction(rows: Iterable[ResultRow], score: str) -> Direction:
     """Raises `Misuse` when the rows contradict each other or say nothing."""
     kept: set[Direction] = set()
     missed: set[Direction] = set()
@@ -109,10 +109,10 @@ def infer_direction(rows: Iterable[Row], score: str) -> Direction:
                 kept.add(better)
             elif row.status is TrialStatus.DISCARD:
                 missed.add(Direction.MIN if better is Direction.MAX else Direction.MAX)
-    for told in (kept, missed):
-        if len(told) == 1:
-            return told.pop()
-        if told:
+    for ways in (kept, missed):
+        if len(ways) == 1:
+            return ways.pop()
+        if ways:
             break
     if score in _KNOWN and not kept:
         return _KNOWN[score]
@@ -131,7 +131,7 @@ _FACT = re.compile(r"\s*([A-Za-z]\w{0,63})\s*[:=]\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportedState:
     """A state directory. `rows` are in the order of the file; each stands for one trial and each number is there once.
 
     `best` is what best.json says, when that is the last row that was kept; `label` how the score is called for short;
@@ -139,23 +139,23 @@ class Imported:
     """
 
     blackboard: Path
-    layout: Layout
+    layout: ColumnLayout
     direction: Direction
     label: str
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
     best: Mapping[str, Any] | None
     lessons: tuple[str, ...]
     calibration: Mapping[str, str]
     remarks: tuple[Remark, ...]
 
     @property
-    def best_row(self) -> Row | None:
+    def best_row(self) -> ResultRow | None:
         """The row that was kept last, or the baseline."""
         kept = (TrialStatus.BASELINE, TrialStatus.KEEP)
         return next((row for row in reversed(self.rows) if row.status in kept), None)
 
 
-def read_state(directory: Path, *, direction: Direction | None = None) -> Imported:
+def read_state(directory: Path, *, direction: Direction | None = None) -> ImportedState:
     """All of a state directory, or of its blackboard.
 
     A row that cannot be read or repaired is left out and remarked. Raises `Misuse` when there is nothing to import or
@@ -171,7 +171,7 @@ def read_state(directory: Path, *, direction: Direction | None = None) -> Import
     _compare_with_tree(rows, tree, layout, remarks)
     knowledge = _text(blackboard, KNOWLEDGE, remarks)
     shown = _LABEL.search(knowledge)
-    imported = Imported(
+    imported = ImportedState(
         blackboard=blackboard,
         layout=layout,
         direction=direction or infer_direction(rows, layout.score),
@@ -186,19 +186,21 @@ def read_state(directory: Path, *, direction: Direction | None = None) -> Import
     return replace(imported, best=best, remarks=tuple(remarks.made))
 
 
-def _results(blackboard: Path, tree: Mapping[int, TreeRow], remarks: Remarks) -> tuple[Layout, list[Row]]:
+def _results(
+    blackboard: Path, tree: Mapping[int, TreeRow], remarks: Remarks
+) -> tuple[ColumnLayout, list[ResultRow]]:
     with open_file(blackboard / RESULTS) as file:
-        lines = Lines(file)
+        lines = LineReader(file)
         header = lines.header()
         layout = read_layout((header or "").split("\t"), str(blackboard / RESULTS))
-        rows: list[Row] = []
+        rows: list[ResultRow] = []
         lines_of: dict[int, int] = {}
         for record in records(lines, len(layout.columns)):
             try:
                 row = _row(record, layout, tree, remarks)
                 if row.number in lines_of:
-                    raise Unfit(f"exp_id {row.exp_id} is on line {lines_of[row.number]} already")
-            except Unfit as unfit:
+                    raise UnfitRow(f"exp_id {row.exp_id} is on line {lines_of[row.number]} already")
+            except UnfitRow as unfit:
                 remarks.reject(RESULTS, str(unfit), record.line)
                 continue
             expected = rows[-1].number + 1 if rows else 0
@@ -215,9 +217,9 @@ def _results(blackboard: Path, tree: Mapping[int, TreeRow], remarks: Remarks) ->
     return layout, rows
 
 
-def _row(record: Record, layout: Layout, tree: Mapping[int, TreeRow], remarks: Remarks) -> Row:
+def _row(record: TsvRecord, layout: ColumnLayout, tree: Mapping[int, TreeRow], remarks: Remarks) -> ResultRow:
     if record.problem is not None:
-        raise Unfit(record.problem)
+        raise UnfitRow(record.problem)
     if not record.broken:
         return read_row(record.cells, layout, record.line, remarks)
     number = read_id(record.cells[0])
@@ -226,15 +228,15 @@ def _row(record: Record, layout: Layout, tree: Mapping[int, TreeRow], remarks: R
         remarks.repair(RESULTS, "its quotes do not match", record.line, row.exp_id)
         return row
     try:
-        mended = repair(record.cells, layout, None if number is None else tree.get(number))
+        repaired = repair(record.cells, layout, None if number is None else tree.get(number))
     except Irreparable as reason:
-        raise Unfit(str(reason)) from reason
-    row = read_row(mended.cells, layout, record.line, remarks, raw=record.raw)
-    remarks.repair(RESULTS, mended.how, record.line, row.exp_id)
+        raise UnfitRow(str(reason)) from reason
+    row = read_row(repaired.cells, layout, record.line, remarks, raw=record.raw)
+    remarks.repair(RESULTS, repaired.how, record.line, row.exp_id)
     return row
 
 
-def _remark_parents(rows: list[Row], known: set[int], layout: Layout, remarks: Remarks) -> None:
+def _remark_parents(rows: list[ResultRow], known: set[int], layout: ColumnLayout, remarks: Remarks) -> None:
     for row in rows:
         named = layout.cell(row.cells, "parent_exp")
         if named and (row.parent is None or row.parent not in known):
@@ -244,7 +246,7 @@ def _remark_parents(rows: list[Row], known: set[int], layout: Layout, remarks: R
 
 
 def _compare_with_tree(
-    rows: list[Row], tree: Mapping[int, TreeRow], layout: Layout, remarks: Remarks
+    rows: list[ResultRow], tree: Mapping[int, TreeRow], layout: ColumnLayout, remarks: Remarks
 ) -> None:
     for row in rows:
         witness = tree.get(row.number)
@@ -252,21 +254,21 @@ def _compare_with_tree(
             if tree:
                 remarks.warn(RESULTS, "tree.tsv does not have it", row.line, row.exp_id)
             continue
-        for column, told in (
+        for column, recorded in (
             ("status", witness.status),
             (layout.score, witness.score),
             ("delta_vs_best", witness.delta),
         ):
             cell = layout.cell(row.cells, column)
-            if cell != told:
+            if cell != recorded:
                 remarks.warn(
-                    RESULTS, f"its {column} is {cell!r}, in tree.tsv {told[:80]!r}", row.line, row.exp_id
+                    RESULTS, f"its {column} is {cell!r}, in tree.tsv {recorded[:80]!r}", row.line, row.exp_id
                 )
     for number in sorted(set(tree) - {row.number for row in rows}):
         remarks.warn(RESULTS, "tree.tsv has it, the rows do not", exp_id=exp_id(number))
 
 
-def _best(blackboard: Path, imported: Imported, remarks: Remarks) -> Mapping[str, Any] | None:
+def _best(blackboard: Path, imported: ImportedState, remarks: Remarks) -> Mapping[str, Any] | None:
     text = _text(blackboard, BEST, remarks)
     if not text:
         return None
@@ -281,9 +283,9 @@ def _best(blackboard: Path, imported: Imported, remarks: Remarks) -> Mapping[str
         last = "nothing was kept" if row is None else f"{row.exp_id} was kept last"
         remarks.warn(BEST, f"names {named[:80]!r} as the best, but {last}")
         return None
-    told = best.get(imported.layout.score)
-    if type(told) not in (int, float) or score_text(told) != score_text(row.score):
-        shown = repr(told)[:80]
+    recorded = best.get(imported.layout.score)
+    if type(recorded) not in (int, float) or score_text(recorded) != score_text(row.score):
+        shown = repr(recorded)[:80]
         remarks.warn(BEST, f"gives {row.exp_id} a {imported.layout.score} of {shown}, its row {row.score}")
         return None
     return dict(best)
@@ -331,7 +333,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class HistoryReplay:
     """`kept` are the numbers that the rule keeps, in order; `best` is the last of them, or the baseline."""
 
     kept: tuple[int, ...]
@@ -344,7 +346,7 @@ class Replay:
         return not self.mismatches
 
 
-def replay(imported: Imported, policy: str = "strict") -> Replay:
+def replay(imported: ImportedState, policy: str = "strict") -> HistoryReplay:
     """Apply the rule to the rows in their order.
 
     Only a row that was kept or discarded is decided: why another one counts for nothing is not in the rows.
@@ -358,14 +360,14 @@ def replay(imported: Imported, policy: str = "strict") -> Replay:
 
 
 class _Replaying:
-    def __init__(self, imported: Imported) -> None:
+    def __init__(self, imported: ImportedState) -> None:
         self.imported = imported
-        self.best: Row | None = None
+        self.best: ResultRow | None = None
         self.best_score = 0.0
         self.kept: list[int] = []
         self.mismatches: list[Mismatch] = []
 
-    def run(self) -> Replay:
+    def run(self) -> HistoryReplay:
         for index, row in enumerate(self.imported.rows):
             for column, expected in self._expected(index, row):
                 found = self.imported.layout.cell(row.cells, column)
@@ -373,14 +375,14 @@ class _Replaying:
                     self.mismatches.append(Mismatch(row.exp_id, row.line, column, found, expected))
         best = self.best
         self._compare_best(best)
-        return Replay(
+        return HistoryReplay(
             tuple(self.kept),
             None if best is None else best.number,
             None if best is None else self.best_score,
             tuple(self.mismatches),
         )
 
-    def _expected(self, index: int, row: Row) -> Iterator[tuple[str, str]]:
+    def _expected(self, index: int, row: ResultRow) -> Iterator[tuple[str, str]]:
         """What the columns of a row should be, given the best before it."""
         yield "exp_id", exp_id(index)
         yield "baseline_exp", id_text(None if self.best is None else self.best.number)
@@ -403,21 +405,21 @@ class _Replaying:
             yield "snapshot_path", self._snapshot(row)
             self._keep(row, row.score)
 
-    def _snapshot(self, row: Row) -> str:
+    def _snapshot(self, row: ResultRow) -> str:
         """A kept row names its snapshot; one that names none, of a run without snapshots, is fine too."""
         layout = self.imported.layout
         place = f"snapshots/{row.exp_id}_{layout.cell(row.cells, 'domain')}"
         return place if layout.cell(row.cells, "snapshot_path") else ""
 
-    def _keep(self, row: Row, score: float) -> None:
+    def _keep(self, row: ResultRow, score: float) -> None:
         self.kept.append(row.number)
         self._take(row, score)
 
-    def _take(self, row: Row, score: float) -> None:
+    def _take(self, row: ResultRow, score: float) -> None:
         self.best, self.best_score = row, score
 
-    def _compare_best(self, best: Row | None) -> None:
-        told = self.imported.best_row
-        if best is not None and (told is None or told.number != best.number):
-            found = "" if told is None else told.exp_id
+    def _compare_best(self, best: ResultRow | None) -> None:
+        recorded = self.imported.best_row
+        if best is not None and (recorded is None or recorded.number != best.number):
+            found = "" if recorded is None else recorded.exp_id
             self.mismatches.append(Mismatch(best.exp_id, best.line, "best", found, best.exp_id))

@@ -141,7 +141,7 @@ _NEEDS_QUOTES = re.compile(r'[\t"\r\n]')
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TsvRecord:
     """A row as it lies in the file, from line `line` on. `problem` says why there are no cells to be had.
 
     `broken` says that the cells are a guess: their number is wrong, or the quotes do not match.
@@ -161,7 +161,7 @@ class _Line:
     problem: str | None = None
 
 
-class Lines:
+class LineReader:
     """The lines of a file in UTF-8, none of them longer than a row may be. A line can be given back."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -202,18 +202,18 @@ class Lines:
         self._again.extendleft(reversed(list(lines)))
 
 
-def records(lines: Lines, width: int) -> Iterator[Record]:
+def records(lines: LineReader, width: int) -> Iterator[TsvRecord]:
     """The rows after the header, which has `width` columns."""
     while (first := lines.next()) is not None:
         if first.problem is not None:
-            yield Record(first.number, problem=first.problem)
+            yield TsvRecord(first.number, problem=first.problem)
         elif '"' not in first.text and first.text.count("\t") == width - 1:
-            yield Record(first.number, tuple(first.text.split("\t")), first.text)
+            yield TsvRecord(first.number, tuple(first.text.split("\t")), first.text)
         elif first.text:
             yield _quoted(lines, first, width) or _broken(lines, first)
 
 
-def _quoted(lines: Lines, first: _Line, width: int) -> Record | None:
+def _quoted(lines: LineReader, first: _Line, width: int) -> TsvRecord | None:
     """A row with quotes in it, over as many lines as these span; nothing when it does not come out right."""
     parser, taken, size = _Parser(), [first], len(first.text)
     closed = parser.take(first.text)
@@ -224,12 +224,12 @@ def _quoted(lines: Lines, first: _Line, width: int) -> Record | None:
             break
         closed = parser.take(more.text)
     if closed and parser.tidy and len(parser.cells) == width:
-        return Record(first.number, tuple(parser.cells), "\n".join(line.text for line in taken))
+        return TsvRecord(first.number, tuple(parser.cells), "\n".join(line.text for line in taken))
     lines.give_back(taken[1:])
     return None
 
 
-def _broken(lines: Lines, first: _Line) -> Record:
+def _broken(lines: LineReader, first: _Line) -> TsvRecord:
     """A row that is not right, with the lines after it that belong to no other."""
     parser, taken, size = _Parser(), [first], len(first.text)
     parser.take(first.text)
@@ -241,7 +241,7 @@ def _broken(lines: Lines, first: _Line) -> Record:
         taken.append(more)
         parser.go_on(more.text)
     raw = "\n".join(line.text for line in taken).rstrip("\n")
-    return Record(first.number, tuple(parser.finish()), raw, broken=True)
+    return TsvRecord(first.number, tuple(parser.finish()), raw, broken=True)
 
 
 class _Parser:

@@ -1,4 +1,4 @@
-"""Measuring: one score of a commit, taken in a slot by a trial and an evaluator that never meet."""
+"""Measurement: one score of a commit, taken in a slot by a trial and an evaluator that never meet."""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +6,8 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.research.measurement.meter import TaskMeter
-    from ratchet.research.measurement.slots import Lease, SlotDesk
+    from ratchet.research.measurement.slots import Lease, SlotPool
 else:
     __getattr__ = on_demand(__name__)
 
-__all__ = ["Lease", "SlotDesk", "TaskMeter"]
+__all__ = ["Lease", "SlotPool", "TaskMeter"]

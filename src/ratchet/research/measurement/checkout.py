@@ -1,4 +1,4 @@
-"""A fresh checkout for one measurement: the commit, with the task's own files over it."""
+"""A fresh checkout for one measurement, the programs that run in it, and which of its files are the recipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ratchet.judges import Evaluator, Pinned, Trial
 from ratchet.judges.function import Function
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import Program, TaskAdapter
+from ratchet.research.adapter import TaskAdapter, TaskProgram
 from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
 from ratchet.sandbox import Bounds, Policy
@@ -28,7 +28,7 @@ from ratchet.workspaces.removal import remove_at
 _SHIPPED = Path(__file__).parents[1] / "shipped"
 
 
-class Programs:
+class TaskPrograms:
     """The pinned directories of a task, and what may see them.
 
     `origin` is where the task came from. It and the tasks that come with Ratchet may lie among the packages of Python,
@@ -97,18 +97,18 @@ class Programs:
         return Policy(hidden=hidden, environment={**self.task.environment, **lease.environment})
 
 
-def _function(program: Program) -> Function | None:
+def _function(program: TaskProgram) -> Function | None:
     if not program.is_node:
         return None
     return Function(file=program.file, name=program.function, modules=program.modules)
 
 
-def _bounds(program: Program, lease: Lease) -> Bounds:
+def _bounds(program: TaskProgram, lease: Lease) -> Bounds:
     return replace(program.bounds, cpus=lease.cpus) if lease.cpus else program.bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class RecipePaths:
     """Files and directories that may be edited, as the task names them."""
 
     paths: tuple[str, ...]
@@ -143,7 +143,7 @@ class Staged:
 
 def staged_files(task: TaskAdapter) -> dict[str, Staged]:
     """The stage files by their place. Raises `Misuse` for one that cannot be read."""
-    recipe = Recipe(task.recipe)
+    recipe = RecipePaths(task.recipe)
     return {
         place: Staged(content, _mode(source_of(task, place)))
         for place, content in (initial_files(task).items() if task.stage_files else ())
@@ -155,7 +155,7 @@ def staged_files(task: TaskAdapter) -> dict[str, Staged]:
 async def fresh_checkout(
     repository: Repository, commit: str, staged: Mapping[str, Staged], kind: Kind | None
 ) -> AsyncIterator[Path]:
-    """A directory that nobody has written to but us; gone afterwards."""
+    """A directory that only Ratchet writes to; gone afterwards."""
     made: list[Workspace] = []
     try:
         await in_thread(lambda: _make(made, repository, commit, staged, kind))
@@ -211,7 +211,7 @@ def recipe_path(task: TaskAdapter, path: str) -> str:
     """A path below the recipe as a model wrote it. Raises `Misuse` for any other."""
     place = PurePosixPath(path)
     plain = not place.is_absolute() and ".." not in place.parts and "\\" not in path and "\0" not in path
-    if not plain or not Recipe(task.recipe).covers(str(place)):
+    if not plain or not RecipePaths(task.recipe).covers(str(place)):
         raise Misuse(
             f"{path[:200]!r} is no path of the recipe", hint=f"the recipe is {', '.join(task.recipe)}"
         )

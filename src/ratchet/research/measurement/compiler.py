@@ -19,7 +19,7 @@ _MEMORY_BYTES = 1024 * 1024 * 1024
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Answer until no question is left."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))

@@ -20,7 +20,7 @@ from typing import IO, NamedTuple, cast
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Refused, TaskAdapter
-from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.workspaces import Entry, Repository
 from ratchet.workspaces.cache import Cache
@@ -56,7 +56,7 @@ class Dialogue:
         if self._process is not None and self._owner != os.getpid():
             self._forget()
         if self._loop is not None and self._loop.is_closed():
-            self.close()  # with answers that nobody waits for any more
+            self.close()  # with answers that no caller waits for
         busy = bool(self._waiting)
         if self._unread + len(question) > _UNREAD_BYTES or (busy and loop is not self._loop):
             return None
@@ -80,7 +80,7 @@ class Dialogue:
             return []
 
     def close(self) -> None:
-        """End the process. Whoever waits is told of no lines. Any thread may do so."""
+        """End the process. Waiting callers get no lines. Any thread may do so."""
         if self._owner != os.getpid():
             self._forget()  # forked: the process and those who wait are the parent's
             return
@@ -100,7 +100,7 @@ class Dialogue:
         _close_pipes(process)
         for answer, _ in waiting:
             with contextlib.suppress(RuntimeError):  # its loop has ended
-                answer.get_loop().call_soon_threadsafe(_tell, answer, [])
+                answer.get_loop().call_soon_threadsafe(_answer, answer, [])
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -129,13 +129,13 @@ class Dialogue:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         while len(lines) >= self._lines and self._waiting:
-            told, lines = lines[: self._lines], lines[self._lines :]
+            answered, lines = lines[: self._lines], lines[self._lines :]
             answer, size = self._waiting.popleft()
             self._unread -= size
-            _tell(answer, told)
+            _answer(answer, answered)
         self._buffer = b"".join(line + b"\n" for line in lines) + self._buffer
         if not self._waiting and self._buffer:
-            self.close()  # nobody has asked for this: it is out of step
+            self.close()  # no question for this answer: it is out of step
         elif not self._waiting:
             self._leave(out)
 
@@ -159,9 +159,9 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _tell(answer: asyncio.Future[list[bytes]], told: list[bytes]) -> None:
-    if not answer.done():  # whoever asked may have been cancelled
-        answer.set_result(told)
+def _answer(answer: asyncio.Future[list[bytes]], lines: list[bytes]) -> None:
+    if not answer.done():  # the caller may have been cancelled
+        answer.set_result(lines)
 
 
 _PROGRAM = Path(__file__).with_name("compiler.py")
@@ -187,7 +187,7 @@ class Compiler:
         return self._checked(_question(file, source), tries=2)
 
     async def check_soon(self, file: str, source: bytes) -> SyntaxProblem | None:
-        """As `check`, while others in the event loop go on. What gets no answer is asked again in a thread."""
+        """As `check`, without blocking the event loop. What gets no answer is asked again in a thread."""
         question = _question(file, source)
         answer = await self._soon.ask(question)
         if answer:
@@ -212,7 +212,7 @@ class Compiler:
     def _checked(self, question: bytes, *, tries: int) -> SyntaxProblem | None:
         answer = b""
         with self._lock:
-            # Somebody may have killed it. Whoever kills two in a row is the file.
+            # It may have been killed from outside. If two die in a row, the file kills them.
             while not answer and tries:
                 answer, tries = self._ask(question), tries - 1
         return _understood(answer)
@@ -260,8 +260,8 @@ def _question(file: str, source: bytes) -> bytes:
 def _understood(answer: bytes) -> SyntaxProblem | None:
     if not answer:
         return SyntaxProblem(1, "the compiler did not survive it, or took too long")
-    told = json.loads(answer)
-    return None if told is None else SyntaxProblem(told["line"], told["message"])
+    found = json.loads(answer)
+    return None if found is None else SyntaxProblem(found["line"], found["message"])
 
 
 compiler = Compiler()
@@ -299,14 +299,14 @@ _NAMED = 5
 _REMEMBERED = 10_000
 
 
-class Inspection:
+class CandidateInspection:
     """What it has found out of a file it remembers, since most files of two candidates are the same."""
 
     def __init__(self, task: TaskAdapter, repository: Repository) -> None:
         self._task = task
         self._repository = repository
-        self._recipe = Recipe(task.recipe)
-        self._sized = Recipe(task.size_paths or task.recipe)
+        self._recipe = RecipePaths(task.recipe)
+        self._sized = RecipePaths(task.size_paths or task.recipe)
         self._sizes: Cache[int] = Cache(_REMEMBERED)
         self._compiled: Cache[tuple[SyntaxProblem | None]] = Cache(_REMEMBERED)
 
@@ -317,13 +317,13 @@ class Inspection:
             self._note_syntax(path, entry, compiler.check(path, source))
 
     async def look_soon(self, commit: str, base: str) -> None:
-        """As `look`, for commits that are at hand, and while others in the event loop go on."""
+        """As `look`, for commits that are at hand, and without blocking the event loop."""
         for path, entry in self._unread(commit, base):
             source = self._repository.read_file(commit, path)
             self._note_syntax(path, entry, await compiler.check_soon(path, source))
 
     def _unread(self, commit: str, base: str) -> Iterator[tuple[str, Entry]]:
-        """The files whose syntax nobody has looked at, once everything else was found to be well."""
+        """The files whose syntax was not checked yet, once everything else was found to be well."""
         self._check_changes(commit, base)
         files = self._repository.list_files(commit)
         recipe = self._recipe.within(files)
@@ -359,7 +359,9 @@ class Inspection:
 
     def _check_there(self, recipe: Mapping[str, Entry]) -> None:
         gone = [
-            each for each in self._task.recipe if not any(Recipe((each,)).covers(path) for path in recipe)
+            each
+            for each in self._task.recipe
+            if not any(RecipePaths((each,)).covers(path) for path in recipe)
         ]
         if gone:
             raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{_listed(gone)} of the recipe is gone")

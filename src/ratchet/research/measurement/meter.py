@@ -27,10 +27,16 @@ from ratchet.judges.scratch import in_thread, scratch
 from ratchet.judges.trial import TrialFailed, call_trial, run_trial
 from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.measurement.checkout import Programs, Recipe, fresh_checkout, staged_files
-from ratchet.research.measurement.inspection import Inspection, look, looks_itself
-from ratchet.research.measurement.result import FAILURES, Account, Measurement, Unmeasured, unmeasured
-from ratchet.research.measurement.slots import Lease, SlotDesk
+from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
+from ratchet.research.measurement.inspection import CandidateInspection, look, looks_itself
+from ratchet.research.measurement.result import (
+    FAILURES,
+    Measurement,
+    MeasurementRecord,
+    Unmeasured,
+    unmeasured,
+)
+from ratchet.research.measurement.slots import Lease, SlotPool
 from ratchet.sandbox import granted
 from ratchet.workspaces import Kind, Repository, find_git
 from ratchet.workspaces.cache import Cache
@@ -83,13 +89,13 @@ _LEAST_BYTES = 1024 * 1024
 def lacks_room(place: Path) -> bool:
     """Whether the disk of `place` is full, and not by what was written there."""
     try:
-        told = os.statvfs(place)
-        if told.f_bavail * told.f_frsize >= _LEAST_BYTES:
+        disk = os.statvfs(place)
+        if disk.f_bavail * disk.f_frsize >= _LEAST_BYTES:
             return False
         written = sum(each.lstat().st_blocks * 512 for each in place.rglob("*"))
     except OSError:
         return False
-    return written < told.f_blocks * told.f_frsize // 2
+    return written < disk.f_blocks * disk.f_frsize // 2
 
 
 _QUESTION_BYTES = 32 * 1024 * 1024
@@ -108,11 +114,11 @@ class TaskMeter:
     ) -> None:
         self._task = task
         self._repository = repository
-        self._recipe = Recipe(task.recipe)
-        self._programs = Programs(task, origin)
+        self._recipe = RecipePaths(task.recipe)
+        self._programs = TaskPrograms(task, origin)
         self._staged = staged_files(task)
-        self._inspection = Inspection(task, repository)
-        self._desk = SlotDesk(task.slots, home / "slots")
+        self._inspection = CandidateInspection(task, repository)
+        self._desk = SlotPool(task.slots, home / "slots")
         self._questions: Cache[tuple[Any]] = Cache(_QUESTION_BYTES)
         trial = task.trial
         self._commands = trial is not None and not trial.is_node
@@ -194,7 +200,7 @@ class TaskMeter:
             facts=account.facts(evaluator=scored.finished, well=True),
         )
 
-    async def _scored(self, wanted: _Wanted, account: Account) -> Scored:
+    async def _scored(self, wanted: _Wanted, account: MeasurementRecord) -> Scored:
         evaluator = self._programs.evaluator(wanted.lease, wanted.held_out)
         question = await self._question(wanted, evaluator)
         async with AsyncExitStack() as stack:
@@ -228,7 +234,7 @@ class TaskMeter:
             )
 
     async def _run(
-        self, number: int, wanted: _Wanted, question: Any, directory: Path | None, account: Account
+        self, number: int, wanted: _Wanted, question: Any, directory: Path | None, account: MeasurementRecord
     ) -> None:
         """Run one process of a measurement. It is not told which split it works on."""
         trial = self._programs.trial(wanted.lease, wanted.held_out)
@@ -300,8 +306,8 @@ class TaskMeter:
             raise BadReport(f"the task classifies the answer as {type(found).__name__}, not as an object")
         return found
 
-    def _account(self) -> Account:
-        return Account(self._recipe, self._commands, self._has_run)
+    def _account(self) -> MeasurementRecord:
+        return MeasurementRecord(self._recipe, self._commands, self._has_run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Why there is no score, as the status of a trial: whose doing it was, and what it said."""
+"""The result of one measurement, or why there is none: the status of the trial, and the reason in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ratchet.judges.evaluator import Disqualified, EvaluatorFailed
 from ratchet.judges.pinned import Changed
 from ratchet.judges.trial import Ran, TrialBroken, TrialFailed
 from ratchet.kernel import RatchetError, TrialStatus
-from ratchet.research.measurement.checkout import Recipe
+from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.sandbox import Finished
 from ratchet.sandbox.inside import __file__ as _sandbox
 from ratchet.workspaces import TooLarge, UnsafePath
@@ -92,14 +92,14 @@ class _Frame(NamedTuple):
     line: int
     where: str
 
-    def told(self, name: str) -> str:
+    def described(self, name: str) -> str:
         return f"({name}:{self.line} in {self.where})" if self.where else f"({name}:{self.line})"
 
 
 def crash_excerpt(output: bytes, in_recipe: InRecipe, roots: Sequence[str] = ()) -> str:
     """`Type: message (file.py:3 in function)`, with the deepest frame in the recipe; empty if nothing was said.
 
-    `roots` are directories whose names say nothing to whoever reads it.
+    `roots` are directories whose names say nothing to a reader.
     """
     text = output[-_READ_BYTES:].decode("utf-8", "replace")
     # Looking for a name in a line takes the square of its length.
@@ -151,7 +151,7 @@ def _deepest(frames: Sequence[_Frame], in_recipe: InRecipe) -> str:
     for frame in reversed(frames):
         name = in_recipe(frame.file)
         if name is not None:
-            return frame.told(name)
+            return frame.described(name)
     return ""
 
 
@@ -159,7 +159,7 @@ def _any_frame(frames: Sequence[_Frame]) -> str:
     """Better than nothing; not what called the recipe, though."""
     for frame in reversed(frames):
         if not frame.file.startswith(_SANDBOX):
-            return frame.told(PurePosixPath(frame.file).name)
+            return frame.described(PurePosixPath(frame.file).name)
     return ""
 
 
@@ -175,14 +175,14 @@ _SHORT_TAIL = 1024
 
 
 @dataclass(slots=True)
-class Account:
+class MeasurementRecord:
     """`commands` says that the trial is a command and not a function, `has_run` that it has come to an end before.
 
     `roots` are where the recipe was seen. `place` is the directory for what the trial leaves; `no_room` says that its
     disk was full by no fault of the trial.
     """
 
-    recipe: Recipe
+    recipe: RecipePaths
     commands: bool
     has_run: bool = False
     slot: str = ""
@@ -224,7 +224,7 @@ _SAID = (
 )
 
 
-def unmeasured(error: Exception, account: Account) -> Unmeasured:
+def unmeasured(error: Exception, account: MeasurementRecord) -> Unmeasured:
     """What one of `FAILURES` means for the trial."""
     match error:
         case TrialFailed():
@@ -251,7 +251,7 @@ def unmeasured(error: Exception, account: Account) -> Unmeasured:
     )
 
 
-def _trial_failed(error: TrialFailed, account: Account) -> Unmeasured:
+def _trial_failed(error: TrialFailed, account: MeasurementRecord) -> Unmeasured:
     finished = error.finished
     status, reason = TrialStatus.CRASH, str(error)
     if over_time(finished):
@@ -263,7 +263,7 @@ def _trial_failed(error: TrialFailed, account: Account) -> Unmeasured:
     return Unmeasured(status, reason, facts=account.facts(failed=finished))
 
 
-def _crash(finished: Finished, account: Account) -> str:
+def _crash(finished: Finished, account: MeasurementRecord) -> str:
     def in_recipe(name: str) -> str | None:
         return account.recipe.file(name, account.roots)
 
@@ -271,7 +271,7 @@ def _crash(finished: Finished, account: Account) -> str:
     return f"{ended(finished)}: {excerpt}" if excerpt else ended(finished)
 
 
-def _disqualified(error: Disqualified, account: Account) -> Unmeasured:
+def _disqualified(error: Disqualified, account: MeasurementRecord) -> Unmeasured:
     facts = account.facts(evaluator=error.finished)
     if error.status is not None and error.status not in _SAID:
         reason = f"the evaluator says {str(error)!r} with the unknown status {error.status[:50]!r}"
@@ -285,7 +285,7 @@ def _disqualified(error: Disqualified, account: Account) -> Unmeasured:
     )
 
 
-def _evaluator_failed(error: EvaluatorFailed, account: Account) -> Unmeasured:
+def _evaluator_failed(error: EvaluatorFailed, account: MeasurementRecord) -> Unmeasured:
     status = TrialStatus.CRASH
     if over_time(error.finished):
         status = TrialStatus.EVAL_BUDGET_OVERRUN

@@ -1,6 +1,6 @@
 """Slots: who may measure now, and on which CPUs or GPUs.
 
-A named slot is a file that whoever measures holds a lock on, so no two processes on this machine have it at once, and
+A named slot is a file that the measuring process locks, so no two processes on this machine have it at once, and
 the kernel frees it when its holder dies. Within one process they are given out first come, first served.
 """
 
@@ -26,7 +26,7 @@ from ratchet.research.adapter import Slots
 _LOOK_SECONDS = 0.05
 _MOST_CPUS = 8192
 _locked: set[int] = set()
-_lines: dict[tuple[Path, Slots], Line] = {}
+_lines: dict[tuple[Path, Slots], SlotQueue] = {}
 # Two meters of one process must stand in the same line.
 _lines_lock = threading.Lock()
 
@@ -44,7 +44,7 @@ class Lease:
 Take = Callable[[], Lease | None]
 
 
-class SlotDesk:
+class SlotPool:
     """Gives out the slots of a task. `directory` is where the files of named ones are."""
 
     def __init__(self, slots: Slots, directory: Path) -> None:
@@ -54,7 +54,7 @@ class SlotDesk:
         key = (directory.absolute(), slots)
         with _lines_lock:
             if key not in _lines:
-                _lines[key] = Line(_named(slots, key[0]) if slots.names else _counted(slots.count))
+                _lines[key] = SlotQueue(_named(slots, key[0]) if slots.names else _counted(slots.count))
             self._line = _lines[key]
 
     @asynccontextmanager
@@ -68,7 +68,7 @@ class SlotDesk:
             self._line.call()
 
 
-class Line:
+class SlotQueue:
     """Those of this process who wait, in any thread and event loop. `take` hands over a slot if one is free."""
 
     def __init__(self, take: Take) -> None:

@@ -1,11 +1,11 @@
-"""The sessions of specialists: what they are told, the tools they are given, and what these are bound to."""
+"""The sessions of specialists: prompts, tools, and the context that tools are bound to."""
 
 from typing import TYPE_CHECKING
 
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.research.sessions.context import Idea, Sitting, Submit
+    from ratchet.research.sessions.context import Idea, SessionContext, Submit
     from ratchet.research.sessions.inputs import hypothesis_of
     from ratchet.research.sessions.prompt import shared_prompt, system_prompt, user_prompt
     from ratchet.research.sessions.tools import tool_names, tools_for
@@ -14,7 +14,7 @@ else:
 
 __all__ = [
     "Idea",
-    "Sitting",
+    "SessionContext",
     "Submit",
     "hypothesis_of",
     "shared_prompt",

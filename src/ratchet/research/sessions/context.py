@@ -46,7 +46,7 @@ def text(description: str, *, longest: int) -> Form:
     return {"type": "string", "maxLength": longest, "description": description}
 
 
-def told(facts: Mapping[str, Any]) -> str:
+def tool_answer(facts: Mapping[str, Any]) -> str:
     return json.dumps(facts, ensure_ascii=False, default=str)
 
 
@@ -75,18 +75,18 @@ def page(content: str, offset: int, *, size: int) -> dict[str, Any]:
 _Said = TypeVar("_Said")
 
 
-class ToolFailed(RatchetError):
-    """What went wrong with a tool, as the model is told."""
+class SessionToolFailed(RatchetError):
+    """What went wrong with a tool, as the model reads it."""
 
 
-class Hearing:
+class HookCalls:
     """The hooks of one session. What they raise becomes a `SessionFailed`, and breaks the session off."""
 
-    def __init__(self, sitting: Sitting, engine: str) -> None:
-        self._sitting = sitting
-        self._facts = sitting.facts
+    def __init__(self, context: SessionContext, engine: str) -> None:
+        self._sitting = context
+        self._facts = context.facts
         self._engine = engine
-        self._hooks = AllHooks(sitting.task.hooks())
+        self._hooks = AllHooks(context.task.hooks())
 
     async def started(self) -> None:
         await self._heard("session_started", self._hooks.session_started(self._facts))
@@ -101,16 +101,16 @@ class Hearing:
         async def run(given: Mapping[str, Any]) -> str:
             objection = await self._heard("before_tool", hooks.before_tool(facts, tool.name, given))
             if objection is not None:
-                raise ToolFailed(self._sitting.outputs.capped(f"this was forbidden: {objection}"))
+                raise SessionToolFailed(self._sitting.outputs.capped(f"this was forbidden: {objection}"))
             failed = False
             try:
                 answer = await tool.run(given)
-            except Exception as error:  # noqa: BLE001 - told to the model, as a tool promises
+            except Exception as error:  # noqa: BLE001 - reported to the model, as a tool promises
                 answer, failed = in_words(error), True
             said = await self._heard("after_tool", hooks.after_tool(facts, tool.name, given, answer))
             capped = self._sitting.outputs.capped(said)
             if failed:
-                raise ToolFailed(capped)
+                raise SessionToolFailed(capped)
             return capped
 
         return Tool(tool.name, tool.description, tool.input_schema, run)
@@ -123,7 +123,7 @@ class Hearing:
                 Failure.REFUSED,
                 f"the hook {name} failed: {type(error).__name__}: {error}",
                 session=Session(self._engine),
-                hint="mend the hooks of the task: no session goes on without them",
+                hint="fix the hooks of the task: no session runs without them",
             )
             self._sitting.break_off(broken)
             raise broken from error
@@ -136,7 +136,7 @@ _KEPT = 8 * 1024 * 1024
 _NOTE = 200
 
 
-class Outputs:
+class ToolOutputs:
     """The long answers of one session, oldest forgotten first."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TrialSnapshot:
     """A trial and the commit that holds its files."""
 
     trial: Trial
@@ -194,13 +194,13 @@ class Idea:
 Submit = Callable[[Idea], Awaitable[Trial]]
 """Commits the workspace as it is, makes a trial of it and returns the trial when it has ended.
 
-`Misuse`, `WorkspaceError` and `BudgetExceeded` are told to the model. Anything else ends the session and is raised
+`Misuse`, `WorkspaceError` and `BudgetExceeded` are reported to the model. Anything else ends the session and is raised
 where that was begun.
 """
 
 
 @dataclass(kw_only=True)
-class Sitting:
+class SessionContext:
     """One session. `read` and `write` open transactions of the ledger; `parent` is the trial the workspace stands on.
 
     Without `lineage` the session can read nothing that another one did. `broken` says why it had to be ended.
@@ -217,7 +217,7 @@ class Sitting:
     write: Callable[[], AbstractContextManager[Transaction]]
     lineage: bool = True
     trials: list[Trial] = field(default_factory=list)
-    outputs: Outputs = field(default_factory=Outputs)
+    outputs: ToolOutputs = field(default_factory=ToolOutputs)
     lessons: int = field(default=0, init=False)
     broken: Exception | None = field(default=None, init=False)
     on_break: Callable[[], object] | None = field(default=None, init=False)
@@ -241,7 +241,7 @@ class Sitting:
         with self.read() as tx:
             return get_standing(tx, self.run_id)
 
-    def snapshot(self, number: int) -> Snapshot:
+    def snapshot(self, number: int) -> TrialSnapshot:
         """A trial that this session may look at. Raises `NotFound` or `Misuse`."""
         with self.read() as tx:
             found = find_trial(tx, self.run_id, number)
@@ -254,7 +254,7 @@ class Sitting:
             raise Misuse(
                 f"of trial {found.exp_id} only the row is known, not the files", hint="choose another one"
             )
-        return Snapshot(found, found.commit)
+        return TrialSnapshot(found, found.commit)
 
     def baseline_commit(self) -> str:
         with self.read() as tx:
@@ -263,7 +263,7 @@ class Sitting:
             raise Conflict(f"the files of the baseline of run {self.run_id} are not known")
         return commit
 
-    async def rebase(self, snapshot: Snapshot) -> None:
+    async def rebase(self, snapshot: TrialSnapshot) -> None:
         """Bring the workspace to a trial's files, and stand on it. Raises `Conflict` while a trial is made of it."""
         self._check_idle()
         # Until it is done: files of two trials must never be handed in as one.

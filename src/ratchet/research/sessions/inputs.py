@@ -1,6 +1,6 @@
 """What a model may say about its work, checked before anything is done with it.
 
-Whatever is wrong is told with the value and what would be right, since the model is the one to mend it.
+A mistake is reported with the value and what would be right, since the model is the one to fix it.
 """
 
 from __future__ import annotations

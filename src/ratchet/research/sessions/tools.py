@@ -1,4 +1,4 @@
-"""Which tools a session is given."""
+"""The tools of a session: submit, check, read history, rebase, write lessons, and the task's own."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ratchet.ledger.lessons import add_lesson, list_lessons
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, near_misses
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import get_trial
-from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
-from ratchet.research.measurement.checkout import Recipe, read_recipe, recipe_path
+from ratchet.research.adapter import TaskAdapter, TaskProgram, ToolCommand
+from ratchet.research.measurement.checkout import RecipePaths, read_recipe, recipe_path
 from ratchet.research.measurement.inspection import compiler
 from ratchet.research.sessions import inputs, parameters
 from ratchet.research.sessions.context import (
     OFFSET,
     TRIAL,
     Idea,
-    Sitting,
-    Snapshot,
+    SessionContext,
+    TrialSnapshot,
     form,
     page,
     row,
     text,
-    told,
+    tool_answer,
 )
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.sandbox import Bounds, Finished, Node, Policy, run
@@ -40,19 +40,19 @@ from ratchet.sandbox.plan import is_shown
 _REASON = 4000
 
 
-def submit_trial(sitting: Sitting) -> Tool:
+def submit_trial(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
         idea = Idea(
             hypothesis=inputs.hypothesis(given["hypothesis"]),
             expected_delta=inputs.expected_delta(given["expected_delta"]),
             notes=inputs.notes(given.get("notes", "")),
-            parent=_parent(sitting, given.get("parent_exp")),
+            parent=_parent(context, given.get("parent_exp")),
         )
-        trial = await sitting.hand_in(idea)
-        result = _result(sitting, trial)
-        if trial.status is TrialStatus.KEEP and sitting.trials_left:
-            result |= await _stand_on(sitting, trial)
-        return told(result)
+        trial = await context.hand_in(idea)
+        result = _result(context, trial)
+        if trial.status is TrialStatus.KEEP and context.trials_left:
+            result |= await _stand_on(context, trial)
+        return tool_answer(result)
 
     expected = {
         "type": ["string", "number"],
@@ -66,7 +66,7 @@ def submit_trial(sitting: Sitting) -> Tool:
         form(
             {"hypothesis": text(hypothesis, longest=2000), "expected_delta": expected},
             {
-                "notes": text("anything that whoever comes after you should know", longest=2 * inputs.NOTES),
+                "notes": text("anything that later specialists should know", longest=2 * inputs.NOTES),
                 "parent_exp": {**TRIAL, "description": "the trial that your workspace stands on, as a check"},
             },
         ),
@@ -74,32 +74,32 @@ def submit_trial(sitting: Sitting) -> Tool:
     )
 
 
-def _parent(sitting: Sitting, claimed: str | int | None) -> int:
-    if claimed is not None and (number := inputs.trial_number(claimed)) != sitting.parent:
+def _parent(context: SessionContext, claimed: str | int | None) -> int:
+    if claimed is not None and (number := inputs.trial_number(claimed)) != context.parent:
         raise Misuse(
-            f"your workspace stands on {exp_id(sitting.parent)}, not on {exp_id(number)}",
+            f"your workspace stands on {exp_id(context.parent)}, not on {exp_id(number)}",
             hint="leave parent_exp out, or use rebase_to before you edit",
         )
-    return sitting.parent
+    return context.parent
 
 
-async def _stand_on(sitting: Sitting, trial: Trial) -> dict[str, Any]:
+async def _stand_on(context: SessionContext, trial: Trial) -> dict[str, Any]:
     """Go on from what was kept. The trial was made, whatever becomes of the workspace."""
     try:
-        await sitting.rebase(sitting.snapshot(trial.number))
+        await context.rebase(context.snapshot(trial.number))
     except RatchetError as error:
         return {"workspace": f"cannot be used as it is: {error}. Use rebase_to."}
     return {"workspace_stands_on": trial.exp_id}
 
 
-def _result(sitting: Sitting, trial: Trial) -> dict[str, Any]:
+def _result(context: SessionContext, trial: Trial) -> dict[str, Any]:
     if trial.status is not None and not trial.status.tried:
         return {
             "status": trial.status,
             "reason": (trial.reason or "")[:_REASON],
             "what_to_do": "The machine could not measure it; that says nothing about your idea. End the session.",
         }
-    standing = sitting.standing()
+    standing = context.standing()
     return {
         "exp_id": trial.exp_id,
         "status": trial.status,
@@ -108,8 +108,8 @@ def _result(sitting: Sitting, trial: Trial) -> dict[str, Any]:
         "compared_to": None if trial.compared_to is None else exp_id(trial.compared_to),
         "reason": (trial.reason or "")[:_REASON],
         "best": {"exp_id": standing.best_exp_id, "score": standing.best_score},
-        "trials_left_in_this_session": sitting.trials_left,
-        "workspace_stands_on": exp_id(sitting.parent),
+        "trials_left_in_this_session": context.trials_left,
+        "workspace_stands_on": exp_id(context.parent),
     }
 
 
@@ -118,15 +118,17 @@ _SHOWN = 12_000
 _NAMES = 200
 
 
-def read_snapshot(sitting: Sitting) -> Tool:
+def read_snapshot(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
-        found = sitting.snapshot(trial_number(given["exp_id"]))
+        found = context.snapshot(trial_number(given["exp_id"]))
         if "path" not in given:
-            return told({**row(found.trial), "files": await asyncio.to_thread(_names, sitting, found.commit)})
-        path = recipe_path(sitting.task, given["path"])
-        content = await asyncio.to_thread(sitting.repository.read_file, found.commit, path)
+            return tool_answer(
+                {**row(found.trial), "files": await asyncio.to_thread(_names, context, found.commit)}
+            )
+        path = recipe_path(context.task, given["path"])
+        content = await asyncio.to_thread(context.repository.read_file, found.commit, path)
         shown = page(content.decode(errors="replace"), given.get("offset", 0), size=_SHOWN)
-        return told({**row(found.trial), "path": path, **shown})
+        return tool_answer({**row(found.trial), "path": path, **shown})
 
     return Tool(
         "read_snapshot",
@@ -136,14 +138,16 @@ def read_snapshot(sitting: Sitting) -> Tool:
     )
 
 
-def diff_snapshots(sitting: Sitting) -> Tool:
+def diff_snapshots(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
-        old, new = (sitting.snapshot(trial_number(given[name])) for name in ("exp_a", "exp_b"))
-        changes = await asyncio.to_thread(sitting.repository.changes, old.commit, new.commit)
-        diff = await asyncio.to_thread(sitting.repository.diff, old.commit, new.commit)
+        old, new = (context.snapshot(trial_number(given[name])) for name in ("exp_a", "exp_b"))
+        changes = await asyncio.to_thread(context.repository.changes, old.commit, new.commit)
+        diff = await asyncio.to_thread(context.repository.diff, old.commit, new.commit)
         paths = [change.path for change in changes]
         shown = page(diff, given.get("offset", 0), size=_SHOWN)
-        return told({"exp_a": row(old.trial), "exp_b": row(new.trial), "files": paths[:_NAMES], **shown})
+        return tool_answer(
+            {"exp_a": row(old.trial), "exp_b": row(new.trial), "files": paths[:_NAMES], **shown}
+        )
 
     return Tool(
         "diff_snapshots",
@@ -153,16 +157,18 @@ def diff_snapshots(sitting: Sitting) -> Tool:
     )
 
 
-def _names(sitting: Sitting, commit: str) -> list[str]:
-    return list(Recipe(sitting.task.recipe).within(sitting.repository.list_files(commit)))[:_NAMES]
+def _names(context: SessionContext, commit: str) -> list[str]:
+    return list(RecipePaths(context.task.recipe).within(context.repository.list_files(commit)))[:_NAMES]
 
 
-def rebase_to(sitting: Sitting) -> Tool:
+def rebase_to(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
-        found = sitting.snapshot(trial_number(given["exp_id"]))
-        await asyncio.to_thread(_check_files, sitting, found)
-        await sitting.rebase(found)
-        return told({"ok": True, "workspace_stands_on": found.trial.exp_id, "parent": row(found.trial)})
+        found = context.snapshot(trial_number(given["exp_id"]))
+        await asyncio.to_thread(_check_files, context, found)
+        await context.rebase(found)
+        return tool_answer(
+            {"ok": True, "workspace_stands_on": found.trial.exp_id, "parent": row(found.trial)}
+        )
 
     return Tool(
         "rebase_to",
@@ -173,10 +179,10 @@ def rebase_to(sitting: Sitting) -> Tool:
     )
 
 
-def _check_files(sitting: Sitting, found: Snapshot) -> None:
+def _check_files(context: SessionContext, found: TrialSnapshot) -> None:
     """Raises `Misuse` for a trial with changes that were never allowed: they would be taken over with its files."""
-    changed = sitting.repository.changes(sitting.baseline_commit(), found.commit)
-    recipe = Recipe(sitting.task.recipe)
+    changed = context.repository.changes(context.baseline_commit(), found.commit)
+    recipe = RecipePaths(context.task.recipe)
     outside = [change.path for change in changed if not recipe.covers(change.path)]
     if outside:
         raise Misuse(
@@ -185,9 +191,9 @@ def _check_files(sitting: Sitting, found: Snapshot) -> None:
         )
 
 
-def read_output(sitting: Sitting) -> Tool:
+def read_output(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
-        found = sitting.outputs.read(given["output"], given.get("offset", 0))
+        found = context.outputs.read(given["output"], given.get("offset", 0))
         if found is None:
             raise NotFound("output", given["output"])
         return found
@@ -204,17 +210,17 @@ _TAIL = 2000
 _SHIPPED = Path(__file__).parents[1] / "shipped"
 
 
-def task_tools(sitting: Sitting) -> list[Tool]:
+def task_tools(context: SessionContext) -> list[Tool]:
     return [
-        *sitting.task.tools(sitting.workspace.path),
-        *(_command(sitting, each) for each in sitting.task.tool_commands),
+        *context.task.tools(context.workspace.path),
+        *(_command(context, each) for each in context.task.tool_commands),
     ]
 
 
-def _command(sitting: Sitting, command: ToolCommand) -> Tool:
+def _command(context: SessionContext, command: ToolCommand) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
-        question = {"candidate": str(sitting.workspace.path), "given": dict(given)}
-        done = await _run(sitting, command.program, json.dumps(question).encode())
+        question = {"candidate": str(context.workspace.path), "given": dict(given)}
+        done = await _run(context, command.program, json.dumps(question).encode())
         if not done.ok:
             said = done.stderr.decode(errors="replace").strip()[-_TAIL:]
             raise Misuse(f"{command.name} failed: {done.problem}" + (f"\n{said}" if said else ""))
@@ -223,8 +229,8 @@ def _command(sitting: Sitting, command: ToolCommand) -> Tool:
     return Tool(command.name, command.description, command.input_schema or form(), use)
 
 
-async def _run(sitting: Sitting, program: Program, stdin: bytes) -> Finished:
-    task, directory = sitting.task, sitting.workspace.path
+async def _run(context: SessionContext, program: TaskProgram, stdin: bytes) -> Finished:
+    task, directory = context.task, context.workspace.path
     policy = Policy(
         readable=(directory, *((task.root / task.inputs,) if task.inputs else ())),
         # It may import what a model wrote, which must not find the evaluators that come with Ratchet.
@@ -253,17 +259,17 @@ _PAGED = ("recent", "mine", "kept")
 _VIEWS = (*_PAGED, "near_misses", *_OF_A_TRIAL, "lessons")
 
 
-def read_lineage(sitting: Sitting) -> Tool:
+def read_lineage(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
         view = given["view"]
         if view in _OF_A_TRIAL and "exp_id" not in given:
             raise Misuse(f"the view {view} is one of a trial", hint="give its exp_id")
-        with sitting.read() as tx:
+        with context.read() as tx:
             if view == "lessons":
-                return told(_lessons(tx, sitting, given.get("before")))
+                return tool_answer(_lessons(tx, context, given.get("before")))
             if view == "trial":
-                return told(_whole(get_trial(tx, sitting.run_id, trial_number(given["exp_id"]))))
-            return told(_page(_trials(tx, sitting, view, given), goes_on=view in _PAGED))
+                return tool_answer(_whole(get_trial(tx, context.run_id, trial_number(given["exp_id"]))))
+            return tool_answer(_page(_trials(tx, context, view, given), goes_on=view in _PAGED))
 
     return Tool(
         "read_lineage",
@@ -281,17 +287,17 @@ def read_lineage(sitting: Sitting) -> Tool:
     )
 
 
-def _trials(tx: Transaction, sitting: Sitting, view: str, given: Mapping[str, Any]) -> list[Trial]:
-    run_id = sitting.run_id
+def _trials(tx: Transaction, context: SessionContext, view: str, given: Mapping[str, Any]) -> list[Trial]:
+    run_id = context.run_id
     before = trial_number(given["before"]) if "before" in given else None
     number = trial_number(given["exp_id"]) if "exp_id" in given else 0
     views: dict[str, Callable[[], list[Trial]]] = {
         "recent": lambda: latest_trials(tx, run_id, before=before, limit=_PAGE),
         "mine": lambda: latest_trials(
-            tx, run_id, specialist=sitting.specialist.name, before=before, limit=_PAGE
+            tx, run_id, specialist=context.specialist.name, before=before, limit=_PAGE
         ),
         "kept": lambda: kept_trials(tx, run_id, before=before, limit=_PAGE),
-        "near_misses": lambda: near_misses(tx, run_id, sitting.task.direction, limit=_PAGE),
+        "near_misses": lambda: near_misses(tx, run_id, context.task.direction, limit=_PAGE),
         "ancestors": lambda: ancestors(tx, run_id, number, limit=_PAGE),
         "children": lambda: children(tx, run_id, number, limit=_PAGE),
     }
@@ -319,9 +325,9 @@ def _whole(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _lessons(tx: Transaction, sitting: Sitting, before: str | int | None) -> dict[str, Any]:
+def _lessons(tx: Transaction, context: SessionContext, before: str | int | None) -> dict[str, Any]:
     last = None if before is None else trial_number(before)
-    found = list_lessons(tx, sitting.run_id, before=last, limit=_PAGE)
+    found = list_lessons(tx, context.run_id, before=last, limit=_PAGE)
     shown = [{"specialist": each.specialist, "trial": each.trial, "lesson": each.text} for each in found]
     rest = {"next_before": found[-1].id} if len(found) == _PAGE else {}
     return {"lessons": shown, **rest}
@@ -331,7 +337,7 @@ SHORTEST, LONGEST = 20, 1000
 _MOST = 5
 
 
-def write_lesson(sitting: Sitting) -> Tool:
+def write_lesson(context: SessionContext) -> Tool:
     async def use(given: Mapping[str, Any]) -> str:
         lesson = inputs.notes(given["lesson"], what="lesson", longest=LONGEST)
         if len(lesson) < SHORTEST:
@@ -339,15 +345,15 @@ def write_lesson(sitting: Sitting) -> Tool:
                 f"the lesson {lesson!r} is too short to be one",
                 hint=f"write {SHORTEST} to {LONGEST} characters",
             )
-        if sitting.lessons >= _MOST:
+        if context.lessons >= _MOST:
             raise Conflict(
-                f"this session has written {_MOST} lessons, which is the most", hint="go on without"
+                f"this session has written {_MOST} lessons, which is the most", hint="continue without more"
             )
-        last = sitting.trials[-1].number if sitting.trials else None
-        with sitting.write() as tx:
-            add_lesson(tx, sitting.run_id, sitting.specialist.name, lesson, trial=last)
-        sitting.lessons += 1
-        return told({"ok": True, "lessons_left_in_this_session": _MOST - sitting.lessons})
+        last = context.trials[-1].number if context.trials else None
+        with context.write() as tx:
+            add_lesson(tx, context.run_id, context.specialist.name, lesson, trial=last)
+        context.lessons += 1
+        return tool_answer({"ok": True, "lessons_left_in_this_session": _MOST - context.lessons})
 
     return Tool(
         "write_lesson",
@@ -361,19 +367,19 @@ def write_lesson(sitting: Sitting) -> Tool:
 _BOUNDS = Bounds(wall_seconds=30, memory_bytes=1024**3, output_bytes=4 * 1024**2)
 
 
-def syntax_check(sitting: Sitting) -> Tool:
+def syntax_check(context: SessionContext) -> Tool:
     async def use(_given: Mapping[str, Any]) -> str:
-        files = await _python_files(sitting)
+        files = await _python_files(context)
         errors = await asyncio.to_thread(_errors, files)
         answer: dict[str, Any] = {"ok": not errors, "files_checked": len(files), "errors": errors}
-        if sitting.task.size_limit_bytes is not None:
-            size = await asyncio.to_thread(sitting.task.size_check, sitting.workspace.path)
+        if context.task.size_limit_bytes is not None:
+            size = await asyncio.to_thread(context.task.size_check, context.workspace.path)
             answer["size"] = {
                 "verdict": size.verdict,
                 "total_bytes": size.total_bytes,
                 "limit_bytes": size.limit_bytes,
             }
-        return told(answer)
+        return tool_answer(answer)
 
     return Tool(
         "syntax_check",
@@ -384,9 +390,9 @@ def syntax_check(sitting: Sitting) -> Tool:
     )
 
 
-def param_count(sitting: Sitting) -> Tool:
+def param_count(context: SessionContext) -> Tool:
     async def use(_given: Mapping[str, Any]) -> str:
-        return told(await _counted(await _python_files(sitting)))
+        return tool_answer(await _counted(await _python_files(context)))
 
     return Tool(
         "param_count",
@@ -397,8 +403,8 @@ def param_count(sitting: Sitting) -> Tool:
     )
 
 
-async def _python_files(sitting: Sitting) -> dict[str, bytes]:
-    return await asyncio.to_thread(read_recipe, sitting.task, sitting.workspace.path, ".py")
+async def _python_files(context: SessionContext) -> dict[str, bytes]:
+    return await asyncio.to_thread(read_recipe, context.task, context.workspace.path, ".py")
 
 
 def _errors(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
@@ -425,16 +431,16 @@ _ALWAYS = (syntax_check, param_count, submit_trial, rebase_to, read_output)
 _LINEAGE = (read_lineage, read_snapshot, diff_snapshots, write_lesson)
 
 
-def tools_for(sitting: Sitting) -> tuple[Tool, ...]:
+def tools_for(context: SessionContext) -> tuple[Tool, ...]:
     """All tools of this session, the task's own last. Raises `Misuse` when a task calls one like one of ours."""
-    makers = (*_ALWAYS, *_LINEAGE) if sitting.lineage else _ALWAYS
-    ours = [make(sitting) for make in makers]
-    theirs = task_tools(sitting)
+    makers = (*_ALWAYS, *_LINEAGE) if context.lineage else _ALWAYS
+    ours = [make(context) for make in makers]
+    theirs = task_tools(context)
     taken = {make.__name__ for make in (*_ALWAYS, *_LINEAGE)}
     for tool in theirs:
         if tool.name in taken:
             raise Misuse(
-                f"the task {sitting.task.name} has a second tool called {tool.name}", hint="rename it"
+                f"the task {context.task.name} has a second tool called {tool.name}", hint="rename it"
             )
         taken.add(tool.name)
     return (*ours, *theirs)

@@ -1,4 +1,4 @@
-"""A run's own copy of its task, so that editing the original changes nothing.
+"""Which tasks there are, a new one to begin with, and a run's own copy, which edits of the original do not change.
 
 The copy appears whole or not at all: it is made beside its place and then renamed. What a killed process left is
 removed by the next one that comes.
@@ -25,7 +25,7 @@ from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
 from ratchet.ledger.files import sync_file_system
 from ratchet.research.adapter import TaskAdapter
-from ratchet.research.tasks.folder import SKIPPED, Room, open_plain, plain_files, read_plain
+from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
 from ratchet.research.tasks.validation import check_task
 from ratchet.workspaces.removal import remove_tree
@@ -54,7 +54,7 @@ def scaffold(name: str, directory: Path) -> Path:
     unfinished = directory / f".{name}-{secrets.token_hex(4)}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for each in plain_files(_TEMPLATE, Room()):
+        for each in plain_files(_TEMPLATE, FolderLimits()):
             target = unfinished / each.place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(each.path.read_bytes().replace(_NAME, name.encode()))
@@ -121,7 +121,7 @@ def installed_task(name: str, variant: str | None = None, *, root: Path | None =
     except (Exception, SystemExit) as error:
         raise RatchetError(
             f"the task {name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}",
-            hint="mend or uninstall the package that brings it",
+            hint="fix or uninstall the package that brings it",
         ) from error
     if isinstance(found, Path):
         return read_task(found, variant)
@@ -130,7 +130,7 @@ def installed_task(name: str, variant: str | None = None, *, root: Path | None =
     if not isinstance(found, TaskAdapter):
         raise RatchetError(
             f"{where} is {type(found).__name__}, and neither a folder nor a TaskAdapter",
-            hint="mend or uninstall the package that brings it",
+            hint="fix or uninstall the package that brings it",
         )
     if variant is not None:
         raise Misuse(f"the task {name} has no variant {variant!r}: only a task.toml describes variants")
@@ -269,7 +269,7 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
     unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
     try:
         unfinished.mkdir()
-        for each in plain_files(task.root, Room()):
+        for each in plain_files(task.root, FolderLimits()):
             target = unfinished / each.place
             target.parent.mkdir(parents=True, exist_ok=True)
             with open_plain(each.path) as source, target.open("xb") as file:
@@ -278,7 +278,7 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
         pin = _Pin(_hash(unfinished, task.entry_point), task.entry_point)
         if wanted not in (None, pin.sha256):
             raise Conflict(
-                f"{task.root} was changed while it was copied", hint="start again when nobody edits it"
+                f"{task.root} was changed while it was copied", hint="start again when it is not being edited"
             )
         # A kill from here on leaves a record without a copy, and the next process writes both again.
         record = unfinished.with_name(f"{unfinished.name}.json")

@@ -1,4 +1,4 @@
-"""The plain files of a folder, in order and within bounds."""
+"""The plain files of a task's folder, within bounds; where its parts lie; what a run begins with."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FolderLimits:
     """How much a folder may hold."""
 
     files: int = 100_000
@@ -175,7 +175,7 @@ class Room:
     total_bytes: int = 16 * 1024**3
 
 
-_ROOM = Room(files=20_000, file_bytes=32 * 1024**2, total_bytes=256 * 1024**2)
+_ROOM = FolderLimits(files=20_000, file_bytes=32 * 1024**2, total_bytes=256 * 1024**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class PlainFile:
     executable: bool
 
 
-def plain_files(folder: Path, room: Room) -> list[PlainFile]:
+def plain_files(folder: Path, room: FolderLimits) -> list[PlainFile]:
     """All files below `folder`, sorted. Raises `Misuse` for a link, a pipe, a name no tree can have, or too much."""
     try:
         return _within(room, folder, _walk(folder, ()))
@@ -217,7 +217,7 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _within(room: Room, folder: Path, files: Iterator[PlainFile]) -> list[PlainFile]:
+def _within(room: FolderLimits, folder: Path, files: Iterator[PlainFile]) -> list[PlainFile]:
     found: list[PlainFile] = []
     total = 0
     for each in files:

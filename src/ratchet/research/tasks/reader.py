@@ -1,4 +1,4 @@
-"""A task from its folder."""
+"""A task from its folder: task.toml, task.py, its variants."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ratchet.kernel import Direction, Misuse, RatchetError
 from ratchet.research.adapter import (
     EvaluatorProgram,
     KeepRule,
-    Program,
     Slots,
     Specialist,
     TaskAdapter,
+    TaskProgram,
     ToolCommand,
 )
 from ratchet.research.tasks.folder import existing, read_plain
@@ -50,7 +50,7 @@ _LARGEST_CODE = 4_000_000
 def load_class(path: Path) -> type[TaskAdapter]:
     """The one subclass of `TaskAdapter` that the file defines. Raises `Misuse` when it breaks, or has none or several.
 
-    It is compiled anew each time and leaves no bytecode behind, so that a copy of its folder stays what it was.
+    It is compiled again each time and leaves no bytecode behind, so that a copy of its folder stays what it was.
     """
     content = read_plain(path, _LARGEST_CODE)
     module = ModuleType(f"ratchet_task_{hashlib.sha256(bytes(path) + b' ' + content).hexdigest()[:16]}")
@@ -103,7 +103,7 @@ def _is_own(value: object, module: str) -> bool:
 def _broken(where: object, error: BaseException) -> RatchetError:
     if isinstance(error, RatchetError):
         return error
-    return Misuse(f"{where} cannot be loaded: {type(error).__name__}: {error}", hint="mend it and try again")
+    return Misuse(f"{where} cannot be loaded: {type(error).__name__}: {error}", hint="fix it and try again")
 
 
 _PROGRAMS = ("trial", "evaluator")
@@ -162,7 +162,7 @@ _LARGEST_PREAMBLE = 100_000
 
 
 def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
-    """The values of the adapter's attributes. Those that nobody named are left to their defaults."""
+    """The values of the adapter's attributes. Those that were not named are left to their defaults."""
     task, prompt = tables.task, tables.prompt
     roster = _roster(tables.specialist, root, swarm)
     if prompt.knowledge is not None:
@@ -213,7 +213,7 @@ def _programs(tables: Tables) -> dict[str, Any]:
     trial = tables.trial
     evaluator = tables.evaluator or EvaluatorTable()
     return {
-        "trial": None if trial is None else Program(**_program(trial)),
+        "trial": None if trial is None else TaskProgram(**_program(trial)),
         "processes_per_measurement": None if trial is None else trial.processes_per_measurement,
         "evaluator_dir": evaluator.directory,
         "evaluator": EvaluatorProgram(
@@ -297,7 +297,7 @@ def _tool(table: ToolTable) -> ToolCommand:
     return ToolCommand(
         name=table.name,
         description=table.description,
-        program=Program(**_program(table)),
+        program=TaskProgram(**_program(table)),
         input_schema=table.input_schema,
     )
 
@@ -309,7 +309,7 @@ _LARGEST = 1024 * 1024
 def read_task(folder: Path, variant: str | None = None) -> TaskAdapter:
     """The task that a folder describes in task.toml, in task.py, or in both. Raises `Misuse`.
 
-    A task.py is run in this process with the rights of whoever reads the task.
+    A task.py is run in this process with the rights of the process that reads the task.
     """
     root = folder.resolve()
     has_toml, has_code = is_there(root / FILE_NAME), is_there(root / CODE_NAME)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ratchet.research.adapter import Specialist
 
 
-# Finding a line reads the whole text; somebody who has made more mistakes than this mends the first of them first.
+# Finding a line reads the whole text; an author who has made more mistakes than this fixes the first of them first.
 _MOST_LINES = 20
 
 
@@ -41,13 +41,13 @@ def explain(error: ValidationError, path: Path, text: str, found: Mapping[str, A
 
 
 def _unknown(keys: list[Key], path: Path, text: str) -> Misuse:
-    told = [
+    lines = [
         f"{_shown(key)} ({path}{line_of(text, key)}) is unknown; the nearest is {_shown(_nearest(key))}"
         for key in keys[:_MOST_LINES]
     ]
     more = f"\n  and {len(keys) - _MOST_LINES} more" if len(keys) > _MOST_LINES else ""
     many = f"{len(keys)} keys are unknown:\n  " if len(keys) > 1 else ""
-    return Misuse(many + "\n  ".join(told) + more, hint="rename or remove it")
+    return Misuse(many + "\n  ".join(lines) + more, hint="rename or remove it")
 
 
 def _nearest(key: Key) -> Key:
@@ -131,7 +131,7 @@ Span = Annotated[Seconds, Field(le=_TEN_YEARS)]
 AtLeastZero = Annotated[Real, Field(ge=0)]
 
 
-class Table(Section):
+class TomlTable(Section):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -142,7 +142,7 @@ class Table(Section):
         return value
 
 
-class TaskTable(Table):
+class TaskTable(TomlTable):
     name: Name | None = None
     description: Text = ""
     recipe: list[Place] = Field(default_factory=list)
@@ -156,14 +156,14 @@ class TaskTable(Table):
     plain_baseline: Line = ""
 
 
-class ScoreTable(Table):
+class ScoreTable(TomlTable):
     field: Column = "score"
     label: Line = ""
     direction: Literal["max", "min"] = "max"
     columns: list[Column] = Field(default_factory=list)
 
 
-class ProgramTable(Table):
+class ProgramTable(TomlTable):
     function: Identifier | None = None
     file: Place | None = None
     modules: list[Module] = Field(default_factory=list)
@@ -186,7 +186,7 @@ class EvaluatorTable(ProgramTable):
     reads_candidate: bool | None = None
 
 
-class KeepTable(Table):
+class KeepTable(TomlTable):
     policy: Literal["confident", "strict"] = "confident"
     deterministic: bool = False
     baseline_repeats: Annotated[Count, Field(le=1_000)] = 5
@@ -199,43 +199,43 @@ class KeepTable(Table):
     held_out_tolerance: AtLeastZero = 0.0
 
 
-class SlotsTable(Table):
+class SlotsTable(TomlTable):
     kind: Literal["cpu", "gpu"] = "cpu"
     names: list[Slot] = Field(default_factory=list)
     count: Annotated[Count, Field(le=MOST_SLOTS)] | None = None
 
 
-class SizeTable(Table):
+class SizeTable(TomlTable):
     limit_bytes: Many | None = None
     paths: list[Place] = Field(default_factory=list)
 
 
-class BaselineTable(Table):
+class BaselineTable(TomlTable):
     score: Real | None = None
     requires_calibration: bool = False
     hypothesis: Line | None = None
     note: Line = ""
 
 
-class StopsTable(Table):
+class StopsTable(TomlTable):
     trials: Many | None = None
     hours: Span | None = None
     hours_without_keep: Span | None = None
 
 
-class SessionsTable(Table):
+class SessionsTable(TomlTable):
     seconds: Span | None = None
     trials: Many | None = None
 
 
-class PromptTable(Table):
+class PromptTable(TomlTable):
     rules: Text = ""
     limits: Text = ""
     keep_semantics: Text = ""
     knowledge: Place | None = None
 
 
-class SpecialistTable(Table):
+class SpecialistTable(TomlTable):
     name: Name | None = None
     preamble: Text | None = None
     preamble_file: Place | None = None
@@ -252,7 +252,7 @@ class ToolTable(ProgramTable):
     input_schema: dict[str, Any] = Field(default_factory=dict)
 
 
-class Tables(Table):
+class Tables(TomlTable):
     task: TaskTable = Field(default_factory=TaskTable)
     score: ScoreTable = Field(default_factory=ScoreTable)
     trial: TrialTable | None = None
@@ -276,14 +276,14 @@ class TaskFile(Tables):
     variants: dict[Name, Variant] = Field(default_factory=dict)
 
 
-def tables() -> dict[str, type[Table]]:
+def tables() -> dict[str, type[TomlTable]]:
     """Every table that a task.toml may have, by its name."""
     found = {name: _table_in(field.annotation) for name, field in Tables.model_fields.items()}
     return {name: table for name, table in found.items() if table is not None}
 
 
-def _table_in(annotation: Any) -> type[Table] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Table):
+def _table_in(annotation: Any) -> type[TomlTable] | None:
+    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
         return annotation
     return next(filter(None, map(_table_in, get_args(annotation))), None)
 
@@ -293,17 +293,17 @@ _LARGEST_CONFIG = 1024 * 1024
 _Priority = Annotated[int, Field(ge=-(2**53), le=2**53)]
 
 
-class _Models(Table):
+class _Models(TomlTable):
     default: Line | None = None
     overrides: dict[str, Line] = Field(default_factory=dict)
 
 
-class _Priorities(Table):
+class _Priorities(TomlTable):
     default: _Priority | None = None
     overrides: dict[str, _Priority] = Field(default_factory=dict)
 
 
-class Swarm(Table):
+class Swarm(TomlTable):
     """What the file says; without one it says nothing."""
 
     model: _Models = Field(default_factory=_Models)
@@ -341,7 +341,7 @@ def read_swarm(folder: Path) -> Swarm:
         said = strict_json(read_plain(path, _LARGEST_CONFIG), str(path))
         return Swarm.model_validate(_without_comments(said))
     except BadReport as error:
-        raise Misuse(str(error), hint="mend it or remove it") from None
+        raise Misuse(str(error), hint="fix it or remove it") from None
     except ValidationError as error:
         first = error.errors()[0]
         raise Misuse(

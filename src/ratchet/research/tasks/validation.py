@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ratchet.kernel import Direction, Misuse, is_name
-from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, Program, TaskAdapter, ToolCommand
+from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, TaskAdapter, TaskProgram, ToolCommand
 from ratchet.research.decision.rule import check_rule
 from ratchet.research.tasks.folder import check_layout, existing, read_plain, source_of
 from ratchet.sandbox import Node
@@ -79,7 +79,7 @@ def _check_names(task: TaskAdapter) -> None:
         raise Misuse(f"job_prefix is {task.job_prefix!r}; it must be up to 4 small letters and digits")
     if not task.doers:
         raise Misuse(
-            "the roster is empty: there is nobody to propose",
+            "the roster is empty: there is no specialist to propose",
             hint="give it a [[specialist]] that is no analyst, or none at all for one generalist",
         )
     for specialist in task.roster:
@@ -139,7 +139,7 @@ def _check_programs(task: TaskAdapter) -> None:
             _check_defines(source, task.evaluator.prepare)
 
 
-def _check_program(what: str, program: Program) -> None:
+def _check_program(what: str, program: TaskProgram) -> None:
     if program.argv and program.function:
         raise Misuse(f"{what} has both a function and a command", hint="remove one of them")
     if not program.argv and not program.function:

@@ -1,4 +1,4 @@
-"""Where a trial came from and what came of it: a page of the tree of trials."""
+"""The tree of trials, the lessons that were learned, and the knowledge page of both."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TrialNode:
     """`level` is how far it is indented, `on_line` whether it is the trial asked for or one that it came from."""
 
     trial: Trial
@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class TrialTree:
     """`nodes` in the order in which they are drawn: each after its parent.
 
     `earlier` counts the ancestors above the first one; `more` says that the trial in focus has older children too.
@@ -71,16 +71,16 @@ class Tree:
     label: str
     focus: int | None
     best: int | None
-    nodes: tuple[Node, ...]
+    nodes: tuple[TrialNode, ...]
     earlier: int = 0
     more: bool = False
 
     @property
-    def line(self) -> tuple[Node, ...]:
+    def line(self) -> tuple[TrialNode, ...]:
         return tuple(node for node in self.nodes if node.on_line)
 
     @property
-    def offspring(self) -> tuple[Node, ...]:
+    def offspring(self) -> tuple[TrialNode, ...]:
         """The children of the trial in focus, newest first."""
         return tuple(node for node in reversed(self.nodes) if node.trial.parent == self.focus)
 
@@ -94,7 +94,7 @@ class Tree:
             ],
         }
 
-    def describe(self, node: Node) -> str:
+    def describe(self, node: TrialNode) -> str:
         return described(node.trial, self.label, best=node.trial.number == self.best)
 
     def to_markdown(self) -> str:
@@ -121,7 +121,7 @@ def tree(
     downwards: int = 24,
     sideways: int = 0,
     standing: Standing | None = None,
-) -> Tree:
+) -> TrialTree:
     """The tree around a trial, the best if none is named: its ancestors and its newest children.
 
     `sideways` is how many other children of each ancestor are there too. Raises `NotFound` when it does not exist.
@@ -131,8 +131,8 @@ def tree(
     if focus is None:
         first = find_trial(tx, run_id, 0)
         if first is None:
-            return Tree(standing.score_field, None, None, ())
-        return Tree(standing.score_field, first.number, None, (Node(first, 0, on_line=True),))
+            return TrialTree(standing.score_field, None, None, ())
+        return TrialTree(standing.score_field, first.number, None, (TrialNode(first, 0, on_line=True),))
     line = ancestors(tx, run_id, focus, limit=upwards)
     newest = _told_children(tx, run_id, focus, downwards + 1)
     members = {each.number: each for each in (*line, *newest[:downwards])}
@@ -142,7 +142,7 @@ def tree(
             known = [each for each in others if each.number not in members][:sideways]
             members |= {each.number: each for each in known}
     top = line[-1]
-    return Tree(
+    return TrialTree(
         label=standing.score_field,
         focus=focus,
         best=standing.best,
@@ -158,23 +158,23 @@ def _told_children(tx: Transaction, run_id: int, parent: int, limit: int) -> lis
     return [each for each in page if each.status is None or each.status.tried][:limit]
 
 
-def _preorder(members: dict[int, Trial], top: Trial, line: set[int]) -> list[Node]:
+def _preorder(members: dict[int, Trial], top: Trial, line: set[int]) -> list[TrialNode]:
     below: dict[int | None, list[Trial]] = defaultdict(list)
     for each in members.values():
         if each.number != top.number:
             below[each.parent].append(each)
-    drawn: list[Node] = []
+    drawn: list[TrialNode] = []
     waiting = [(top, 0)]
     while waiting:
         trial, level = waiting.pop()
-        drawn.append(Node(trial, level, trial.number in line))
+        drawn.append(TrialNode(trial, level, trial.number in line))
         # The line goes on last, so that side branches stand next to where they left it.
         order = sorted(below[trial.number], key=lambda each: (each.number in line, each.number), reverse=True)
         waiting += [(each, level + 1) for each in order]
     return drawn
 
 
-def _branch(node: Node) -> str:
+def _branch(node: TrialNode) -> str:
     return "   " * (node.level - 1) + "   └─ " if node.level else ""
 
 
@@ -233,8 +233,8 @@ def _line(text: str, specialist: str, trial: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    tree: Tree
+class KnowledgeView:
+    tree: TrialTree
     activity: Activity
     insights: Insights
 
@@ -256,5 +256,5 @@ class Knowledge:
         return "\n\n".join(parts) + "\n"
 
 
-def knowledge(tx: Transaction, run_id: int) -> Knowledge:
-    return Knowledge(tree(tx, run_id), recent_activity(tx, run_id), insights(tx, run_id))
+def knowledge(tx: Transaction, run_id: int) -> KnowledgeView:
+    return KnowledgeView(tree(tx, run_id), recent_activity(tx, run_id), insights(tx, run_id))

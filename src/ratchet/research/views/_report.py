@@ -11,7 +11,7 @@ from ratchet.research.views._knowledge import Insights, insights, tree
 from ratchet.research.views._status import Status, better, read_status
 from ratchet.research.views.markup import CSS, Markup, grid, joined, tag
 from ratchet.research.views.plot import Frame, Level, Mark, Plot, draw_plot, plotted
-from ratchet.research.views.specialists import Calibration, calibration
+from ratchet.research.views.specialists import CalibrationView, calibration
 from ratchet.research.views.text import NOTHING, both_ends, cost_of, duration, number, one_line, signed
 from ratchet.research.views.trials import (
     Leaderboard,
@@ -27,7 +27,7 @@ from ratchet.research.views.trials import (
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_rows import Trial
-    from ratchet.research.views._knowledge import Node, Tree
+    from ratchet.research.views._knowledge import TrialNode, TrialTree
     from ratchet.research.views._status import Status
     from ratchet.research.views.plot import Plotted
     from ratchet.research.views.specialists import Yields
@@ -67,7 +67,7 @@ _BRANCH_TEXT = 110
 _WORDS = 900.0
 
 
-def branches(tree: Tree) -> Markup:
+def branches(tree: TrialTree) -> Markup:
     if not tree.nodes:
         return tag("p", "There is no trial yet.", class_="soft")
     places = {node.trial.number: at for at, node in enumerate(tree.nodes)}
@@ -91,7 +91,7 @@ def branches(tree: Tree) -> Markup:
     return joined([tag("div", drawn, class_="wide"), *(tag("p", note, class_="soft") for note in notes)])
 
 
-def _edge(node: Node, at: int, places: dict[int, int], tree: Tree) -> Markup:
+def _edge(node: TrialNode, at: int, places: dict[int, int], tree: TrialTree) -> Markup:
     parent = node.trial.parent
     if node.level == 0 or parent not in places:
         return Markup("")
@@ -100,7 +100,7 @@ def _edge(node: Node, at: int, places: dict[int, int], tree: Tree) -> Markup:
     return tag("path", d=line, class_="edge on-line" if node.on_line else "edge")
 
 
-def _node(node: Node, at: int, tree: Tree) -> Markup:
+def _node(node: TrialNode, at: int, tree: TrialTree) -> Markup:
     trial = node.trial
     best = " — best" if trial.number == tree.best else ""
     facts = (
@@ -114,7 +114,7 @@ def _node(node: Node, at: int, tree: Tree) -> Markup:
     )
 
 
-def _x(node: Node) -> float:
+def _x(node: TrialNode) -> float:
     return _MARGIN + _STEP * node.level
 
 
@@ -174,13 +174,13 @@ def _best(drawn: Plot) -> list[Markup]:
 
 
 def _mark(mark: Mark, kind: str) -> Markup:
-    told, x, y = _title(mark.title), mark.x, mark.y
+    title, x, y = _title(mark.title), mark.x, mark.y
     if kind.startswith("failed-"):
-        return tag("line", told, x1=x, x2=x, y1=y, y2=y + 8, class_=kind)
+        return tag("line", title, x1=x, x2=x, y1=y, y2=y + 8, class_=kind)
     if kind == "outside":
-        return tag("path", told, d=f"M{x - 3:.1f} {y:.1f}h6", class_=kind)
+        return tag("path", title, d=f"M{x - 3:.1f} {y:.1f}h6", class_=kind)
     radius = _RADIUS if kind == "discard" else _KEPT_RADIUS
-    return tag("circle", told, cx=x, cy=y, r=radius, class_=kind)
+    return tag("circle", title, cx=x, cy=y, r=radius, class_=kind)
 
 
 def _title(words: str) -> Markup:
@@ -261,9 +261,9 @@ def _heading(status: Status, now: int) -> Markup:
     if run.reason:
         parts.append(tag("p", one_line(run.reason, 400)))
     parts.append(tag("div", *(_fact(*each) for each in _facts(status)), class_="facts"))
-    for what, told in (("Plain baseline", status.plain_baseline), ("Known best", status.known_best)):
-        if told:
-            parts.append(tag("p", f"{what}: {one_line(told, _TEXT)}", class_="soft"))
+    for what, text in (("Plain baseline", status.plain_baseline), ("Known best", status.known_best)):
+        if text:
+            parts.append(tag("p", f"{what}: {one_line(text, _TEXT)}", class_="soft"))
     return joined(parts)
 
 
@@ -352,7 +352,7 @@ def _specialists(found: Yields) -> Markup:
     return grid(columns, rows, numeric=range(1, 8))
 
 
-def _calibration(found: Calibration) -> Markup:
+def _calibration(found: CalibrationView) -> Markup:
     if not found.rows:
         return _none("No trial with an expectation has a score yet.")
     columns = ["specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected"]

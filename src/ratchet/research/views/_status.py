@@ -1,4 +1,4 @@
-"""Where a run stands, in one value: what `ratchet research status` says."""
+"""Where a run stands: its status, its baseline, runs on one line each, and runs side by side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def in_force(kept: Iterable[Some]) -> list[Some]:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class BaselineView:
     """`sd` is the spread of `n` measurements of the same commit; unknown when it was measured once."""
 
     score: float
@@ -60,14 +60,14 @@ class Baseline:
 
     @property
     def noise(self) -> float:
-        """How far a score moves although nothing has changed. Nought where nobody has seen it move."""
+        """How far a score moves although nothing has changed. Nought where it was never seen to move."""
         return self.sd or 0.0
 
     def to_dict(self) -> dict[str, Any]:
         return {"exp_id": exp_id(0), "score": self.score, "sd": self.sd, "n": self.n}
 
 
-def baseline_of(tx: Transaction, standing: Standing) -> Baseline | None:
+def baseline_of(tx: Transaction, standing: Standing) -> BaselineView | None:
     """The baseline as the run has it; nothing before it was measured."""
     kept = dict(standing.baseline or {})
     samples = [each for each in map(finite, _list(kept.get("samples"))) if each is not None]
@@ -83,7 +83,7 @@ def baseline_of(tx: Transaction, standing: Standing) -> Baseline | None:
     if sd is None and len(samples) > 1:
         sd = statistics.stdev(samples)
     n = finite(kept.get("n"))
-    return Baseline(score, sd, max(1, len(samples)) if n is None else int(n))
+    return BaselineView(score, sd, max(1, len(samples)) if n is None else int(n))
 
 
 def _list(value: object) -> list[object]:
@@ -94,7 +94,7 @@ def _list(value: object) -> list[object]:
 class Status:
     run: Run
     standing: Standing
-    baseline: Baseline | None
+    baseline: BaselineView | None
     best: Trial | None
     specialists: Yields
     in_flight: tuple[Trial, ...]
@@ -224,7 +224,7 @@ _KEPT = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveView:
     """`kept` and `recent` are scores, oldest first: of the best so far, and of the last trials that have one."""
 
     status: Status
@@ -234,14 +234,14 @@ class Live:
     now: int
 
 
-def read_live(tx: Transaction, run_id: int) -> Live:
+def read_live(tx: Transaction, run_id: int) -> LiveView:
     """Raises `NotFound` when there is no such run, or it is not research."""
     status = read_status(tx, run_id)
     ended = [each for each in latest_trials(tx, run_id, limit=_LAST + len(status.in_flight)) if each.status]
     kept = [each.score for each in in_force(kept_scores(tx, run_id, limit=_KEPT)) if each.score is not None]
     points = [each for each in latest_points(tx, run_id, limit=_SCORES) if each.status and each.status.valid]
     recent = [each.score for each in points if each.score is not None]
-    return Live(status, tuple(ended[:_LAST]), tuple(kept), tuple(reversed(recent)), tx.now)
+    return LiveView(status, tuple(ended[:_LAST]), tuple(kept), tuple(reversed(recent)), tx.now)
 
 
 KEEPS = 2000
@@ -251,7 +251,7 @@ _SIDE_BY_SIDE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRun:
     """`after` is the best score after each of the budgets; nothing where the run did not get as far."""
 
     run: Overview
@@ -262,11 +262,11 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """`budgets` are numbers of trials."""
 
     budgets: tuple[int, ...]
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparedRun, ...]
 
     @property
     def alike(self) -> bool:
@@ -282,12 +282,12 @@ class Comparison:
         }
 
 
-def compare(tx: Transaction, run_ids: Sequence[int]) -> Comparison:
+def compare(tx: Transaction, run_ids: Sequence[int]) -> RunComparison:
     """Raises `NotFound` when one of them does not exist. The cost does not grow with the length of the runs."""
     found = overview(tx, [get_run(tx, run_id) for run_id in run_ids], keeps=KEEPS)
     budgets = _budgets(max((each.last for each in found), default=0))
-    rows = (Compared(each, tuple(_best_after(tx, each, budget) for budget in budgets)) for each in found)
-    return Comparison(budgets, tuple(rows))
+    rows = (ComparedRun(each, tuple(_best_after(tx, each, budget) for budget in budgets)) for each in found)
+    return RunComparison(budgets, tuple(rows))
 
 
 def _budgets(longest: int) -> tuple[int, ...]:
@@ -312,7 +312,7 @@ class Overview:
 
     run: Run
     standing: Standing
-    baseline: Baseline | None
+    baseline: BaselineView | None
     keeps: int
     kept: Steps
     usage: Usage

@@ -16,9 +16,19 @@ from ratchet.ledger.lineage_page import Lengths, LineagePage, Named
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trial_pages import trial_lines
 from ratchet.research.views._knowledge import described, different
-from ratchet.research.views._status import Baseline, baseline_of, better
+from ratchet.research.views._status import BaselineView, baseline_of, better
 from ratchet.research.views.specialists import Expectation, expectation, expectations_of
-from ratchet.research.views.text import Entry, Section, cell, fit, number, one_line, signed, table, table_row
+from ratchet.research.views.text import (
+    PromptEntry,
+    PromptSection,
+    cell,
+    fit,
+    number,
+    one_line,
+    signed,
+    table,
+    table_row,
+)
 from ratchet.research.views.trials import (
     TOP,
     activity_head,
@@ -98,7 +108,7 @@ def _idea(hypothesis: str) -> tuple[str, ...]:
 _ABOVE = "(above)"
 
 
-class Told:
+class PromptTrial:
     """The entries of a trial in each section, made when one is asked for. `label` is what the run calls its score."""
 
     def __init__(self, trial: Trial, label: str) -> None:
@@ -106,7 +116,7 @@ class Told:
         self._label = label
 
     @cached_property
-    def own(self) -> Entry:
+    def own(self) -> PromptEntry:
         """Among the last trials of whoever made it."""
         trial = self.trial
         numbers = f"{trial.exp_id} {status_of(trial)} {number(trial.score)}"
@@ -116,37 +126,37 @@ class Told:
         reason = why(trial, 320)
         text = f"{cell(trial.hypothesis, 200)}{' — ' if reason else ''}{reason}"
         facts = f"- {numbers}{delta if trial.delta is not None else ''}{origin}"
-        return Entry(f"{facts}: {text}", f"{facts} {_ABOVE}: {reason}", trial.number)
+        return PromptEntry(f"{facts}: {text}", f"{facts} {_ABOVE}: {reason}", trial.number)
 
     @cached_property
-    def latest(self) -> Entry:
+    def latest(self) -> PromptEntry:
         """Among what was tried last."""
         full, short = tried_cells(self.trial), tried_cells(self.trial, _ABOVE)
-        return Entry(table_row(full), table_row(short), self.trial.number)
+        return PromptEntry(table_row(full), table_row(short), self.trial.number)
 
     @cached_property
-    def leader(self) -> Entry:
+    def leader(self) -> PromptEntry:
         """Among what was kept."""
         full, short = kept_cells(self.trial), kept_cells(self.trial, text=_ABOVE)
-        return Entry(table_row(full), table_row(short), self.trial.number)
+        return PromptEntry(table_row(full), table_row(short), self.trial.number)
 
     @cached_property
-    def ancestor(self) -> Entry:
+    def ancestor(self) -> PromptEntry:
         """Among what the best came from."""
         return self._relative("from ")
 
     @cached_property
-    def child(self) -> Entry:
+    def child(self) -> PromptEntry:
         """Among what was made from the best."""
         return self._relative("child ")
 
     @cached_property
-    def root(self) -> Entry:
+    def root(self) -> PromptEntry:
         """What the run began with, where there is no best."""
         return self._relative("")
 
     @cached_property
-    def best(self) -> Entry:
+    def best(self) -> PromptEntry:
         """As the best, at the head of its lineage."""
         return self._relative("", best=True)
 
@@ -161,41 +171,43 @@ class Told:
 
     # Gains are other ones when there is another best, which is seldom.
     @lru_cache(maxsize=512)  # noqa: B019 - as many are kept alive at most
-    def miss(self, gain: float) -> Entry:
+    def miss(self, gain: float) -> PromptEntry:
         """Among near misses, with a score that is by `gain` better than the best."""
         distance = (
             f"{number(gain)} better than the best" if gain > 0 else f"{number(-gain)} short of the best"
         )
         facts = f"- {brief(self.trial, self._label)} {distance}"
         words = f"{cell(self.trial.hypothesis, 160)} — {why(self.trial, 200)}"
-        return Entry(f"{facts}: {words}", f"{facts} {_ABOVE}", self.trial.number)
+        return PromptEntry(f"{facts}: {words}", f"{facts} {_ABOVE}", self.trial.number)
 
-    def _relative(self, relation: str, *, best: bool = False) -> Entry:
+    def _relative(self, relation: str, *, best: bool = False) -> PromptEntry:
         trial, label = self.trial, self._label
         full = f"- {relation}{described(trial, label, best=best)}"
-        return Entry(full, f"- {relation}{brief(trial, label)} {_ABOVE}", trial.number)
+        return PromptEntry(full, f"- {relation}{brief(trial, label)} {_ABOVE}", trial.number)
 
 
 # By everything that is known of it, since a trial in flight may change.
 @lru_cache(maxsize=512)
-def _in_words(trial: Trial, label: str) -> Told:
-    return Told(trial, label)
+def _in_words(trial: Trial, label: str) -> PromptTrial:
+    return PromptTrial(trial, label)
 
 
-def told_trials(tx: Transaction, run_id: int, label: str, keys: Set[Key]) -> dict[int, Told]:
+def prompt_trials(tx: Transaction, run_id: int, label: str, keys: Set[Key]) -> dict[int, PromptTrial]:
     """The trials with these keys by their numbers."""
     wanted = list(keys)
-    known = tx.remembered.several([(Told, run_id, label, number, ended_at) for number, ended_at in wanted])
-    told = {each.trial.number: each for each in known if each is not None}
-    if len(told) < len(wanted):
-        missing = [key for key in wanted if key[0] not in told]
+    known = tx.remembered.several(
+        [(PromptTrial, run_id, label, number, ended_at) for number, ended_at in wanted]
+    )
+    shown = {each.trial.number: each for each in known if each is not None}
+    if len(shown) < len(wanted):
+        missing = [key for key in wanted if key[0] not in shown]
         read = [_in_words(trial, label) for trial in trial_lines(tx, run_id, missing)]
-        told |= {each.trial.number: each for each in read}
+        shown |= {each.trial.number: each for each in read}
         ended = [each for each in read if each.trial.ended_at is not None]
         tx.remembered.add(
-            {(Told, run_id, label, each.trial.number, each.trial.ended_at): each for each in ended}
+            {(PromptTrial, run_id, label, each.trial.number, each.trial.ended_at): each for each in ended}
         )
-    return told
+    return shown
 
 
 LEAST_CHARS = 2000
@@ -238,22 +250,22 @@ def lineage_view(
     named = _PAGE.read(tx, run_id, specialist=specialist, focus=best or 0, direction=standing.direction)
     if best is not None and not named.line:
         raise NotFound("trial", f"{exp_id(best)} of run {run_id}")
-    told = told_trials(tx, run_id, label, named.trials())
+    shown = prompt_trials(tx, run_id, label, named.trials())
     baseline = baseline_of(tx, standing)
-    own, recent, line = (_those(told, keys) for keys in (named.own, named.recent, named.line))
-    kept = _kept(told, named.kept)
+    own, recent, line = (_those(shown, keys) for keys in (named.own, named.recent, named.line))
+    kept = _kept(shown, named.kept)
     lessons = different(lessons_at(tx, named.lessons))
     sections = (
-        Section("Current best", 0.0, _best(standing, baseline, named, told)),
-        Section("Take note", 0.12, _advice(baseline, own, recent, kept, specialist)),
-        Section("Key insights", 0.20, [Entry(text) for text in lessons.lines()]),
-        Section("Your last trials", 0.20, [each.own for each in own]),
-        Section("Near misses", 0.12, _missed(standing, baseline, _those(told, named.missed))),
-        Section(_LINEAGE, 0.14, _lineage(best, line, _those(told, named.children))),
-        Section(
+        PromptSection("Current best", 0.0, _best(standing, baseline, named, shown)),
+        PromptSection("Take note", 0.12, _advice(baseline, own, recent, kept, specialist)),
+        PromptSection("Key insights", 0.20, [PromptEntry(text) for text in lessons.lines()]),
+        PromptSection("Your last trials", 0.20, [each.own for each in own]),
+        PromptSection("Near misses", 0.12, _missed(standing, baseline, _those(shown, named.missed))),
+        PromptSection(_LINEAGE, 0.14, _lineage(best, line, _those(shown, named.children))),
+        PromptSection(
             f"Leaderboard (last {len(kept)} kept)", 0.10, [each.leader for each in kept], _leaders(label)
         ),
-        Section("Recent activity", 0.12, [each.latest for each in recent], _latest(label)),
+        PromptSection("Recent activity", 0.12, [each.latest for each in recent], _latest(label)),
     )
     return fit(sections, budget_chars)
 
@@ -265,38 +277,42 @@ def lineage_off_view(standing: Standing) -> str:
     return f"Current best: {exp_id(standing.best)}, {cell(standing.score_field, 40)} {number(standing.best_score)}."
 
 
-def _those(told: Mapping[int, Told], keys: Sequence[Key]) -> list[Told]:
-    return [told[number] for number, _ in keys]
+def _those(shown: Mapping[int, PromptTrial], keys: Sequence[Key]) -> list[PromptTrial]:
+    return [shown[number] for number, _ in keys]
 
 
-def _kept(told: Mapping[int, Told], keys: Sequence[Key]) -> list[Told]:
+def _kept(shown: Mapping[int, PromptTrial], keys: Sequence[Key]) -> list[PromptTrial]:
     """In the order of keeping: of trials side by side the one that was handed in last need not be the last one kept."""
     order = sorted([(ended_at or 0, number) for number, ended_at in keys], reverse=True)
-    return [told[number] for _, number in order if told[number].trial.status is TrialStatus.KEEP][:TOP]
+    return [shown[number] for _, number in order if shown[number].trial.status is TrialStatus.KEEP][:TOP]
 
 
 def _best(
-    standing: Standing, baseline: Baseline | None, named: Named, told: Mapping[int, Told]
-) -> list[Entry]:
+    standing: Standing, baseline: BaselineView | None, named: Named, shown: Mapping[int, PromptTrial]
+) -> list[PromptEntry]:
     goal = f"{cell(standing.score_field, 40)}, {better(standing.direction)}"
-    first = Entry(f"- Score: {goal}. Keep policy: {cell(standing.keep_policy, 40)}.")
+    first = PromptEntry(f"- Score: {goal}. Keep policy: {cell(standing.keep_policy, 40)}.")
     if standing.best is None:
-        return [first, Entry("- There is no best yet.")]
-    best = told[standing.best]
-    entries = [first, Entry(best.best_line, number=standing.best)]
+        return [first, PromptEntry("- There is no best yet.")]
+    best = shown[standing.best]
+    entries = [first, PromptEntry(best.best_line, number=standing.best)]
     if baseline is not None:
         delta = None if best.trial.score is None else best.trial.score - baseline.score
         known = f", noise (sd of {baseline.n}) {number(baseline.sd)}" if baseline.sd is not None else ""
         line = f"- Baseline 000: {number(baseline.score)}{known}. The best is {signed(delta)} from it."
-        entries.append(Entry(line))
+        entries.append(PromptEntry(line))
     counts = ", ".join([f"{named.ended[each]} {name}" for each, name in _COUNTED if each in named.ended])
-    entries.append(Entry(f"- Trials so far: {standing.trials} ({counts or 'none ended'})."))
+    entries.append(PromptEntry(f"- Trials so far: {standing.trials} ({counts or 'none ended'})."))
     return entries
 
 
 def _advice(
-    baseline: Baseline | None, own: list[Told], recent: list[Told], kept: list[Told], specialist: str
-) -> list[Entry]:
+    baseline: BaselineView | None,
+    own: list[PromptTrial],
+    recent: list[PromptTrial],
+    kept: list[PromptTrial],
+    specialist: str,
+) -> list[PromptEntry]:
     notes = [str(each) for each in repeated([each.trial for each in (*own, *recent, *kept)])]
     saturated = saturation([each.trial for each in own], 0.0 if baseline is None else baseline.noise)
     if saturated is not None:
@@ -307,16 +323,18 @@ def _advice(
             f"Of your last {mine.trials} trials with a score you expected {signed(mine.expected)} on average and "
             f"measured {signed(mine.actual)}; {mine.right_way} moved the way you expected."
         )
-    return [Entry(f"- {note}") for note in notes]
+    return [PromptEntry(f"- {note}") for note in notes]
 
 
-def _missed(standing: Standing, baseline: Baseline | None, missed: list[Told]) -> list[Entry]:
+def _missed(
+    standing: Standing, baseline: BaselineView | None, missed: list[PromptTrial]
+) -> list[PromptEntry]:
     found = nearest(standing, baseline, [each.trial for each in missed])
-    told = {each.trial.number: each for each in missed}
-    return [told[each.number].miss(found.gain(each)) for each in found.rows]
+    shown = {each.trial.number: each for each in missed}
+    return [shown[each.number].miss(found.gain(each)) for each in found.rows]
 
 
-def _lineage(best: int | None, line: list[Told], children: list[Told]) -> list[Entry]:
+def _lineage(best: int | None, line: list[PromptTrial], children: list[PromptTrial]) -> list[PromptEntry]:
     """The newest first, so that what is cut off is the oldest."""
     if not line:
         return []
@@ -325,7 +343,7 @@ def _lineage(best: int | None, line: list[Told], children: list[Told]) -> list[E
     entries = [line[0].best, *[each.ancestor for each in line[1:]]]
     earlier = line[-1].trial.depth
     if earlier:
-        entries.append(Entry(f"- from {earlier} earlier ones"))
+        entries.append(PromptEntry(f"- from {earlier} earlier ones"))
     return [*entries, *[each.child for each in children]]
 
 

@@ -84,10 +84,10 @@ def text(value: str) -> Markup:
 
 def tag(name: str, /, *inside: str, **attributes: str | float) -> Markup:
     """An element. Plain strings are escaped, `Markup` is not; `class_` is `class` and `_` in a name is `-`."""
-    told = "".join(f' {_name(key)}="{_value(value)}"' for key, value in attributes.items())
+    written = "".join(f' {_name(key)}="{_value(value)}"' for key, value in attributes.items())
     content = "".join(each if isinstance(each, Markup) else text(each) for each in inside)
     return Markup(
-        f"<{name}{told}>{content}</{name}>" if content or name not in _EMPTY else f"<{name}{told}/>"
+        f"<{name}{written}>{content}</{name}>" if content or name not in _EMPTY else f"<{name}{written}/>"
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_pages import Point
     from ratchet.ledger.trial_rows import Trial
-    from ratchet.research.views._status import Baseline, Status
+    from ratchet.research.views._status import BaselineView, Status
 
 
 _KEEPS = 300
@@ -208,7 +208,7 @@ def number_ticks(across: Scale) -> list[Tick]:
 
 
 def _range(
-    shown: Plotted, kept: Sequence[tuple[int, float]], baseline: Baseline | None
+    shown: Plotted, kept: Sequence[tuple[int, float]], baseline: BaselineView | None
 ) -> tuple[float, float]:
     noise = 0.0 if baseline is None else baseline.noise
     always = [edge for _, score in kept for edge in (score - noise, score + noise)]
@@ -233,7 +233,7 @@ def _points(steps: Sequence[tuple[int, float]], across: Scale, up: Scale) -> str
     return " ".join(f"{across(at):.1f},{up(score):.1f}" for at, score in steps)
 
 
-def _level(baseline: Baseline, up: Scale) -> Level:
+def _level(baseline: BaselineView, up: Scale) -> Level:
     top, floor = up(baseline.score + baseline.noise), up(baseline.score - baseline.noise)
     return Level(up(baseline.score), f"baseline {number(baseline.score)}", min(top, floor), abs(floor - top))
 

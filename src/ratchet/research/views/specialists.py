@@ -1,4 +1,4 @@
-"""What specialists expected of their trials against what came of them."""
+"""What each specialist brought, what it cost, and what it expected against what was measured."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CostView:
     total: Usage
-    specialists: tuple[Yield, ...]
+    specialists: tuple[SpecialistYield, ...]
 
     @property
     def trials(self) -> int:
@@ -61,8 +61,8 @@ class Cost:
         return "\n".join(table(("who", "tokens", "cost", "per trial", "per keep", "time"), rows))
 
 
-def cost(tx: Transaction, run_id: int) -> Cost:
-    return Cost(spending.total(tx, "run", run_id), yields(tx, run_id).rows)
+def cost(tx: Transaction, run_id: int) -> CostView:
+    return CostView(spending.total(tx, "run", run_id), yields(tx, run_id).rows)
 
 
 def _share(usage: Usage, number: int) -> float | None:
@@ -84,7 +84,7 @@ def _row(who: str, usage: Usage, trials: int, keeps: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
+class SpecialistYield:
     """`failures` are failed sessions in a row and `problem` is what the last of them failed of."""
 
     specialist: str
@@ -96,7 +96,7 @@ class Yield:
 
     @property
     def trials(self) -> int:
-        """Those that count: an infrastructure error is nobody's trial."""
+        """Those that count: an infrastructure error is not a trial."""
         return sum(count for status, count in self.by_status.items() if status.tried)
 
     @property
@@ -123,7 +123,7 @@ class Yield:
 
 @dataclass(frozen=True, slots=True)
 class Yields:
-    rows: tuple[Yield, ...]
+    rows: tuple[SpecialistYield, ...]
 
     def to_dict(self) -> list[dict[str, Any]]:
         return [each.to_dict() for each in self.rows]
@@ -143,7 +143,7 @@ class Yields:
         return "\n".join(table(columns, [cells(each) for each in self.rows]))
 
 
-def cells(row: Yield) -> list[str]:
+def cells(row: SpecialistYield) -> list[str]:
     share = row.keeps_per_trial
     return [
         cell(row.specialist, 40),
@@ -159,13 +159,13 @@ def cells(row: Yield) -> list[str]:
 
 
 def yields(tx: Transaction, run_id: int) -> Yields:
-    """Every specialist that has had a session or a trial. The baseline is nobody's."""
+    """Every specialist that has had a session or a trial. The baseline belongs to no specialist."""
     counted = tallies(tx, run_id)
     for counts in counted.values():
         counts.pop(TrialStatus.BASELINE, None)
-    rows = {name: Yield(name, by_status=counts) for name, counts in counted.items() if counts}
+    rows = {name: SpecialistYield(name, by_status=counts) for name, counts in counted.items() if counts}
     for each in list_specialists(tx, run_id):
-        rows[each.name] = Yield(
+        rows[each.name] = SpecialistYield(
             each.name, each.sessions, each.failures, each.problem, each.usage, counted.get(each.name, {})
         )
     return Yields(tuple(rows[name] for name in sorted(rows)))
@@ -194,7 +194,7 @@ Expectation = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class SpecialistCalibration:
     """The means over `trials` that said what they expected and have a score that was compared with the best."""
 
     specialist: str
@@ -214,13 +214,13 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class CalibrationView:
     """Over the newest trials of the run: `looked_at` of them."""
 
     looked_at: int
-    rows: tuple[Calibrated, ...]
+    rows: tuple[SpecialistCalibration, ...]
 
-    def of(self, specialist: str) -> Calibrated | None:
+    def of(self, specialist: str) -> SpecialistCalibration | None:
         return next((each for each in self.rows if each.specialist == specialist), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,14 +233,14 @@ class Calibration:
         return "\n".join(table(columns, [_cells(each) for each in self.rows]))
 
 
-def calibration(tx: Transaction, run_id: int) -> Calibration:
+def calibration(tx: Transaction, run_id: int) -> CalibrationView:
     points = latest_points(tx, run_id, limit=_LATEST)
     pairs: dict[str, list[Expectation]] = defaultdict(list)
     for point in points:
         pair = expectation(point)
         if pair is not None:
             pairs[point.specialist].append(pair)
-    return Calibration(len(points), tuple(_calibrated(name, pairs[name]) for name in sorted(pairs)))
+    return CalibrationView(len(points), tuple(_calibrated(name, pairs[name]) for name in sorted(pairs)))
 
 
 def expected_delta(text: str, compared_to: float | None = None) -> float | None:
@@ -263,7 +263,7 @@ def expected_delta(text: str, compared_to: float | None = None) -> float | None:
     return None if compared_to is None else finite(value / 100 * abs(compared_to))
 
 
-def expectations_of(specialist: str, pairs: Sequence[Expectation]) -> Calibrated | None:
+def expectations_of(specialist: str, pairs: Sequence[Expectation]) -> SpecialistCalibration | None:
     """The same for one specialist, from what is at hand."""
     return _calibrated(specialist, pairs) if pairs else None
 
@@ -276,8 +276,8 @@ def expectation(point: Point | Trial) -> Expectation | None:
     return None if expected is None else (expected, point.delta)
 
 
-def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> Calibrated:
-    return Calibrated(
+def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> SpecialistCalibration:
+    return SpecialistCalibration(
         specialist=specialist,
         trials=len(pairs),
         expected=statistics.fmean(expected for expected, _ in pairs),
@@ -286,6 +286,6 @@ def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> Calibrated:
     )
 
 
-def _cells(row: Calibrated) -> list[str]:
+def _cells(row: SpecialistCalibration) -> list[str]:
     share = f"{row.right_way} of {row.trials}"
     return [cell(row.specialist, 40), f"{row.trials}", signed(row.expected), signed(row.actual), share]

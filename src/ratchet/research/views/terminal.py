@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ratchet.ledger.trial_rows import Trial
-    from ratchet.research.views._status import Live
-    from ratchet.research.views.specialists import Yield
+    from ratchet.research.views._status import LiveView
+    from ratchet.research.views.specialists import SpecialistYield
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
@@ -31,7 +31,7 @@ _STYLES = {
 }
 
 
-def draw_live(value: Live, *, whole: bool = False) -> RenderableType:
+def draw_live(value: LiveView, *, whole: bool = False) -> RenderableType:
     """The whole picture. Texts are drawn as they are: nothing in them is taken for markup.
 
     Long texts are cut to a line each, so that the picture stays small; with `whole` they are wrapped.
@@ -56,7 +56,7 @@ def draw_live(value: Live, *, whole: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def live_text(value: Live) -> str:
+def live_text(value: LiveView) -> str:
     """The same in plain lines, for a pipe or a log."""
     status = value.status
     lines = [_title(status), *_head(status), *_lines_of_scores(value)]
@@ -92,9 +92,9 @@ def _head(status: Status) -> list[str]:
         f"{status.usage.tokens:,} tokens, {cost_of(status.usage, 'unknown cost')}",
         _best(status),
         *(
-            f"{what}: {one_line(told, 160)}"
-            for what, told in (("plain baseline", status.plain_baseline), ("known best", status.known_best))
-            if told
+            f"{what}: {one_line(text, 160)}"
+            for what, text in (("plain baseline", status.plain_baseline), ("known best", status.known_best))
+            if text
         ),
     ]
     return [*lines, *([f"why: {one_line(status.run.reason, 200)}"] if status.run.reason else [])]
@@ -112,7 +112,7 @@ def _best(status: Status) -> str:
     return f"{score}\n  {one_line(best.specialist, 40)}: {one_line(best.hypothesis, 160)}"
 
 
-def _lines_of_scores(value: Live) -> list[str]:
+def _lines_of_scores(value: LiveView) -> list[str]:
     kept, recent = value.kept[-_WIDTH:], value.recent[-_WIDTH:]
     return [f"kept    {sparkline(kept)}", f"recent  {sparkline(recent)}"]
 
@@ -122,7 +122,7 @@ _FLIGHT = ("exp", "specialist", "for", "hypothesis")
 _TRIAL = ("exp", "specialist", "status", "score", "Δ", "hypothesis")
 
 
-def _yield(row: Yield) -> list[str]:
+def _yield(row: SpecialistYield) -> list[str]:
     share = row.keeps_per_trial
     return [
         one_line(row.specialist, 30),

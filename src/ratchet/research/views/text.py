@@ -1,4 +1,4 @@
-"""Text and numbers from the ledger as a table, a prompt or a page may show them: on one line, and harmless."""
+"""Text and numbers as a table, a prompt or a page may show them: on one line, harmless, within a budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ratchet.kernel import Usage, dollars
 
 
-class Entry(NamedTuple):
+class PromptEntry(NamedTuple):
     """One line. `short` stands for it where trial `number` has been shown in full already."""
 
     full: str
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     number: int | None = None
 
 
-class Section(NamedTuple):
+class PromptSection(NamedTuple):
     """`share` is its part of the budget; `head` are lines before the first entry, such as a table's.
 
     It has no more than one entry for a trial.
@@ -26,7 +26,7 @@ class Section(NamedTuple):
 
     title: str
     share: float
-    entries: Sequence[Entry]
+    entries: Sequence[PromptEntry]
     head: Sequence[str] = ()
 
     @property
@@ -50,7 +50,7 @@ class _Whole(NamedTuple):
         return self.need <= room and self.shortest >= _LEAST
 
 
-def fit(sections: Sequence[Section], budget: int) -> str:
+def fit(sections: Sequence[PromptSection], budget: int) -> str:
     """The sections in order, the first one whole, in no more than `budget` characters."""
     first, *others = [section for section in sections if section.entries]
     seen: set[int] = set()
@@ -73,7 +73,7 @@ _MORE = "… {count} more"
 _LEAST = len(_MORE.format(count=1))
 
 
-def _wholes(sections: Sequence[Section], seen: set[int]) -> list[_Whole]:
+def _wholes(sections: Sequence[PromptSection], seen: set[int]) -> list[_Whole]:
     """The sections after those whose trials are in `seen`."""
     before = set(seen)
     found = []
@@ -88,7 +88,7 @@ def _wholes(sections: Sequence[Section], seen: set[int]) -> list[_Whole]:
     return found
 
 
-def _rooms(sections: Sequence[Section], needs: Sequence[int], budget: int) -> list[int]:
+def _rooms(sections: Sequence[PromptSection], needs: Sequence[int], budget: int) -> list[int]:
     """How many characters each may take: what it needs, at first up to its share, then of what is left over."""
     shares = sum([section.share for section in sections]) or 1.0
     rooms = [
@@ -102,7 +102,7 @@ def _rooms(sections: Sequence[Section], needs: Sequence[int], budget: int) -> li
     return rooms
 
 
-def _write(section: Section, room: int, seen: set[int]) -> str:
+def _write(section: PromptSection, room: int, seen: set[int]) -> str:
     """As many of its entries as there is room for, told if there are more; nothing if there is room for none."""
     lines = section.opening
     used = sum(map(len, lines)) + len(lines)
@@ -186,7 +186,7 @@ def money(microusd: float) -> str:
 
 
 def cost_of(usage: Usage, unknown: str = "unknown") -> str:
-    """What is known of the cost. What nobody knows is unknown, and never nothing."""
+    """What is known of the cost. What is not known is shown as unknown, never as nothing."""
     if not usage.unpriced_tokens:
         return money(usage.cost_microusd)
     return f"over {money(usage.cost_microusd)}" if usage.cost_microusd else unknown

@@ -1,4 +1,4 @@
-"""One trial as the views tell it: its numbers, its texts, and why it came to what it did."""
+"""Trials as the views show them: one row, the leaderboard, the latest, near misses, measured pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ratchet.ledger import trial_pages as ledger
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trial_pages import kept_lines, kept_trials, tried_trials
 from ratchet.research.decision.outcome import Phase, Side
-from ratchet.research.views._status import Baseline, baseline_of
+from ratchet.research.views._status import BaselineView, baseline_of
 from ratchet.research.views.text import both_ends, cell, escaped, finite, json_text, number, signed, table
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def near_misses(
     return nearest(standing, baseline_of(tx, standing), found)
 
 
-def nearest(standing: Standing, baseline: Baseline | None, trials: Iterable[Trial]) -> NearMisses:
+def nearest(standing: Standing, baseline: BaselineView | None, trials: Iterable[Trial]) -> NearMisses:
     """Those of `trials`, which have a score and were not kept, that are nearly as good as the best."""
     best = standing.best_score
     if best is None:
@@ -316,7 +316,7 @@ def nearest(standing: Standing, baseline: Baseline | None, trials: Iterable[Tria
     return NearMisses(standing, margin, tuple(each for _, _, each in sorted(near)))
 
 
-def _margin(standing: Standing, best: float, baseline: Baseline | None) -> float:
+def _margin(standing: Standing, best: float, baseline: BaselineView | None) -> float:
     if baseline is None:
         return 0.0
     if baseline.noise:

@@ -14,7 +14,7 @@ from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.research.operations import OPERATIONS
-from ratchet.research.start import LARGEST_SEED, Wanted, check_research, start_research
+from ratchet.research.start import LARGEST_SEED, ResearchRequest, check_research, start_research
 from ratchet.research.tasks import find_installed, installed_task, task_names
 from ratchet.research.views import status
 from ratchet.server import research_shapes as shapes
@@ -60,8 +60,8 @@ class NewRun(BaseModel):
     baseline_score: float | None = Field(None, description="taken instead of measuring the recipe as it is")
     simulated: bool = Field(False, description="allow recorded sessions; marks the run")
 
-    def wanted(self) -> Wanted:
-        return Wanted(**{**self.model_dump(), "specialists": tuple(self.specialists)})
+    def wanted(self) -> ResearchRequest:
+        return ResearchRequest(**{**self.model_dump(), "specialists": tuple(self.specialists)})
 
 
 @router.post("/research", status_code=201, response_model=RunShape)
