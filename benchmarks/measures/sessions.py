@@ -20,7 +20,7 @@ from benchmarks.stage import Stage, die_with_parent
 from ratchet.config import load_settings
 from ratchet.engines import Request
 from ratchet.engines.codex.configuration import SessionFiles, write_files
-from ratchet.engines.codex.program import find_program
+from ratchet.engines.codex.engine import find_program
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.modelserver import ModelServer, call, say
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import Account, Listener, Writer, account_of, write_now
 from ratchet.engines.run import Keeping, plain, run_session
+from ratchet.engines.transcript import Account, Listener, Writer, account_of, write_now
 from ratchet.judges import Candidate, Judge, Judged, Report, hear
 from ratchet.judges.record import record_judged
 from ratchet.kernel import (

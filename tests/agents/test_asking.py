@@ -13,8 +13,8 @@ import pytest
 
 from ratchet.agents.completion import LONGEST_QUESTION, ask_llm, plain_schema
 from ratchet.engines import Failure, Request, SessionFailed
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, NotFound, Usage
 from ratchet.ledger.agents import AgentVersion, find_version, get_agent
 from ratchet.ledger.check import check

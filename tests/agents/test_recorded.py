@@ -15,8 +15,8 @@ from ratchet.agentkit import StateStore
 from ratchet.agents.change import change_agent
 from ratchet.config import load_settings
 from ratchet.engines import Engine
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings
+from ratchet.engines.replay import Recording
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, open_runtime
 from tests.agents.authors import Author
 from tests.agents.test_changing import current, made, place, told

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines.cassette import Change, Header, Recorded, add
-from ratchet.engines.session import Capabilities, EventKind
+from ratchet.engines.engine import Capabilities, EventKind
 from ratchet.kernel import Usage
 from tests.demo import bill, till
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.claude.conversations import PROJECT, Conversations
-from ratchet.engines.kept import KeptSessions
+from ratchet.engines.claude.environment import PROJECT, Conversations
+from ratchet.engines.session_home import KeptSessions
 
 TOKEN = "0193d4c5-0000-7000-8000-00000000000a"
 

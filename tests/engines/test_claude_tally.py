@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines.claude.tally import Tally, billed
+from ratchet.engines.claude.events import Tally, billed
 from ratchet.kernel import Usage
 
 

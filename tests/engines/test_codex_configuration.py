@@ -10,10 +10,8 @@ import pytest
 
 from ratchet.config.engine_settings import Codex
 from ratchet.engines import McpServer, Request
-from ratchet.engines.codex.access import CodexAccess
-from ratchet.engines.codex.configuration import SessionFiles, write_files
-from ratchet.engines.endpoint_errors import SettingNames
-from ratchet.engines.secrets import Secrets
+from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
+from ratchet.engines.endpoint import Secrets, SettingNames
 from ratchet.kernel import Misuse
 
 NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, Failure, Request, SessionEvent
-from ratchet.engines.codex.errors import fault_of
-from ratchet.engines.endpoint_errors import SettingNames
+from ratchet.engines.codex.session import fault_of
+from ratchet.engines.endpoint import SettingNames
 from ratchet.kernel import Limits
 from ratchet.modelserver import ModelServer, Turn, call, cut, fail, hang, say
 from tests.engines.codex_subject import CodexSubject

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.codex.kept import KeptRollouts
-from ratchet.engines.kept import KeptSessions
+from ratchet.engines.codex.session import KeptRollouts
+from ratchet.engines.session_home import KeptSessions
 
 THREAD = "01a1e16f-d0fe-73b0-9d04-ea7ad2d89113"
 

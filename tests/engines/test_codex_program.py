@@ -11,8 +11,8 @@ import pytest
 
 from ratchet.config.engine_settings import Codex
 from ratchet.engines import Failure, Request
-from ratchet.engines.codex.program import find_program
-from ratchet.engines.fault import Fault
+from ratchet.engines.codex.engine import find_program
+from ratchet.engines.engine import Fault
 from tests.engines.conftest import Place
 from tests.engines.contract import fails, lines, propose
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, Request, SessionEvent
-from ratchet.engines.ready import READY
+from ratchet.engines.command.catalog import READY
 from ratchet.engines.registry import engine_names
 from ratchet.kernel import ConfigError, Misuse
 from ratchet.modelserver import ModelServer

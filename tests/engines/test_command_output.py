@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Request
-from ratchet.engines.command.json_path import found
-from ratchet.engines.ready import READY
+from ratchet.engines.command.catalog import READY
+from ratchet.engines.command.session import found
 from ratchet.kernel import Misuse
 from tests.engines.command_subject import Bench, agent
 from tests.engines.conftest import Place

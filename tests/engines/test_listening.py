@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, SessionEvent
-from ratchet.engines.listening import Account, Listener
+from ratchet.engines.transcript import Account, Listener
 from ratchet.ledger import Budgets, Filter, Ledger, Spender
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import create_run

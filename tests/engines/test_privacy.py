@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Request
-from ratchet.engines.privacy import private_places
+from ratchet.engines.session_home import private_places
 from ratchet.kernel import Misuse
 from tests.engines.command_subject import Bench
 from tests.engines.conftest import Place

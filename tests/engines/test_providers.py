@@ -7,13 +7,12 @@ import asyncio
 import pytest
 
 from ratchet.engines import Failure, Request, SessionFailed
-from ratchet.engines.claude.conversations import Conversations
-from ratchet.engines.claude.terms import find_terms
-from ratchet.engines.codex.access import find_access
-from ratchet.engines.kept import KeptSessions
+from ratchet.engines.claude.environment import Conversations, find_terms
+from ratchet.engines.codex.configuration import find_access
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import default_engine, maker_of, ollama_url, only_provider
 from ratchet.engines.registry import open_engine
+from ratchet.engines.session_home import KeptSessions
 from tests.engines.conftest import Place
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionEvent, SessionFailed
+from ratchet.engines.engine import Capabilities, EventKind, Tool
 from ratchet.engines.fixed import FixedEngine
-from ratchet.engines.recording import Recording
-from ratchet.engines.replay import CassetteMismatch, Replay
-from ratchet.engines.session import Capabilities, EventKind, Tool
+from ratchet.engines.replay import CassetteMismatch, Recording, Replay
 from ratchet.kernel import Limits, Misuse, Usage
 from ratchet.modelserver import ModelServer, call, fail
 from tests.engines.codex_subject import CodexSubject

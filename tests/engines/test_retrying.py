@@ -19,7 +19,7 @@ from ratchet.engines import (
     SessionEvent,
     SessionFailed,
 )
-from ratchet.engines.retrying import Backoff, propose
+from ratchet.engines.run import Backoff, propose
 from ratchet.kernel import Limits, Usage
 from ratchet.modelserver import ModelServer, fail, say
 from tests.engines.codex_subject import CodexSubject

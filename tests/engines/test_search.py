@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionFailed
 from ratchet.engines.search import SearchEngine
-from ratchet.engines.search.constants import find_constants
-from ratchet.engines.search.space import Point, Space
-from ratchet.engines.search.state import State, Trial
+from ratchet.engines.search.program import find_constants
+from ratchet.engines.search.space import Point, Space, State, Trial
 from ratchet.kernel import Misuse
 from tests.engines.conftest import Place
 from tests.engines.search_subject import PROGRAM, ask, program, values

@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.engines import Engine, EventKind, Request, SessionEvent
 from ratchet.engines.search import BadDeclaration, SearchEngine
-from ratchet.engines.search.constants import find_constants
+from ratchet.engines.search.program import find_constants
 from ratchet.kernel import Misuse
 from tests.engines.conftest import Place
 from tests.engines.search_subject import ask, program, values

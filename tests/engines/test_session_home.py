@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.fault import Fault
+from ratchet.engines.engine import Fault
 from ratchet.engines.session_home import session_home
 
 

@@ -18,16 +18,12 @@ from mcp.types import CallToolResult
 
 from ratchet.config.engine_settings import Claude, Codex
 from ratchet.engines import Capabilities, McpServer, Request, Tool
-from ratchet.engines.claude.environment import make_environment
-from ratchet.engines.claude.servers import write_servers
-from ratchet.engines.codex.access import CodexAccess
-from ratchet.engines.codex.configuration import SessionFiles, write_files
-from ratchet.engines.endpoint_errors import SettingNames
+from ratchet.engines.claude.environment import make_environment, write_servers
+from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
+from ratchet.engines.endpoint import Secrets, SettingNames
 from ratchet.engines.fixed import FixedEngine
-from ratchet.engines.offering import Way, offer, way_to
-from ratchet.engines.proxies import past_the_proxy
-from ratchet.engines.secrets import Secrets
-from ratchet.engines.tool_server import served
+from ratchet.engines.program import past_the_proxy
+from ratchet.engines.tool_server import Way, offer, served, way_to
 from ratchet.kernel import Conflict, Misuse
 from ratchet.modelserver import ModelServer, call_mcp, say
 from tests.engines.claude_subject import ClaudeSubject

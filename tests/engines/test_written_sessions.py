@@ -10,8 +10,8 @@ import pytest
 
 from ratchet.engines import Request, Session
 from ratchet.engines.cassette import Change, Header, Recorded, add
+from ratchet.engines.engine import Capabilities
 from ratchet.engines.replay import CassetteMismatch, Replay
-from ratchet.engines.session import Capabilities
 from ratchet.kernel import Usage
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ratchet.engines import Engine
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.engines.replay import Replay
+from ratchet.engines.replay import Recording, Replay
 
 
 def open_recorder(surroundings: Surroundings, option: str) -> Engine:

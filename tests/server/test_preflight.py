@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ratchet.config import Loaded
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.engines.preflight import NotReady, check_for_worker
 from ratchet.kernel import RunId, RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run, change_step

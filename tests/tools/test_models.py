@@ -14,8 +14,8 @@ import pytest
 from ratchet.config.llm_settings import Endpoint, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import Limits, Misuse
 from ratchet.ledger import Spender
 from ratchet.ledger.events import Filter, since

@@ -19,10 +19,9 @@ from ratchet.agents.architect_tools import ArchitectTool, usable_by
 from ratchet.agents.completion import LONGEST_QUESTION
 from ratchet.agents.gateway.routes import ARCHITECT_PATH
 from ratchet.config import Loaded
-from ratchet.engines.answer import validate_answer
-from ratchet.engines.loopback import listening
+from ratchet.engines.engine import validate_answer
 from ratchet.engines.mcp_listener import McpListener
-from ratchet.engines.tool_calls import Underway, in_words
+from ratchet.engines.tool_server import Underway, in_words, listening
 from ratchet.kernel import Misuse, RatchetError
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime

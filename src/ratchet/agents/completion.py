@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.engines import Request, Session
-from ratchet.engines.listening import Account, write_in_thread
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.engines.run import Keeping, plain, run_session
+from ratchet.engines.transcript import Account, write_in_thread
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Misuse
 from ratchet.ledger import Budgets, Spender, Transaction, to_json
 from ratchet.ledger.agents import AgentVersion, get_agent, get_version

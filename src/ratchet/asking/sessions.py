@@ -9,8 +9,8 @@ from typing import Any
 
 from ratchet.asking.asker import Asker
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import account_of, write_now
 from ratchet.engines.run import Keeping, run_session
+from ratchet.engines.transcript import account_of, write_now
 from ratchet.kernel import StepStatus
 from ratchet.ledger import Transaction
 from ratchet.runtime.attempts import OpenAttempt

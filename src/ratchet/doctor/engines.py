@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from ratchet.config import Loaded
 from ratchet.doctor.run import Check
-from ratchet.engines.looking import Looked, look_at
-from ratchet.engines.registry import Surroundings, engine_names
+from ratchet.engines.registry import Looked, Surroundings, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
 
 

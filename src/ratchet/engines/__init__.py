@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.engines.engine import Engine, Readiness
-    from ratchet.engines.failure import Failure, SessionFailed
-    from ratchet.engines.session import (
+    from ratchet.engines.engine import (
         Capabilities,
+        Engine,
         EventKind,
+        Failure,
         Guard,
         McpServer,
+        Readiness,
         Request,
         Session,
         SessionEvent,
+        SessionFailed,
         Tool,
     )
 else:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ratchet.engines.engine import Readiness
-from ratchet.engines.failure import Failure, SessionFailed
-from ratchet.engines.fitness import check_fit
-from ratchet.engines.session import Capabilities, EventKind, Request, Session
-from ratchet.engines.transcript import Transcript
+from ratchet.engines.engine import (
+    Capabilities,
+    EventKind,
+    Failure,
+    Readiness,
+    Request,
+    Session,
+    SessionFailed,
+    Transcript,
+)
+from ratchet.engines.program import check_fit
 from ratchet.kernel import Misuse, Usage
 
 

@@ -7,10 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 
-from ratchet.engines.engine import Engine
-from ratchet.engines.failure import Failure
-from ratchet.engines.prices import how_to_price, no_price
-from ratchet.engines.providers import default_engine
+from ratchet.engines.engine import Engine, Failure
+from ratchet.engines.providers import default_engine, how_to_price, no_price
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import BudgetPolicy, Limits, Missing, RatchetError
 from ratchet.runtime import Runtime, works_here

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ratchet.engines.engine import Engine
+from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.providers import default_engine, maker_of
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
+
 
 GROUP = "ratchet.engines"
 
@@ -87,7 +89,7 @@ def require_model(name: str | None, model: str | None, surroundings: Surrounding
 
 
 def _described(settings: Settings) -> set[str]:
-    from ratchet.engines.ready import READY
+    from ratchet.engines.command.catalog import READY
 
     return {*READY, *settings.engines.command}
 
@@ -112,3 +114,41 @@ def _load(address: str) -> Opener:
     module, _, attribute = address.partition(":")
     opener: Opener = getattr(importlib.import_module(module), attribute)
     return opener
+
+
+_SECONDS = 20.0
+
+
+class Looked(NamedTuple):
+    name: str
+    readiness: Readiness
+
+
+EngineOpener = Callable[[str | None, Surroundings], Engine]
+
+
+async def look_at(
+    names: Iterable[str], surroundings: Surroundings, opener: EngineOpener = open_engine
+) -> list[Looked]:
+    """What each engine says of itself, asked all at once. One that breaks down or hangs is not ready.
+
+    Whoever needs an engine that works asks here: what `ratchet engine check` says is what a flow does.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_look(name, surroundings, opener)) for name in names]
+    return [task.result() for task in tasks]
+
+
+async def _look(name: str, surroundings: Surroundings, opener: EngineOpener) -> Looked:
+    try:
+        engine = opener(name, surroundings)
+        async with asyncio.timeout(_SECONDS):
+            return Looked(name, await engine.check())
+    except TimeoutError:
+        return Looked(
+            name, Readiness(False, f"gave no answer within {_SECONDS:g} s", "see what its program does")
+        )
+    except RatchetError as error:
+        return Looked(name, Readiness(False, str(error), error.hint))
+    except Exception as error:  # noqa: BLE001 - engines come from anywhere, and one must not hide the others
+        return Looked(name, Readiness(False, f"broke down: {type(error).__name__}: {error}"))

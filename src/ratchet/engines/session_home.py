@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gzip
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines.failure import Failure
-from ratchet.engines.fault import Fault
+from ratchet.engines.engine import Failure, Fault
+from ratchet.kernel import Misuse
 
 
 @contextlib.asynccontextmanager
@@ -91,3 +95,126 @@ def _open_up(function: Callable[..., Any], path: str, _error: Any) -> None:
             function(path)
         else:
             shutil.rmtree(path, ignore_errors=True)
+
+
+_TOKEN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ENDING = ".jsonl.gz"
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+class KeptSessions:
+    """Compressed files at `directory/DAY/TOKEN`, for as many days as are given."""
+
+    def __init__(self, directory: Path, days: int, *, today: Callable[[], date] = _today) -> None:
+        self._directory = directory
+        self._days = days
+        self._today = today
+
+    def put(self, token: str, content: bytes) -> None:
+        """Keep what belongs to `token`, in place of what was kept before, and forget what is too old."""
+        if not _TOKEN.fullmatch(token):
+            raise ValueError(f"{token!r} is not the id of a session")
+        target = self._directory / self._today().isoformat() / (token + _ENDING)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Beside it and renamed: a process that dies here leaves no half file.
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(gzip.compress(content, 1))
+            Path(temporary).replace(target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        for day, older in self._kept():
+            if older != target.parent:
+                (older / target.name).unlink(missing_ok=True)
+            if day < self._today() - timedelta(days=self._days):
+                shutil.rmtree(older, ignore_errors=True)
+
+    def get(self, token: str) -> bytes | None:
+        """What was kept for `token`; nothing if it is not kept any more, or damaged."""
+        # The token comes from outside and becomes a path.
+        if not _TOKEN.fullmatch(token):
+            return None
+        for _, directory in self._kept():
+            try:
+                return gzip.decompress((directory / (token + _ENDING)).read_bytes())
+            except FileNotFoundError:
+                continue
+            except (OSError, EOFError, zlib.error):
+                return None
+        return None
+
+    def _kept(self) -> list[tuple[date, Path]]:
+        """Every day with what was kept on it, the latest first."""
+        found = []
+        for path in self._directory.glob("????-??-??"):
+            try:
+                found.append((date.fromisoformat(path.name), path))
+            except ValueError:
+                continue  # not ours
+        return sorted(found, reverse=True)
+
+
+_SECRETS = (
+    *(
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".netrc",
+        ".git-credentials",
+        ".npmrc",
+        ".pypirc",
+    ),
+    *(".codex", ".claude", ".claude.json", ".gemini", ".config/gh", ".config/gcloud"),
+    *(".local/share/opencode/auth.json", ".local/share/keyrings"),
+)
+_LOGIN_HOMES = ("CODEX_HOME", "CLAUDE_CONFIG_DIR")
+# Each costs a mount. What lies deeper, or beside many others, is workspaces rather than secrets.
+_MOST = 64
+
+
+def private_places(
+    home: Path, environment: Mapping[str, str], shown: Sequence[Path], hidden: Sequence[Path] = ()
+) -> tuple[Path, ...]:
+    """Paths to hide from a session that needs only `shown` of Ratchet's `home`: those `hidden` by whom it is for first.
+
+    Raises `Misuse` when something would be both.
+    """
+    needed = [path.resolve() for path in shown]
+    asked = [path.resolve() for path in hidden if path.exists()]
+    for place in asked:
+        if any(path.is_relative_to(place) for path in needed):
+            raise Misuse(f"{place} cannot be hidden from a session that needs something in it")
+    user = environment.get("HOME")
+    secrets = [Path(user, name) for name in _SECRETS] if user and Path(user).is_absolute() else []
+    # Where agent programs keep their logins, if not in the usual place.
+    moved = [Path(environment[name]) for name in _LOGIN_HOMES if environment.get(name)]
+    secrets += [path for path in moved if path.is_absolute()]
+    there = [path for path in secrets if path.exists() and not _leads_through_link(path, Path(user or "/"))]
+    return (*asked, *(*there, *_beside(home.resolve(), needed))[:_MOST])
+
+
+def _beside(directory: Path, shown: Sequence[Path]) -> Iterator[Path]:
+    """Everything in `directory` that is not on the way to what is shown, the nearest first."""
+    on_the_way = []
+    for child in sorted(directory.iterdir()):
+        if child.is_symlink() or child in shown:
+            continue
+        if any(path.is_relative_to(child) for path in shown):
+            on_the_way.append(child)
+        else:
+            yield child
+    for child in on_the_way:
+        yield from _beside(child, shown)
+
+
+def _leads_through_link(path: Path, top: Path) -> bool:
+    return any(
+        each.is_symlink() for each in (path, *path.parents) if each != top and each.is_relative_to(top)
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.engines import Session, SessionEvent
-from ratchet.engines.session import unheard
+from ratchet.engines.engine import unheard
 from ratchet.kernel import Limits, Outcome, Usage, Verdict
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ratchet.engines.record import record_session
+from ratchet.engines.transcript import record_session
 from ratchet.judges.judge import Judged
 from ratchet.ledger import ArtifactStore, Spender, Transaction
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ratchet.engines.answer import NotAnAnswer, parse_answer, validate_answer
+from ratchet.engines.engine import NotAnAnswer, parse_answer, validate_answer
 from ratchet.judges.judge import Candidate
 
 Word = Literal["pass", "fail"]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.retrying import propose
+from ratchet.engines.run import propose
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Candidate, Judged, Report, ruled
 from ratchet.judges.review import SCHEMA, NoReview, Review, make_prompt, read_review

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import RunStatus, StepStatus

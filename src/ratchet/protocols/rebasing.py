@@ -8,9 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ratchet.engines import Failure, Request, Session, SessionFailed
-from ratchet.engines.engine import Readiness
-from ratchet.engines.session import Capabilities, EventKind
-from ratchet.engines.transcript import Transcript
+from ratchet.engines.engine import Capabilities, EventKind, Readiness, Transcript
 from ratchet.kernel import Misuse
 from ratchet.workspaces.git import find_git
 

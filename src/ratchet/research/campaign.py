@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines import Engine
-from ratchet.engines.offering import Way
 from ratchet.engines.preflight import require_ready
 from ratchet.engines.registry import Surroundings
+from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RunId
 from ratchet.ledger import Run, Transaction

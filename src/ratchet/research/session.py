@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratchet.engines import Request, Session, SessionFailed, Tool
-from ratchet.engines.listening import account_of
-from ratchet.engines.offering import Way, offer, way_to
 from ratchet.engines.run import Keeping
+from ratchet.engines.transcript import account_of
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, Outcome, TrialStatus, Usage
 from ratchet.ledger import Transaction

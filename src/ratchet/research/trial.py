@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ratchet.engines.listening import account_of, write_now
+from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, StateChanged, TrialStatus, Usage

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ratchet.engines.logins import claude_login, codex_login
+from ratchet.engines.agent_model import claude_login, codex_login
 from ratchet.engines.providers import keys_in, ollama_url
 from ratchet.extras import find_extra, install_command
 from ratchet.kernel import Missing

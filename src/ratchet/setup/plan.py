@@ -10,9 +10,9 @@ from ratchet.config import Settings
 from ratchet.config.llm_settings import Prices
 from ratchet.config.sources import Key
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.llm.account import candidate_price
+from ratchet.engines.llm.call import candidate_price
 from ratchet.engines.llm.choice import candidates
-from ratchet.engines.prices import no_price, price_of
+from ratchet.engines.providers import no_price, price_of
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Limits, Misuse, RatchetError, dollars, with_hint
 from ratchet.protocols.qa.reviewer import Reviewer, require_reviewer

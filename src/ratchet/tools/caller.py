@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from ratchet.engines.answer import misfits
+from ratchet.engines.engine import misfits
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.inputs import fits, with_defaults
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ratchet.config.workflow_settings import McpToolServer
-from ratchet.engines.privacy import private_places
+from ratchet.engines.session_home import private_places
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, Policy, Refused, wrapped
 from ratchet.sandbox.plan import is_shown

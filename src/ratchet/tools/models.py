@@ -13,11 +13,11 @@ from typing import Any
 from ratchet.config import Settings
 from ratchet.config.llm_settings import Llm
 from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
-from ratchet.engines.listening import Account, write_in_thread
 from ratchet.engines.llm.choice import default_model
 from ratchet.engines.providers import maker_of
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.engines.run import Keeping, plain, run_session
+from ratchet.engines.transcript import Account, write_in_thread
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import prompt_of
 from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse

@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from ratchet.config.workflow_settings import Tools
-from ratchet.engines.secrets import Secrets
+from ratchet.engines.endpoint import Secrets
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, variable
 from ratchet.tools.definition import OpenApiBody, Tool
 from ratchet.tools.definition_file import loaded_yaml

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import Misuse, RunStatus

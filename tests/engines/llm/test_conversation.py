@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Failure, Request
-from ratchet.engines.llm.conversation import Conversation, Conversations
+from ratchet.engines.llm.exchange import Conversation, Conversations
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.conftest import Place
 from tests.engines.contract import KEY, SCHEMA, fails, propose

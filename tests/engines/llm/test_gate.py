@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.config.llm_settings import Endpoint
 from ratchet.engines import Failure, Request
-from ratchet.engines.llm.gate import Closed, Gate, gate_of
+from ratchet.engines.llm.connection import Closed, Gate, gate_of
 from ratchet.modelserver import Turn, hang, say
 from tests.engines.contract import fails, propose
 from tests.engines.llm.subject import LlmSubject

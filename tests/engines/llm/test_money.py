@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.config.llm_settings import Prices
 from ratchet.engines import EventKind, Failure, Request
-from ratchet.engines.prices import cost_microusd, price_of
+from ratchet.engines.providers import cost_microusd, price_of
 from ratchet.kernel import Limits, Usage
 from ratchet.modelserver import ModelServer, Tokens, Turn, answer, cut, say
 from tests.engines.conftest import Place

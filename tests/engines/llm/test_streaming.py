@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ratchet.engines import EventKind, Request, SessionEvent
-from ratchet.engines.secrets import Secrets
+from ratchet.engines.endpoint import Secrets
 from ratchet.modelserver import ModelServer, cut, say
 from tests.engines.conftest import Place
 from tests.engines.contract import fails, lines, propose

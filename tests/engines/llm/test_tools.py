@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ratchet.engines import EventKind, Failure, McpServer, Request
-from ratchet.engines.llm.mcp_tools import Surface, tools_of
-from ratchet.engines.session import Tool
+from ratchet.engines.engine import Tool
+from ratchet.engines.llm.tools import Surface, tools_of
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Call, ModelServer, Turn, call, call_mcp, hang, say
 from tests.cancelling import refusing_server, unheeded_moments

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Request
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import StepStatus
 from ratchet.ledger.runs import list_steps
 from ratchet.ledger.tables import sessions

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import Protocol

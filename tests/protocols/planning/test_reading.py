@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.asking import BadAnswer
-from ratchet.engines.answer import check_schema, misfits
+from ratchet.engines.engine import check_schema, misfits
 from ratchet.protocols.planning.plan import Plan
 from ratchet.protocols.planning.reading import LONGEST_FILE, read_plan
 from ratchet.protocols.planning.schema import PLAN_SCHEMA, with_every_key

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.tool_calls import Calls
+from ratchet.engines.tool_server import Calls
 from ratchet.kernel import Misuse
 from tests.research.sessions.lab import Lab, tools, use
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Failure, SessionFailed, Tool
-from ratchet.engines.tool_calls import Answer, Calls
+from ratchet.engines.tool_server import Answer, Calls
 from ratchet.research.adapter import Hooks, SessionFacts, TaskAdapter
 from ratchet.research.session import session_tools
 from ratchet.research.sessions import SessionContext

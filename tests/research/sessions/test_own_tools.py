@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Tool
-from ratchet.engines.tool_calls import Calls
+from ratchet.engines.tool_server import Calls
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import TaskAdapter, TaskProgram, ToolCommand
 from ratchet.sandbox import Bounds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.offering import Way
+from ratchet.engines.tool_server import Way
 from ratchet.kernel import Direction, Limits, Misuse
 from ratchet.research.adapter import KeepRule, Specialist, TaskAdapter, TaskProgram
 from ratchet.research.sessions import shared_prompt, system_prompt, user_prompt

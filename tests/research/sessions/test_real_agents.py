@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Engine, Request
-from ratchet.engines.offering import offer, way_to
+from ratchet.engines.tool_server import offer, way_to
 from ratchet.kernel import TrialStatus
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.session import session_tools

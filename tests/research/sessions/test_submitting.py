@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines.tool_calls import Calls
+from ratchet.engines.tool_server import Calls
 from ratchet.kernel import BudgetExceeded, Conflict, LedgerUnavailable, Misuse, TrialStatus
 from ratchet.ledger.trial_rows import Trial
 from ratchet.research.session import session_tools

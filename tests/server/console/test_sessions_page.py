@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from ratchet.engines import Failure, Session, SessionFailed
-from ratchet.engines.record import record_session
+from ratchet.engines.transcript import record_session
 from ratchet.kernel import RunStatus, StepStatus, Usage
 from ratchet.ledger import Ledger, Spender, change_run, change_step
 from ratchet.ledger.projects import add_project

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.recording import Recording
 from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import RunStatus
 from ratchet.modelserver import answer
 from tests.workflows.overseer.conftest import Desk

@@ -22,7 +22,7 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import agent_argument, detach_option, from_file_option, given_text
 from ratchet.cli.progress import progress
 from ratchet.cli.words import lines, one_line
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.kernel import Missing, RunStatus
 
 if TYPE_CHECKING:

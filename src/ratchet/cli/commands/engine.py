@@ -19,10 +19,9 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
-from ratchet.engines.looking import look_at
 from ratchet.engines.providers import default_engine
-from ratchet.engines.recording import Recording
-from ratchet.engines.registry import Surroundings, engine_names, open_engine
+from ratchet.engines.registry import Surroundings, engine_names, look_at, open_engine
+from ratchet.engines.replay import Recording
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:

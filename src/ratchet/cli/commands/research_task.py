@@ -106,7 +106,6 @@ def check_(session: Session, task: str, variant: str | None, attack: bool) -> in
     import asyncio
 
     from ratchet.research.checker import Grade, check
-    from ratchet.research.checker.bench import Grade
 
     found = asyncio.run(check(task, variant, attack=attack, real_home=loaded.home, report=report))
     counts = Counter(finding.grade for finding in found)

@@ -17,9 +17,8 @@ from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.config.file import add_settings
-from ratchet.engines.looking import look_at
-from ratchet.engines.prices import how_to_price
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.providers import how_to_price
+from ratchet.engines.registry import Surroundings, look_at
 from ratchet.kernel import Missing, RatchetError
 from ratchet.setup import find_means, install, missing_programs, plan_for
 from ratchet.setup.plan import costs_at_most, plain_model, reviewer_in

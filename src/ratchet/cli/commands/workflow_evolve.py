@@ -15,7 +15,7 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import COUNT, ID, detach_option, simulated_option
 from ratchet.cli.progress import progress
 from ratchet.cli.words import cost_words, lines, one_line
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.kernel import Missing
 from ratchet.workflows import views
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool

@@ -19,7 +19,7 @@ from ratchet.cli.params import detach_option, from_file_option, given_text, simu
 from ratchet.cli.progress import progress
 from ratchet.cli.words import one_line
 from ratchet.cli.workflow_sources import existing_file
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import Conflict, Missing, Misuse, RunStatus
 from ratchet.ledger.sessions import list_sessions

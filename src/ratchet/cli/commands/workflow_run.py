@@ -15,7 +15,7 @@ from ratchet.cli.params import PRIORITY, detach_option, simulated_option, source
 from ratchet.cli.workflow_outcome import tell_outcome
 from ratchet.cli.workflow_progress import progress
 from ratchet.cli.workflow_sources import existing_file
-from ratchet.engines.failure import Failure
+from ratchet.engines.engine import Failure
 from ratchet.kernel import Missing, Misuse, RunStatus
 from ratchet.ledger.sessions import list_sessions
 from ratchet.workflows import views

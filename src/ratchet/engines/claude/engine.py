@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
-from dataclasses import replace
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ratchet.config.engine_settings import Claude
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.claude.conversations import Conversations
-from ratchet.engines.claude.program import Program, find_program
-from ratchet.engines.claude.servers import check_names
-from ratchet.engines.claude.terms import Terms, find_terms
-from ratchet.engines.engine import Engine, Readiness
-from ratchet.engines.failure import Failure, SessionFailed
-from ratchet.engines.fault import Fault
-from ratchet.engines.fitness import check_fit
-from ratchet.engines.kept import KeptSessions
-from ratchet.engines.probe import Endpoint, probe
+from ratchet.engines.claude.environment import Conversations, Terms, check_names, find_terms
+from ratchet.engines.endpoint import Endpoint, Secrets, probe
+from ratchet.engines.engine import (
+    Capabilities,
+    Engine,
+    Failure,
+    Fault,
+    Readiness,
+    Request,
+    Session,
+    SessionFailed,
+    Transcript,
+)
+from ratchet.engines.program import check_fit, version_of
 from ratchet.engines.registry import Surroundings
-from ratchet.engines.secrets import Secrets
-from ratchet.engines.session import Capabilities, Request, Session
-from ratchet.engines.session_home import session_home
-from ratchet.engines.transcript import Transcript
+from ratchet.engines.session_home import KeptSessions, session_home
 from ratchet.kernel import Missing
 
 _ANTHROPIC = "https://api.anthropic.com"
 
 if TYPE_CHECKING:
-    from ratchet.engines.claude.sitting import Sitting
+    from ratchet.engines.claude.session import Sitting
 
 
 def open_claude(surroundings: Surroundings, option: str) -> Engine:
@@ -120,8 +129,65 @@ def _failed(error: Fault | Missing, session: Session, secrets: Secrets, *, worke
 
 
 def _sit_down(terms: Terms, program: Program, request: Request, transcript: Transcript) -> Sitting:
-    from ratchet.engines.claude.sitting import Sitting
+    from ratchet.engines.claude.session import Sitting
 
     # The SDK calls each end of its program a fatal error, also one that we brought about; ours are typed.
     logging.getLogger("claude_agent_sdk").setLevel(logging.CRITICAL)
     return Sitting(terms, program, request, transcript)
+
+
+# Older ones take an @path or a /command inside a prompt for an order of the person who starts them.
+OLDEST = (2, 1, 248)
+
+_NAMED = "set engines.claude.path to the Claude Code CLI, or unset it to use the SDK's own"
+_VERSION = re.compile(rb"(\d{1,9})\.(\d{1,9})\.(\d{1,9}) \(Claude Code\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    path: Path
+    version: str
+    sdk_version: str
+
+
+# By path, size and time of change: a program that was replaced is asked again.
+_known: dict[tuple[Path, int, int], str] = {}
+
+
+async def find_program(settings: Claude, environment: Mapping[str, str]) -> Program:
+    """The program to use, of a version that will do. Raises `Fault`."""
+    path = _located(settings, environment)
+    stat = path.stat()
+    key = (path, stat.st_size, stat.st_mtime_ns)
+    if key not in _known:
+        update = f"update it, or unset engines.claude.path and {_install()}"
+        _known[key] = await version_of(path, _VERSION, OLDEST, mend=_NAMED, update=update)
+    return Program(path, _known[key], version("claude-agent-sdk"))
+
+
+def _install() -> str:
+    # Only now: it reads what the installation says of itself.
+    from ratchet.extras import install_line
+
+    return install_line("claude")
+
+
+def _located(settings: Claude, environment: Mapping[str, str]) -> Path:
+    package = importlib.util.find_spec("claude_agent_sdk")
+    if package is None or not package.submodule_search_locations:
+        raise Fault(Failure.MISSING, "the Claude Agent SDK is not installed", hint=_install())
+    if settings.path is not None:
+        named = str(Path(settings.path).expanduser())
+        if found := shutil.which(named, path=environment.get("PATH", os.defpath)):
+            return Path(found).resolve()
+        raise Fault(
+            Failure.MISSING, f"engines.claude.path is {settings.path}, which is not a program", hint=_NAMED
+        )
+    bundled = Path(package.submodule_search_locations[0], "_bundled", "claude")
+    if not bundled.is_file():
+        raise Fault(
+            Failure.MISSING,
+            "the Claude Agent SDK was installed without its program",
+            hint="install the Claude Code CLI and name it in engines.claude.path",
+        )
+    return bundled

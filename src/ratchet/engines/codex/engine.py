@@ -2,31 +2,153 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ratchet.config.engine_settings import Codex
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.codex.access import CodexAccess, find_access
-from ratchet.engines.codex.configuration import OPENAI, SessionFiles, write_files
-from ratchet.engines.codex.conversation import Conversation
-from ratchet.engines.codex.kept import KeptRollouts
-from ratchet.engines.codex.preflight import check_sandbox
-from ratchet.engines.codex.program import Program, find_program
-from ratchet.engines.codex.rollout import Rollout
-from ratchet.engines.codex.sitting import Sitting
-from ratchet.engines.engine import Engine, Readiness
-from ratchet.engines.failure import Failure
-from ratchet.engines.fault import Fault
-from ratchet.engines.fitness import check_fit
-from ratchet.engines.kept import KeptSessions
-from ratchet.engines.prices import price_of
-from ratchet.engines.privacy import private_places
-from ratchet.engines.probe import Endpoint, probe
+from ratchet.engines.codex.configuration import OPENAI, CodexAccess, SessionFiles, find_access, write_files
+from ratchet.engines.codex.events import Conversation, Rollout
+from ratchet.engines.codex.session import KeptRollouts, Sitting
+from ratchet.engines.endpoint import Endpoint, probe
+from ratchet.engines.engine import (
+    Capabilities,
+    Engine,
+    Failure,
+    Fault,
+    Readiness,
+    Request,
+    Session,
+    Transcript,
+)
+from ratchet.engines.program import (
+    NOWHERE,
+    Invocation,
+    check_fit,
+    could_not_write,
+    supervise,
+    try_out,
+    version_of,
+)
+from ratchet.engines.providers import price_of
 from ratchet.engines.registry import Surroundings
-from ratchet.engines.session import Capabilities, Request, Session
-from ratchet.engines.session_home import session_home
-from ratchet.engines.supervision import Invocation, could_not_write, supervise
-from ratchet.engines.transcript import Transcript
+from ratchet.engines.session_home import KeptSessions, private_places, session_home
+
+MINIMUM = (0, 163, 0)
+_VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`default_model` is the one that it takes when none is named, if it tells."""
+
+    path: Path
+    version: str
+    default_model: str | None = None
+
+
+# By path, size and time of change: a program that was replaced is asked again.
+_known: dict[tuple[Path, int, int], Program] = {}
+
+
+async def find_program(settings: Codex, environment: Mapping[str, str]) -> Program:
+    """The program to use, of a version that will do. Raises `Fault`."""
+    path = _native(_located(settings, environment))
+    stat = path.stat()
+    key = (path, stat.st_size, stat.st_mtime_ns)
+    if key not in _known:
+        version = await version_of(
+            path, _VERSION, MINIMUM, mend=f"reinstall it: {_install()}", update=f"update it: {_install()}"
+        )
+        _known[key] = Program(path, version, await _default_model(path))
+    return _known[key]
+
+
+def _install() -> str:
+    # Only now: it reads what the installation says of itself.
+    from ratchet.extras import install_line
+
+    return f"{install_line('codex')}, or name it in engines.codex.path"
+
+
+async def _default_model(path: Path) -> str | None:
+    """The first model of the program's own list. It is named to it, so that its price is known before it is used."""
+    asking = Invocation((str(path), "debug", "models", "--bundled"), Path("/"), NOWHERE, network=False)
+    finished = await try_out(asking, _SECONDS)
+    try:
+        listed = json.loads(finished.stdout)["models"] if finished.ok else []
+        offered = [each for each in listed if each["visibility"] == "list" and each["supported_in_api"]]
+        return str(min(offered, key=lambda each: each["priority"])["slug"]) if offered else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _located(settings: Codex, environment: Mapping[str, str]) -> Path:
+    search = environment.get("PATH", os.defpath)
+    if settings.path is not None:
+        named = str(Path(settings.path).expanduser())
+        if found := shutil.which(named, path=search):
+            return Path(found).absolute()
+        raise Fault(
+            Failure.MISSING, f"engines.codex.path is {settings.path}, which is not a program", hint=_install()
+        )
+    if bundled := _bundled():
+        return bundled
+    if found := shutil.which("codex", path=search):
+        return Path(found).absolute()
+    raise Fault(Failure.MISSING, "the Codex CLI is not installed", hint=_install())
+
+
+def _bundled() -> Path | None:
+    """The one in the package of the extra `codex`."""
+    try:
+        from codex_cli_bin import bundled_codex_path  # type: ignore[import-untyped]
+
+        return Path(bundled_codex_path())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _native(path: Path) -> Path:
+    """The program behind npm's wrapper, which starts slower and does not pass every signal on."""
+    real = path.resolve()
+    with real.open("rb") as file:
+        if b"node" not in file.readline(200):
+            return real
+    for parent in real.parents[:6]:
+        for found in sorted(parent.glob("codex-*/vendor/*/bin/codex")):
+            if os.access(found, os.X_OK):
+                return found
+    return real
+
+
+_SECONDS = 30.0
+# Programs, versions and search paths with which it worked in this process. A failure is tried again each time.
+_worked: set[tuple[Path, str, str, str]] = set()
+
+
+async def check_sandbox(program: Program, mode: str, session: Invocation) -> None:
+    """Start a command as `session` would, in the same directory with the same environment. Raises `Fault`."""
+    key = (program.path, program.version, mode, session.environment["PATH"])
+    if mode == "danger-full-access" or key in _worked:
+        return
+    argv = (str(program.path), "sandbox", "-c", f'sandbox_mode="{mode}"', "--", "true")
+    finished = await try_out(replace(session, argv=argv), _SECONDS)
+    if not finished.ok:
+        said = finished.stderr.decode(errors="replace").strip()[-300:]
+        raise Fault(
+            Failure.MISSING,
+            f"the sandbox of Codex does not work here: {said or finished.problem or 'it did not say why'}",
+            hint="allow user namespaces and update bubblewrap; or run Ratchet in a container of its own "
+            'and set engines.codex.sandbox = "danger-full-access"',
+        )
+    _worked.add(key)
+
 
 _COMPLAINT = 2000
 

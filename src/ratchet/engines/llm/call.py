@@ -4,21 +4,163 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from ratchet.engines.failure import Failure
+from ratchet.config.llm_settings import Llm, Prices
+from ratchet.engines.endpoint import Secrets
+from ratchet.engines.engine import EventKind, Failure, Fault, Transcript
 from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.llm.connection import Closed, Gate, gate_of, model_at
 from ratchet.engines.llm.fault import CallFault, fault_of
-from ratchet.engines.llm.speech import Speech
-from ratchet.engines.session import EventKind
+from ratchet.engines.providers import how_to_price, no_price, output_tokens_for, price_of, priced
+from ratchet.kernel import Limits, Usage
 
 if TYPE_CHECKING:
+    import httpx2
     from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.usage import RequestUsage
+
+
+class Account:
+    """Adds up every call, failed ones included. A limit is looked at before each call and after it."""
+
+    def __init__(self, limits: Limits, prices: Mapping[str, Prices], transcript: Transcript) -> None:
+        # Not the trials: what a session makes is judged by others.
+        self._limits = replace(limits, trials=None)
+        self._prices = prices
+        self._transcript = transcript
+        self._used = Usage()
+        self.calls = 0
+        self.unpriced: list[str] = []
+        self.unmeasured = 0
+
+    @property
+    def usage(self) -> Usage:
+        return replace(self._used, wall_ms=self._transcript.wall_ms)
+
+    def check_prices(self, candidates: Iterable[Candidate]) -> None:
+        """Refuse to spend from a budget of money what nobody can count. Raises `CallFault`."""
+        for candidate in candidates:
+            if self._limits.cost_usd is not None and candidate_price(candidate, self._prices) is None:
+                raise CallFault(
+                    Failure.MISSING,
+                    no_price(candidate.name, self._limits.cost_usd),
+                    hint=how_to_price(candidate.model),
+                    worked=False,
+                )
+
+    def check_before(self) -> None:
+        """Raises `CallFault` when nothing is left for another call."""
+        self._raise(self._limits.reached_by(self.usage))
+
+    def check_after(self) -> None:
+        """Raises `CallFault` when the last call went too far, or cannot be counted."""
+        self._raise(self._limits.exceeded_by(self.usage))
+        if self.unmeasured and (self._limits.tokens is not None or self._limits.cost_usd is not None):
+            raise CallFault(
+                Failure.BUDGET,
+                "the endpoint does not say what a call used, so the budget cannot be kept",
+                hint="use an endpoint that reports usage, or give this session no budget of tokens or money",
+            )
+
+    def output_tokens(self, candidate: Candidate) -> int | None:
+        """The most tokens out that the limits still allow, if they say anything about it."""
+        left = self._limits.less(self.usage)
+        most = [] if left.tokens is None else [left.tokens]
+        price = candidate_price(candidate, self._prices)
+        if left.cost_usd is not None and price is not None:
+            bought = output_tokens_for(left.cost_usd * 1_000_000, price)
+            most += [] if bought is None else [bought]
+        return max(1, min(most)) if most else None
+
+    def charge(self, candidate: Candidate, used: RequestUsage) -> None:
+        """Add what one call used, finished or not, and tell the sum."""
+        input_tokens = max(0, used.input_tokens)
+        call = Usage(
+            input_tokens=input_tokens,
+            cached_tokens=min(max(0, used.cache_read_tokens), input_tokens),
+            output_tokens=max(0, used.output_tokens),
+        )
+        price = candidate_price(candidate, self._prices, input_tokens)
+        self._used += priced(call, price)
+        self.calls += 1
+        if used.unmeasured_requests:
+            self.unmeasured += 1
+            self._note(f"{candidate.name} does not say what this call used")
+        if price is None and candidate.name not in self.unpriced:
+            self.unpriced.append(candidate.name)
+            self._note(f"the price of {candidate.name} is unknown, so what its calls cost is unknown too")
+        data = {"model": candidate.name, **asdict(self.usage)}
+        self._transcript.say(EventKind.USAGE, candidate.name, data)
+
+    def _note(self, text: str) -> None:
+        self._transcript.say(EventKind.NOTE, text)
+
+    def _raise(self, over: tuple[str, float, float] | None) -> None:
+        if over is not None:
+            measure, used, limit = over
+            raise CallFault(
+                Failure.BUDGET,
+                f"the {measure} budget of this session is used up: {used:g} of {limit:g}",
+                hint=f"raise the {measure} limit",
+                worked=self.calls > 0,
+            )
+
+
+def candidate_price(
+    candidate: Candidate, table: Mapping[str, Prices], request_tokens: int = 0
+) -> Prices | None:
+    """The price of a candidate, in a request of this size. `None` is unknown, which is not the same as nothing."""
+    return price_of(
+        candidate.model,
+        table,
+        place=candidate.place,
+        url=candidate.url,
+        keyless=candidate.key_variable is None,
+        request_tokens=request_tokens,
+    )
+
+
+_EVERY_SECONDS = 0.1
+
+
+class Speech:
+    """The words of one answer. An event that goes on in the next one of its kind has `more` in its data."""
+
+    def __init__(self, transcript: Transcript, secrets: Secrets) -> None:
+        self._transcript = transcript
+        self._secrets = secrets
+        self._kind = EventKind.MESSAGE
+        self._waiting = ""
+        self._told_at = time.monotonic()
+
+    def hear(self, kind: EventKind, piece: str) -> None:
+        if kind is not self._kind:
+            self.end()
+            self._kind = kind
+        if self._waiting and time.monotonic() - self._told_at >= _EVERY_SECONDS:
+            self._tell_some()
+        self._waiting += piece
+
+    def end(self) -> None:
+        """Tell the rest."""
+        if self._waiting:
+            self._transcript.say(self._kind, self._secrets.hide(self._waiting))
+            self._waiting = ""
+
+    def _tell_some(self) -> None:
+        # A secret may come in two pieces: its beginning waits for the rest.
+        ready = self._waiting[: len(self._waiting) - self._secrets.held_back(self._waiting)]
+        self._waiting = self._waiting[len(ready) :]
+        self._told_at = time.monotonic()
+        if ready:
+            self._transcript.say(self._kind, self._secrets.hide(ready), {"more": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +258,162 @@ def _tell(event: ModelResponseStreamEvent, speech: Speech) -> None:
             speech.hear(EventKind.REASONING, piece)
         case said.PartDeltaEvent(delta=said.ThinkingPartDelta(content_delta=piece)):
             speech.hear(EventKind.REASONING, piece or "")
+
+
+# When all models failed: what will pass by itself tells more than what will not.
+_HOPE = (
+    Failure.RATE_LIMITED,
+    Failure.TIMEOUT,
+    Failure.CRASHED,
+    Failure.REFUSED,
+    Failure.NO_ACCESS,
+    Failure.MISSING,
+)
+
+Ask = Callable[[Candidate, "Model"], Question]
+"""What a model is to be asked; how depends on what it can do."""
+
+
+class Asking:
+    """The models of one session. One that failed is not asked again in it."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        environment: Mapping[str, str],
+        settings: Llm,
+        *,
+        http: httpx2.AsyncClient,
+        account: Account,
+        transcript: Transcript,
+        secrets: Secrets,
+        left: Callable[[], float],
+    ) -> None:
+        """`left` tells how many seconds the session still has."""
+        self._left_to_try = list(candidates)
+        self._environment = environment
+        self._settings = settings
+        self._http = http
+        self._account = account
+        self._transcript = transcript
+        self._secrets = secrets
+        self._left = left
+        # False only as long as no model can have done anything.
+        self.worked = False
+
+    @property
+    def current(self) -> Candidate:
+        return self._left_to_try[0]
+
+    async def ask(self, ask: Ask) -> ModelResponse:
+        """The answer of the first model that gives one. Raises `CallFault`."""
+        faults: list[CallFault] = []
+        while True:
+            try:
+                return await self._ask_one(self.current, ask)
+            except CallFault as fault:
+                faults.append(fault)
+                if not fault.allows_fallback or len(self._left_to_try) == 1:
+                    raise _sum(faults) from None
+                self._left_to_try.pop(0)
+                self._say_retry(f"{fault}; asking {self.current.name} instead", model=self.current.name)
+
+    async def _ask_one(self, candidate: Candidate, ask: Ask) -> ModelResponse:
+        model = self._model(candidate)
+        for tried in range(1, self._settings.tries + 1):
+            self._account.check_before()
+            try:
+                return await self._call(candidate, model, ask)
+            except CallFault as fault:
+                pause = self._pause(fault, tried)
+                if not fault.again or tried == self._settings.tries or pause > self._left():
+                    raise
+                self._say_retry(
+                    f"{fault}; asking again in {pause:.1f} s",
+                    model=candidate.name,
+                    seconds=round(pause, 3),
+                    reason=self._secrets.hide(str(fault)),
+                )
+                await asyncio.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def _call(self, candidate: Candidate, model: Model, ask: Ask) -> ModelResponse:
+        gate = gate_of(candidate.url, candidate.endpoint)
+        try:
+            async with gate.passing(min(self._settings.patience_seconds, self._left())):
+                response = await self._answer(Call(candidate, model, ask(candidate, model)), gate)
+        except Closed as closed:
+            raise CallFault(
+                Failure.RATE_LIMITED,
+                f"{candidate.name} takes no calls: {closed}",
+                hint="wait, or name a fallback for the role",
+                retry_after=closed.seconds,
+                worked=False,
+            ) from None
+        except CallFault as fault:
+            if fault.retry_after:
+                gate.close_for(fault.retry_after)
+            if fault.failure is Failure.BAD_OUTPUT:
+                # An answer that was cut because the budget allowed no more.
+                self._account.check_before()
+            raise
+        self._account.check_after()
+        return response
+
+    async def _answer(self, call: Call, gate: Gate) -> ModelResponse:
+        """The answer to `call`. Whatever comes of it is written down: what was said, and what was used."""
+        speech = Speech(self._transcript, self._secrets)
+        worked, self.worked = self.worked, True
+        try:
+            return await call.answer(speech, self._settings.call_seconds)
+        except CallFault as fault:
+            self.worked = worked or fault.worked
+            raise
+        finally:
+            if call.began:
+                gate.used(call.used.input_tokens + call.used.output_tokens)
+                speech.end()
+                self._account.charge(call.candidate, call.used)
+
+    def _model(self, candidate: Candidate) -> Model:
+        variable = candidate.key_variable
+        try:
+            key = candidate.key_in(self._environment)
+        except Fault as fault:
+            raise CallFault(fault.failure, str(fault), hint=fault.hint, worked=False) from None
+        if candidate.needs_key and not key:
+            raise CallFault(
+                Failure.MISSING,
+                f"there is no key for {candidate.name}: the environment variable {variable} is not set",
+                hint=f"export {variable}=…, or change llm.endpoints.{candidate.place}.key_variable",
+                worked=False,
+            )
+        try:
+            return model_at(candidate, key, self._http)
+        except Exception as error:  # noqa: BLE001 - a missing package, or a value that an SDK refuses
+            raise fault_of(error, candidate) from None
+
+    def _pause(self, fault: CallFault, tried: int) -> float:
+        """How long to wait before the next try: as asked, or longer each time."""
+        if fault.retry_after is not None:
+            return fault.retry_after if fault.retry_after <= self._settings.patience_seconds else float("inf")
+        pause = float(self._settings.retry_base_seconds * 2 ** (tried - 1))
+        return min(self._settings.patience_seconds, pause) * random.uniform(0.75, 1.25)
+
+    def _say_retry(self, text: str, **data: str | float) -> None:
+        self._transcript.say(EventKind.RETRY, self._secrets.hide(text), data)
+
+
+def _sum(faults: Sequence[CallFault]) -> CallFault:
+    """One fault for several models that failed, each in its own way."""
+    last = faults[-1]
+    if len(faults) == 1 or not last.allows_fallback:
+        return last
+    told = min(faults, key=lambda each: _HOPE.index(each.failure))
+    return CallFault(
+        told.failure,
+        f"none of {len(faults)} models answered: {'; '.join(map(str, faults))}",
+        hint=told.hint,
+        retry_after=told.retry_after,
+        worked=any(each.worked for each in faults),
+    )

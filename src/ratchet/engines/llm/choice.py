@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ratchet.config.llm_settings import Endpoint, Llm
-from ratchet.engines.endpoint_errors import SettingNames, base_url_setting
+from ratchet.engines.endpoint import SettingNames, base_url_setting
 from ratchet.engines.providers import (
     OLLAMA_HOST,
     PROVIDERS,

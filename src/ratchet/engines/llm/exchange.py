@@ -3,29 +3,193 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import dataclasses
+import datetime
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from ratchet.config.llm_settings import Llm
-from ratchet.engines.answer import NotAnAnswer, parse_answer
-from ratchet.engines.failure import Failure
-from ratchet.engines.llm.account import Account
-from ratchet.engines.llm.asking import Asking
-from ratchet.engines.llm.call import Question
+from ratchet.engines.endpoint import Secrets
+from ratchet.engines.engine import EventKind, Failure, NotAnAnswer, Request, Transcript, parse_answer
+from ratchet.engines.llm.call import Account, Asking, Question
 from ratchet.engines.llm.choice import Candidate
-from ratchet.engines.llm.conversation import Conversation
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.structure import as_text, sent_back, way_for, with_schema
 from ratchet.engines.llm.tools import Toolbox
-from ratchet.engines.secrets import Secrets
-from ratchet.engines.session import EventKind, Request
-from ratchet.engines.transcript import Transcript
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponse, ToolCallPart
-    from pydantic_ai.models import Model
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+    from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
+
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_CONVERSATION_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.([0-9a-f]{24})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    system: str | None = None
+    messages: list[ModelMessage] = field(default_factory=list)
+
+
+class Conversations:
+    """Files at `root/DAY/…json`. A whole day is dropped at once, so that keeping one costs the same for ever."""
+
+    def __init__(
+        self, root: Path, keep_days: int, *, today: Callable[[], datetime.date] | None = None
+    ) -> None:
+        self._root = root
+        self._keep_days = keep_days
+        self._today = today or (lambda: datetime.datetime.now(datetime.UTC).date())
+
+    def load(self, name: str) -> Conversation:
+        """Raises `CallFault` when there is no such conversation (any more), or none that can be read."""
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+        # The name comes from outside and becomes a path.
+        found = _CONVERSATION_NAME.fullmatch(name)
+        if found is None:
+            raise self._unknown(name)
+        try:
+            stored = json.loads((self._root / found[1] / f"{found[2]}.json").read_bytes())
+            return Conversation(
+                stored["system"], ModelMessagesTypeAdapter.validate_python(stored["messages"])
+            )
+        except FileNotFoundError:
+            raise self._unknown(name) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CallFault(
+                Failure.REFUSED,
+                f"the conversation {name} cannot be read: {type(error).__name__}",
+                hint="start a new one",
+                worked=False,
+            ) from None
+
+    def _unknown(self, name: str) -> CallFault:
+        return CallFault(
+            Failure.REFUSED,
+            f"there is no conversation {name!r}",
+            hint=f"start a new one; they are kept for {self._keep_days} days (llm.resume_days)",
+            worked=False,
+        )
+
+    def keep(self, conversation: Conversation, hide: Callable[[str], str]) -> str:
+        """Store it, without what `hide` takes out, and return the name to resume it by."""
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+        messages = ModelMessagesTypeAdapter.dump_python(conversation.messages, mode="json")
+        text = json.dumps({"system": conversation.system, "messages": messages}, ensure_ascii=False)
+        day, name = self._today().isoformat(), secrets.token_hex(12)
+        self._prune()
+        _write(self._root / day / f"{name}.json", hide(text))
+        return f"{day}.{name}"
+
+    def _prune(self) -> None:
+        oldest = (self._today() - datetime.timedelta(days=self._keep_days)).isoformat()
+        if not self._root.is_dir():
+            return
+        for day in self._root.iterdir():
+            if _DAY.fullmatch(day.name) and day.name < oldest:
+                # Another process may be at it as well.
+                shutil.rmtree(day, ignore_errors=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, and for the owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        # A model may leave half of a surrogate pair behind.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+_NAME = "answer"
+_DESCRIPTION = "Give the final answer."
+
+Way = Literal["native", "tool", "prompt"]
+
+
+def way_for(candidate: Candidate, model: Model, schema: Mapping[str, Any]) -> Way:
+    """How `model` is told the schema."""
+    wanted = candidate.endpoint.structured
+    # Protocols and tools know objects only; any other value is asked for in words.
+    if schema.get("type") != "object":
+        return "prompt"
+    if wanted != "auto":
+        return wanted
+    if model.profile.get("supports_json_schema_output"):
+        return "native"
+    return "tool" if model.profile.get("supports_tools", True) else "prompt"
+
+
+def with_schema(
+    parameters: ModelRequestParameters, schema: Mapping[str, Any], way: Way
+) -> ModelRequestParameters:
+    """`parameters` that also ask for an answer that fits `schema`."""
+    from pydantic_ai.messages import InstructionPart
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    # The library rewrites what it is given.
+    own = copy.deepcopy(dict(schema))
+    if way == "native":
+        return dataclasses.replace(
+            parameters,
+            output_mode="native",
+            output_object=OutputObjectDefinition(json_schema=own, name=_NAME),
+            allow_text_output=False,
+        )
+    if way == "tool":
+        tool = ToolDefinition(
+            name=_NAME, description=_DESCRIPTION, parameters_json_schema=own, kind="output", strict=False
+        )
+        return dataclasses.replace(
+            parameters, output_mode="tool", output_tools=[tool], allow_text_output=False
+        )
+    told = InstructionPart(content=instruction(schema))
+    return dataclasses.replace(parameters, instruction_parts=[*(parameters.instruction_parts or []), told])
+
+
+def instruction(schema: Mapping[str, Any]) -> str:
+    return (
+        "Give your final answer as one JSON value and nothing else: no other words before or after it. "
+        f"It must fit this JSON Schema:\n{json.dumps(schema, ensure_ascii=False)}"
+    )
+
+
+def as_text(response: ModelResponse) -> ModelResponse:
+    """`response` with an answer that came as a tool call put into words.
+
+    A call that nobody answers is an error in most protocols, and a tool that the next model does not have in some.
+    Other calls beside the answer are dropped: the model is done.
+    """
+    from pydantic_ai.messages import TextPart, ToolCallPart
+
+    answers = [each for each in response.tool_calls if each.tool_name == _NAME]
+    if not answers:
+        return response
+    kept = [part for part in response.parts if not isinstance(part, ToolCallPart | TextPart)]
+    return dataclasses.replace(response, parts=[*kept, TextPart(content=answers[0].args_as_json_str())])
+
+
+def sent_back(problem: str) -> str:
+    """What the model is told about an answer that is not as asked."""
+    return f"{problem}\nGive the whole answer again, corrected."
 
 
 @dataclass(frozen=True, slots=True)

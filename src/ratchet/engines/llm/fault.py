@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratchet.engines.endpoint_errors import Cause, cause_of, failure_of
-from ratchet.engines.failure import Failure
-from ratchet.engines.fault import Fault
+from ratchet.engines.endpoint import Cause, cause_of, failure_of
+from ratchet.engines.engine import Failure, Fault
 from ratchet.engines.llm.choice import Candidate
 
 if TYPE_CHECKING:

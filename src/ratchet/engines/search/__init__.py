@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.engines.search.declaration import BadDeclaration
     from ratchet.engines.search.engine import SearchEngine, open_search
+    from ratchet.engines.search.program import BadDeclaration
 else:
     __getattr__ = on_demand(__name__)
 

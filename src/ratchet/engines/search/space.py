@@ -2,16 +2,103 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
-from ratchet.engines.search.constants import Constant
-from ratchet.engines.search.dimension import Line, Options, Steps, dimension
+from ratchet.engines.search.program import Choice, Constant, Range
 from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from cmaes import CatCMAwM
+
+
+# More whole numbers than this are searched as if they were a line, and rounded.
+_FEW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Any number of a range, as a place from 0 to 1."""
+
+    constant: Constant
+    domain: Range
+
+    @property
+    def present(self) -> float:
+        assert isinstance(self.constant.present, int | float)
+        return _place(self.domain, self.constant.present)
+
+    def literal(self, place: float) -> str:
+        """The number at this place as it is written: six digits are finer than any measurement."""
+        low, high = self.domain.low, self.domain.high
+        place = min(max(place, 0.0), 1.0)
+        value = low * (high / low) ** place if self.domain.log else low + (high - low) * place
+        if self.domain.whole:
+            return repr(min(max(round(value), int(low)), int(high)))
+        return repr(min(max(float(f"{value:.6g}"), float(low)), float(high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A few whole numbers in their order, each at its place from 0 to 1."""
+
+    constant: Constant
+    domain: Range
+
+    @property
+    def numbers(self) -> range:
+        return range(int(self.domain.low), int(self.domain.high) + 1)
+
+    @property
+    def grid(self) -> list[float]:
+        return [_place(self.domain, number) for number in self.numbers]
+
+    @property
+    def present(self) -> float:
+        assert isinstance(self.constant.present, int)
+        return _place(self.domain, self.constant.present)
+
+    def literal(self, place: float) -> str:
+        return repr(min(self.numbers, key=lambda number: abs(_place(self.domain, number) - place)))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A few literals without an order, by number."""
+
+    constant: Constant
+    literals: tuple[str, ...]
+    present: int
+
+    def literal(self, index: int) -> str:
+        return self.literals[index]
+
+
+def dimension(constant: Constant) -> Line | Steps | Options:
+    domain = constant.domain
+    if isinstance(domain, Choice):
+        return Options(constant, domain.options, domain.index(constant.present) or 0)
+    count = int(domain.high) - int(domain.low) + 1
+    if not domain.whole or count > _FEW:
+        return Line(constant, domain)
+    if count == 2:
+        # Between two there is no order to follow.
+        low, high = int(domain.low), int(domain.high)
+        return Options(constant, (repr(low), repr(high)), int(constant.present == high))
+    return Steps(constant, domain)
+
+
+def _place(domain: Range, value: float) -> float:
+    if domain.log:
+        return math.log(value / domain.low) / math.log(domain.high / domain.low)
+    return (value - domain.low) / (domain.high - domain.low)
+
 
 _MOST = 100
 
@@ -90,3 +177,228 @@ class Space:
         if not all(0 <= option < count for option, count in zip(options, counts, strict=True)):
             raise ValueError("it has an option that does not exist")
         return Point(places, options)
+
+
+# What the algorithm knows, by the names that it has there. The rest follows from the space and the population.
+_KNOWN = ("g", "mean", "sigma", "C", "p_sigma", "pc", "A", "iqhist_values")
+_KNOWN_OF_STEPS = ("pmut", "int_succ")
+_KNOWN_OF_OPTIONS = ("q", "Delta", "gamma", "s", "delta", "eps")
+_SPREAD = 0.25
+# Below this share of its range, a difference of a number is not even written down.
+_SETTLED = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    population: int
+    known: Mapping[str, Any]
+
+    @classmethod
+    def around(cls, space: Space, centre: Point, population: int | None = None) -> Distribution:
+        return _plain(_optimizer(space, centre, population), space)
+
+    def draw(self, space: Space, seed: int) -> Point:
+        """A point; the same one for the same seed."""
+        optimizer = self._revived(space)
+        optimizer.reseed_rng(seed)
+        solution = optimizer.ask()
+        places = () if solution._v_raw is None else tuple(float(place) for place in solution._v_raw)
+        options = () if solution.c is None else tuple(int(row.argmax()) for row in solution.c)
+        return Point(places, options)
+
+    def learn(self, space: Space, ranked: Sequence[Point]) -> Distribution:
+        """What is likely after a whole population was tried; the best point comes first."""
+        import numpy as np
+
+        optimizer = self._revived(space)
+        # Ranks in the place of scores: only the order counts, and a trial that failed has no score.
+        with np.errstate(all="ignore"):
+            optimizer.tell([(_solution(space, point), float(rank)) for rank, point in enumerate(ranked)])
+        return _plain(optimizer, space)
+
+    def settled(self, space: Space) -> bool:
+        """Whether it would go on drawing the same numbers, or has lost its way. Steps and options keep a margin."""
+        import numpy as np
+
+        if not all(np.isfinite(value).all() for value in self.known.values()):
+            return True
+        count = len(space.lines)
+        if not count:
+            return False
+        spread = self.known["sigma"] * np.sqrt(np.diag(np.array(self.known["C"])))[:count]
+        return bool((spread < _SETTLED).all())
+
+    def _revived(self, space: Space) -> CatCMAwM:
+        import numpy as np
+
+        optimizer = _optimizer(space, space.present, self.population)
+        for name in _names(space):
+            old, new = getattr(optimizer, f"_{name}"), self.known[name]
+            if isinstance(old, np.ndarray):
+                new = np.array(new, dtype=old.dtype)
+                if new.shape != old.shape:
+                    raise ValueError(f"{name} has the shape {new.shape}, not {old.shape}")
+            setattr(optimizer, f"_{name}", new)
+        return optimizer
+
+
+def _optimizer(space: Space, centre: Point, population: int | None) -> CatCMAwM:
+    import numpy as np
+    from cmaes import CatCMAwM
+
+    count = len(centre.places)
+    return CatCMAwM(
+        x_space=[[0.0, 1.0]] * len(space.lines) or None,
+        z_space=[each.grid for each in space.steps] or None,
+        c_space=[len(each.literals) for each in space.options] or None,
+        population_size=population,
+        mean=np.array(centre.places),
+        sigma=1.0,
+        cov=np.diag(np.full(count, _SPREAD**2)),
+    )
+
+
+def _plain(optimizer: CatCMAwM, space: Space) -> Distribution:
+    import numpy as np
+
+    known = {}
+    for name in _names(space):
+        value = getattr(optimizer, f"_{name}")
+        known[name] = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return Distribution(optimizer.population_size, known)
+
+
+def _names(space: Space) -> tuple[str, ...]:
+    return (
+        *(_KNOWN if space.lines or space.steps else ("g",)),
+        *(_KNOWN_OF_STEPS if space.steps else ()),
+        *(_KNOWN_OF_OPTIONS if space.options else ()),
+    )
+
+
+def _solution(space: Space, point: Point) -> CatCMAwM.Solution:
+    import numpy as np
+    from cmaes import CatCMAwM
+
+    widest = max((len(each.literals) for each in space.options), default=0)
+    chosen = np.array([[index == option for index in range(widest)] for option in point.options])
+    return CatCMAwM.Solution(
+        c=chosen if space.options else None,
+        _v_raw=np.array(point.places) if point.places else None,
+    )
+
+
+_FORMAT = "search-1"
+_LARGEST = 20_000_000
+_MOST_POPULATION = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A point that was tried, and how good it is: more is better, nothing is a failure."""
+
+    number: int
+    point: Point
+    worth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`tried` are the trials of this generation that were told. The distribution changes when they are enough."""
+
+    signature: str
+    seed: int
+    generation: int
+    restarts: int
+    asked: int
+    distribution: Distribution
+    tried: tuple[Trial, ...] = ()
+
+    @classmethod
+    def begin(cls, space: Space, seed: int) -> State:
+        return cls(space.signature, seed, 0, 0, 0, Distribution.around(space, space.present))
+
+    def draw(self, space: Space, trial: int, again: int = 0) -> Point:
+        """The point of this trial, the same whoever asks and however often; `again` gives another one for it."""
+        return self.distribution.draw(space, _seed(self.seed, self.generation, trial, again))
+
+    def tell(self, space: Space, generation: int, trial: Trial) -> State:
+        """Take in how a trial ended. One of an earlier generation comes too late, and twice told counts once."""
+        if generation != self.generation or trial.number in {each.number for each in self.tried}:
+            return self
+        told = replace(self, tried=(*self.tried, trial))
+        return told._advanced(space) if len(told.tried) == self.distribution.population else told
+
+    def counted(self, trial: int) -> State:
+        """With this trial drawn, so that the next one gets another number."""
+        return replace(self, asked=max(self.asked, trial + 1))
+
+    def _advanced(self, space: Space) -> State:
+        """The next generation, from a whole population of trials."""
+        following = replace(self, generation=self.generation + 1, tried=())
+        worths = [-math.inf if each.worth is None else each.worth for each in self.tried]
+        if min(worths) == max(worths):
+            return following  # they differ in nothing, so there is nothing to learn
+        # Of equals the one that was told first: a draw, as good as any, and the same everywhere.
+        order = sorted(range(len(worths)), key=lambda index: (-worths[index], index))
+        learned = self.distribution.learn(space, [self.tried[index].point for index in order])
+        if learned.settled(space):
+            return following._restarted(space)
+        return replace(following, distribution=learned)
+
+    def _restarted(self, space: Space) -> State:
+        """Begin anew elsewhere with a larger population: what has settled finds nothing more."""
+        import numpy as np
+
+        restarts = self.restarts + 1
+        chance = np.random.RandomState(_seed(self.seed, restarts))
+        centre = Point(tuple(float(place) for place in chance.rand(len(space.present.places))), ())
+        population = min(2 * self.distribution.population, _MOST_POPULATION)
+        return replace(self, restarts=restarts, distribution=Distribution.around(space, centre, population))
+
+    def encode(self) -> str:
+        document = json.dumps(asdict(self), separators=(",", ":"), allow_nan=False)
+        packed = base64.urlsafe_b64encode(zlib.compress(document.encode(), 9)).decode()
+        return f"{_FORMAT}.{_digest(packed)}.{packed}"
+
+    @classmethod
+    def decode(cls, text: str, space: Space) -> Self:
+        """Raises `ValueError` for anything that `encode` did not make, or that belongs to another space."""
+        name, digest, packed = (*text.split("."), "", "")[:3]
+        if name != _FORMAT or digest != _digest(packed):
+            raise ValueError("it is not the state of a search, or it is damaged")
+        try:
+            unpacking = zlib.decompressobj()
+            content = unpacking.decompress(base64.urlsafe_b64decode(packed), _LARGEST)
+            data: dict[str, Any] = json.loads(content)
+            if data["signature"] != space.signature:
+                raise ValueError("the program declares other constants than when the search began")
+            state = cls(
+                signature=data["signature"],
+                seed=int(data["seed"]),
+                generation=int(data["generation"]),
+                restarts=int(data["restarts"]),
+                asked=int(data["asked"]),
+                distribution=Distribution(
+                    int(data["distribution"]["population"]), data["distribution"]["known"]
+                ),
+                tried=tuple(_trial(space, each) for each in data["tried"]),
+            )
+            state.draw(space, 0)
+        except (KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+            raise ValueError(f"it is damaged: {error!r}") from error
+        return state
+
+
+def _trial(space: Space, data: Mapping[str, Any]) -> Trial:
+    worth = data["worth"]
+    return Trial(int(data["number"]), space.point(data["point"]), None if worth is None else float(worth))
+
+
+def _seed(*numbers: int) -> int:
+    told = ",".join(map(str, numbers)).encode()
+    return int.from_bytes(hashlib.sha256(told).digest()[:4])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.listening import account_of, write_now
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.engines.run import Keeping, run_session
+from ratchet.engines.transcript import account_of, write_now
 from ratchet.kernel import LedgerError, Misuse, Outcome, RatchetError, StepStatus, Superseded
 from ratchet.ledger import Transaction
 from ratchet.projects.discovery.facts import Facts

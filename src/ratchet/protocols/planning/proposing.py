@@ -11,9 +11,8 @@ from typing import Any
 
 from ratchet.asking import Answer, BadAnswer, Question, Tried, find_object, try_until_good
 from ratchet.engines import Engine
-from ratchet.engines.looking import look_at
 from ratchet.engines.providers import default_engine
-from ratchet.engines.registry import Surroundings, engine_names
+from ratchet.engines.registry import Surroundings, engine_names, look_at
 from ratchet.ledger.sessions import get_session
 from ratchet.protocols.authorship import author_of, read_author, write_author
 from ratchet.protocols.planning.branching import Begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ratchet.engines.listening import account_of, write_now
+from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, Judged
 from ratchet.ledger import Spender, Transaction
 from ratchet.ledger.holds import hold

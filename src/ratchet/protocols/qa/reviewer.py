@@ -11,9 +11,8 @@ from ratchet.config import Settings
 from ratchet.config.protocol_settings import REVIEWER_POLICIES
 from ratchet.engines.agent_model import other_model, told_model
 from ratchet.engines.engine import Engine
-from ratchet.engines.looking import look_at
 from ratchet.engines.providers import AGENTS, default_engine
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import Surroundings, look_at
 from ratchet.kernel import RatchetError
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ratchet.engines.offering import Way
+from ratchet.engines.tool_server import Way
 from ratchet.kernel import Direction, Limits, Misuse, dollars, exp_id
 from ratchet.research.adapter import Specialist, TaskAdapter, TaskProgram
 from ratchet.research.measurement.checkout import list_recipe

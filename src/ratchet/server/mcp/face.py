@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from fastapi import FastAPI
 
-from ratchet.engines.answer import misfits
+from ratchet.engines.engine import misfits
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.runtime import anybody_works

@@ -38,7 +38,7 @@ from starlette.types import ASGIApp
 from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.engines.mcp_listener import McpListener
-from ratchet.engines.tool_calls import Underway
+from ratchet.engines.tool_server import Underway
 from ratchet.kernel import Misuse, RatchetError
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime

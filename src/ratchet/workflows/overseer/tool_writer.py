@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ratchet.asking import Answer, BadAnswer, Question, Tried, try_until_good
-from ratchet.engines.answer import NotAnAnswer, check_schema, parse_answer
+from ratchet.engines.engine import NotAnAnswer, check_schema, parse_answer
 from ratchet.flowkit.inputs import with_defaults
 from ratchet.flowkit.spec import NAME, StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.runtime.attempts import OpenAttempt
