@@ -19,7 +19,7 @@ from ratchet.kernel import RunId, RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run, change_step
 from ratchet.ledger.runs import list_runs
 from ratchet.modelserver import ModelServer, Script
-from ratchet.research.start import Wanted, start_research
+from ratchet.research.start import ResearchRequest, start_research
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, pause_run
 from tests.agents.made_up import NAME, make_agent
 from tests.modelserver.fixtures import model_server
@@ -111,7 +111,7 @@ def with_steps(api: TestClient, ledger: Ledger, *, blocked: bool = False, paused
 
 
 def paused_research(runtime: Runtime) -> int:
-    run_id = start_research(runtime, Wanted(task="circle_packing", engine="codex", trials=1))
+    run_id = start_research(runtime, ResearchRequest(task="circle_packing", engine="codex", trials=1))
     with runtime.ledger.write(actor="test") as tx:
         pause_run(tx, runtime, run_id)
     return run_id

@@ -84,8 +84,8 @@ async def _try(engine: Engine, request: Request) -> Session:
 
 
 async def _looked_into(engine: Engine, failed: SessionFailed) -> SessionFailed:
-    """A session that broke before it began says little: if every other one would fail too, the engine says why."""
-    if failed.failure is not Failure.CRASHED or failed.worked:
+    """A session that broke says little: if every other one would fail too, the engine says why."""
+    if failed.failure is not Failure.CRASHED:
         return failed
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
@@ -94,7 +94,9 @@ async def _looked_into(engine: Engine, failed: SessionFailed) -> SessionFailed:
         return failed
     if found.ready or not found.failure.is_permanent:
         return failed
-    return SessionFailed(found.failure, found.detail, session=failed.session, hint=found.mend, worked=False)
+    return SessionFailed(
+        found.failure, found.detail, session=failed.session, hint=found.mend, worked=failed.worked
+    )
 
 
 def _may_repeat(failed: SessionFailed, request: Request, spent: Usage) -> bool:

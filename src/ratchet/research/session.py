@@ -15,6 +15,7 @@ from typing import Any
 
 from ratchet.engines import Request, Session, SessionFailed, Tool
 from ratchet.engines.run import Keeping
+from ratchet.engines.tool_server import Way, offer, way_to
 from ratchet.engines.transcript import account_of
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, Outcome, TrialStatus, Usage

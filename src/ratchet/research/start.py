@@ -15,8 +15,6 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.usage import account, set_budget
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.campaign import (
-    Choices,
-    Plan,
     ResearchPlan,
     RunChoices,
     Stops,
@@ -76,10 +74,10 @@ def check_resumed(runtime: Runtime, run_id: int) -> None:
     except NotFound:
         # Only the machine that works on it has the copy of its task.
         return
-    _check_engines(runtime, Plan.of(run.spec), task, limits)
+    _check_engines(runtime, ResearchPlan.of(run.spec), task, limits)
 
 
-def _check_engines(runtime: Runtime, chosen: Choices, task: TaskAdapter, limits: Limits | None) -> None:
+def _check_engines(runtime: Runtime, chosen: RunChoices, task: TaskAdapter, limits: Limits | None) -> None:
     roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
     wanted = {(chosen.engine or each.engine, chosen.model or each.model) for each in roster}
     require_engines(runtime, wanted, limits=limits)

@@ -185,7 +185,17 @@ async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readine
         return Readiness(False, f"{candidate.name}: {variable} is not set", f"export {variable}=…")
     kind = candidate.endpoint.kind
     url = f"{candidate.url}/v1" if kind == "anthropic" else candidate.url
-    return await probe(Endpoint(candidate.name, url, key, candidate.model, candidate.names, speaks=kind))
+    return await probe(
+        Endpoint(
+            candidate.name,
+            url,
+            key,
+            candidate.model,
+            candidate.names,
+            speaks=kind,
+            asks="messages" if kind == "anthropic" else "chat/completions",
+        )
+    )
 
 
 def open_llm(surroundings: Surroundings, option: str) -> LlmEngine:

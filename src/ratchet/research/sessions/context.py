@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ratchet.engines import Failure, Session, SessionFailed, Tool
-from ratchet.engines.tool_calls import in_words
+from ratchet.engines.tool_server import in_words
 from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import Standing, get_standing

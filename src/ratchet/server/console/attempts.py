@@ -10,7 +10,7 @@ from pydantic import model_validator
 from starlette.responses import FileResponse, Response
 
 from ratchet import kernel
-from ratchet.engines.transcript_reading import TranscriptPage, read_transcript
+from ratchet.engines.transcript import TranscriptPage, read_transcript
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Step, Transaction
 from ratchet.ledger import artifacts as ledger_artifacts
