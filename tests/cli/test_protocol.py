@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.ledger import Ledger
+from ratchet.kernel import RunStatus
+from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.projects import add_project, change_project, get_project
 from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.protocols import get_protocol, list_protocols
@@ -91,6 +92,38 @@ def test_one_command_in_a_repository_does_everything(ratchet: Ratchet, shop: Sho
         "0002-change-the-shop",
         "pending",
     )
+
+
+@ONE_DATABASE
+def test_the_same_again_before_it_has_ended_names_what_goes_on_with_the_first(
+    ratchet: Ratchet, shop: Shop, ledger: Ledger
+) -> None:
+    assert ratchet("protocol", "new", "Sell tea.").code == 0
+    with ledger.write(actor="test") as tx:
+        [first] = list_protocols(tx)
+        change_run(tx, first.run_id, RunStatus.PLANNING)
+    again = ratchet("protocol", "new", "Sell tea.\n", "--run", "--engine", "author", "--reviewer", "reviewer")
+    assert again.code == 1
+    assert (
+        f"protocol {first.run_id}, 0001-sell-tea, is to do the same and has not ended: it is planning"
+        in again.err
+    )
+    assert f"`ratchet protocol resume {first.run_id}` resumes it" in again.err
+    with ledger.read() as tx:
+        assert len(list_protocols(tx)) == 1
+    assert ratchet("protocol", "new", "Sell tea.", "--name", "0002-tea").code == 0
+
+
+@ONE_DATABASE
+def test_what_is_not_committed_and_a_detached_head_are_told_with_the_base(
+    ratchet: Ratchet, shop: Shop
+) -> None:
+    assert "The change starts from" not in ratchet("protocol", "new", "Sell tea.").err
+    (shop.place / "new.txt").write_text("new\n")
+    git(shop.place, "checkout", "-q", "--detach")
+    told = ratchet("protocol", "new", "Sell rice.").err
+    assert "The change starts from main: HEAD is detached here, at " in told
+    assert "uncommitted changes are no part of it (new.txt)." in told
 
 
 @pytest.mark.soak

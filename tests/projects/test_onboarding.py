@@ -179,19 +179,35 @@ def test_the_origin_on_github_becomes_ssh_and_who_commits_is_set(
     assert {"setup_git_remote", "setup_git_identity"} <= set(types(runtime, project.id))
 
 
-def test_a_repository_that_names_nobody_is_told_that_a_global_identity_is_not_used(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[user]\n\tname = Ada\n\temail = ada@example.org\n", {"name": "Ada", "email": "ada@example.org"}),
+        ("[user]\n\tname = Ada\n", None),
+        ("[user]\n\tname = A<da\n\temail = ada@example.org\n", None),
+        ("[include]\n\tpath = other\n", None),
+        ("no configuration", None),
+    ],
+)
+def test_a_repository_that_names_nobody_takes_the_global_identity_and_nothing_else(
+    runtime: Runtime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    named: dict[str, str] | None,
 ) -> None:
     local = make_local(tmp_path / "demo")
-    (tmp_path / "global").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
+    (tmp_path / "global").write_text(text)
+    (tmp_path / "other").write_text("[user]\n\tname = Eve\n\temail = eve@example.org\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     for key in ("user.name", "user.email"):
         subprocess.run(["git", "-C", str(local), "config", "--local", "--unset", key], check=False)
     project = onboard(runtime, local_path=str(local))
-    assert "identity" not in project.facts
+    assert project.facts.get("identity") == named
+    assert git(local, "config", "--local", "--list").count("user.") == 0
     with runtime.ledger.read() as tx:
         [event] = latest(tx.connection, where=Filter(type="setup_git_identity"), limit=1)
-    assert "a global git identity is not used" in (event.message or "")
+    assert f"commits are by {named['name'] if named else 'Ratchet: neither'}" in (event.message or "")
 
 
 def test_a_password_in_the_origin_of_a_repository_is_neither_used_nor_kept(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -53,6 +56,26 @@ class GitSettings:
     def _set(self, key: str, value: str) -> None:
         if self._get(key) != value:
             self.git.run("config", "--local", "--replace-all", key, value)
+
+
+def global_identity(environment: Mapping[str, str]) -> dict[str, str] | None:
+    """Who the user's own configuration of git names, for a repository that names nobody. Nothing else of it is read."""
+    home = environment.get("HOME", "")
+    usual = (
+        Path(home, ".gitconfig"),
+        Path(environment.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/config"),
+    )
+    named = environment.get("GIT_CONFIG_GLOBAL")
+    files = [each for each in ((Path(named),) if named else usual) if each.is_file()]
+    found: dict[str, str] = {}
+    for key, file in itertools.product(("name", "email"), files):
+        # Outside of every repository; and without --includes a file leads to no other.
+        said = Git(find_git(), Path("/")).run(
+            "config", "--file", str(file), "--get", f"user.{key}", fine=(0, 1), GIT_DIR=os.devnull
+        )
+        if value := said.decode(errors="replace").removesuffix("\n"):
+            found.setdefault(key, value)
+    return found if len(found) == 2 else None
 
 
 def usable_origin(origin: str, path: Path) -> str:

@@ -11,9 +11,11 @@ from ratchet.projects.git_settings import GitSettings, usable_origin
 from ratchet.projects.remote import remote_key
 from ratchet.workspaces import find_git
 from ratchet.workspaces.discovery import Found, find_repository
+from ratchet.workspaces.uncommitted import uncommitted
 
 _USUAL = ("main", "master")
 _LONGEST = 100
+_SHOWN = 3
 
 
 def find_top(directory: Path) -> Path:
@@ -21,10 +23,28 @@ def find_top(directory: Path) -> Path:
 
     Raises `Misuse` outside of one.
     """
+    place = _checkout(directory)
+    common = find_repository(place, find_git()).git.directory
+    return common.parent if common.name == ".git" else place
+
+
+def left_out(directory: Path) -> str | None:
+    """What of the checkout that a directory is in is no part of a change that starts from a branch, in words."""
+    found = find_repository(_checkout(directory), find_git())
+    head = found.own.run("rev-parse", "--verify", "--quiet", "HEAD", fine=(0, 1)).decode().strip() or None
+    paths = uncommitted(found.own, found.files, head, found.algorithm) if found.files else []
+    shown = ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
+    said = [
+        *([f"HEAD is detached here, at {head[:12]}"] if head and _symbolic(found, "HEAD") is None else []),
+        *([f"uncommitted changes are no part of it ({shown})"] if paths else []),
+    ]
+    return "; ".join(said) or None
+
+
+def _checkout(directory: Path) -> Path:
     for place in (directory, *directory.parents):
         if (place / ".git").exists():
-            common = find_repository(place, find_git()).git.directory
-            return common.parent if common.name == ".git" else place
+            return place
     raise Misuse(
         f"{directory} is in no git repository",
         hint="go to one, or name a project with --project; `ratchet project add` adds one by its address",

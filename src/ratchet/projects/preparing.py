@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, RatchetError
 from ratchet.ledger import Transaction
 from ratchet.ledger.clarifications import find_clarification
 from ratchet.ledger.projects import Project, add_facts, change_project, get_project
@@ -15,14 +16,14 @@ from ratchet.projects.assets import write_assets
 from ratchet.projects.clone import make_clone, place_of, stoppable
 from ratchet.projects.discovery import discover_files, discover_project, read_facts
 from ratchet.projects.errors import CloneMissing
-from ratchet.projects.git_settings import GitSettings, has_credentials, usable_origin
+from ratchet.projects.git_settings import GitSettings, global_identity, has_credentials, usable_origin
 from ratchet.projects.origin import origin_of, transfer_for
 from ratchet.projects.places import clone_place
 from ratchet.projects.remote import remote_key
 from ratchet.projects.settled import keep_found
 from ratchet.projects.stages import Blocked, Done, Note, tell
 from ratchet.runtime import JobContext
-from ratchet.workspaces import find_git
+from ratchet.workspaces import Identity, find_git
 from ratchet.workspaces.discovery import Found, find_repository
 
 
@@ -127,11 +128,11 @@ def _configured(job: JobContext, project: Project, tree: Path) -> Done:
     settings.set_identity(
         name=answered.get("name", configured.git_user), email=answered.get("email", configured.git_email)
     )
-    identity = settings.identity
+    identity = settings.identity or _global_identity()
     if identity is None:
         told = (
-            "commits are by Ratchet: the repository's own configuration names nobody, and a global git identity is not "
-            f"used; `ratchet project answer {project.id} git_identity` or projects.git_user and git_email name somebody"
+            "commits are by Ratchet: neither the repository's configuration nor git's global one names somebody; "
+            f"`ratchet project answer {project.id} git_identity` or projects.git_user and git_email name somebody"
         )
         notes.append(Note("setup_git_identity", told))
     else:
@@ -142,6 +143,17 @@ def _configured(job: JobContext, project: Project, tree: Path) -> Done:
             add_facts(tx, project.id, {"identity": identity})
 
     return Done("warning" if origin is None else "completed", tuple(notes), {}, record)
+
+
+def _global_identity() -> dict[str, str] | None:
+    """It is not written into the repository. One that no commit can hold, or that cannot be read, names nobody."""
+    try:
+        found = global_identity(os.environ)
+        if found is not None:
+            Identity(**found)
+    except RatchetError:
+        return None
+    return found
 
 
 def _project(job: JobContext, project_id: int) -> Project:

@@ -11,7 +11,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import Foreground, foreground
-from ratchet.cli.output import confirm
+from ratchet.cli.output import confirm, note
 from ratchet.cli.params import from_file_option, given_text
 from ratchet.cli.protocol_carrying import (
     carry_protocol,
@@ -21,12 +21,13 @@ from ratchet.cli.protocol_carrying import (
     set_up,
 )
 from ratchet.cli.protocol_choice import detach_option
+from ratchet.cli.words import one_line
 from ratchet.config import write_initial
 from ratchet.config.protocol_settings import REVIEWER_POLICIES
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.kernel import Misuse
-from ratchet.ledger.protocols import get_protocol
-from ratchet.projects.local import find_top
+from ratchet.kernel import Conflict, Misuse, RunStatus
+from ratchet.ledger.protocols import get_protocol, list_protocols
+from ratchet.projects.local import find_top, left_out
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.planning import create_described
 from ratchet.protocols.preflight import check_new
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ratchet.ledger.projects import Project
 
 _MOST_BYTES = 100_000
+_UNFINISHED = 1000
 
 
 @command(
@@ -93,7 +95,8 @@ def new(
     """Make a protocol: a change of a repository, to be planned and carried out step by step.
 
     It belongs to the project that is named, else to the repository that this directory is in, which becomes a project
-    if it is none yet. It gets the next number that neither the ledger nor a branch has.
+    if it is none yet. It gets the next number that neither the ledger nor a branch has. The same description again,
+    while that protocol has not ended, makes no second one, unless it is given a --name.
 
     With --run everything happens at once: an engine plans it on a branch of its own; each step is carried out in a
     workspace of its own, checked by the repository's checks and reviewed as protocols.reviewer says; what passes is
@@ -117,7 +120,12 @@ def new(
         if running:
             named = {"engine": how["engine"], "model": how["model"], "reviewer": reviewer}
             here.check(partial(check_new, here.runtime, **named), detach=detach)
-        chosen = set_up(session, here, chosen_project(session, here, where, base=base).id)
+        found = chosen_project(session, here, where, base=base)
+        if name is None:
+            _require_new(here, found, text)
+        if project is None and not session.json and (outside := left_out(Path.cwd())):
+            note(f"The change starts from {base or found.base_branch}: {one_line(outside)}.")
+        chosen = set_up(session, here, found.id)
         if running:
             require_set_up(here, chosen)
         run_id = _create(here, chosen, text, name, base=base, **how)
@@ -137,6 +145,21 @@ def new(
             leave_to_workers(session, here.ledger, protocol_record(made), f"{told} waits for a worker.")
             return None
         return carry_protocol(session, here, run_id, made.name, wait=not no_wait)
+
+
+def _require_new(here: Foreground, project: Project, description: str) -> None:
+    """Raises `Conflict` for what was asked for before and has not ended, as after a process that was killed."""
+    with here.ledger.read() as tx:
+        unfinished = list_protocols(tx, project_id=project.id, unfinished=True, limit=_UNFINISHED)
+    for each in unfinished:
+        if (each.description or "").strip() == description.strip():
+            number = each.run_id
+            command = "start" if each.status in (RunStatus.PENDING, RunStatus.PLANNED) else "resume"
+            raise Conflict(
+                f"protocol {number}, {each.name}, is to do the same and has not ended: it is {each.status}",
+                hint=f"`ratchet protocol {command} {number}` {command}s it, `ratchet protocol cancel {number}` ends "
+                "it; with --name NNNN-TASK another one is made",
+            )
 
 
 def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
