@@ -163,6 +163,30 @@ def test_a_set_up_sees_its_checkout_and_nothing_of_the_home_or_the_working_tree(
     assert shop.place not in environment.shown
 
 
+def test_a_set_up_sees_no_other_branch_and_no_stash_and_still_finds_its_version(shop: Shop) -> None:
+    script = "git describe --tags --long > described\ngit log --format=%s > history\n"
+    script += "git tag > tags\nfor each in $(cat hidden.txt); do git cat-file -e $each && echo $each >> seen; done; :\n"
+    shop.commit({"a.txt": "first\n"})
+    git(shop.place, "tag", "-a", "-m", "one", "v1")
+    git(shop.place, "checkout", "-q", "-b", "private")
+    hidden = [shop.commit({"secret.txt": "hunter2\n"}), git(shop.place, "rev-parse", "HEAD:secret.txt")]
+    git(shop.place, "tag", "elsewhere")
+    git(shop.place, "checkout", "-q", "main")
+    (shop.place / "a.txt").write_text("stashed\n")
+    git(shop.place, "stash")
+    hidden.append(git(shop.place, "rev-parse", "stash@{0}"))
+    # In the repository's packs, too, everything lies side by side.
+    git(shop.place, "gc", "-q")
+    base = shop.commit({"hidden.txt": "\n".join(hidden), "scripts/ci/bootstrap.sh": script})
+    environment = shop.make(base)
+    assert environment is not None
+    left = environment.directory / "left"
+    assert (left / "described").read_text() == f"v1-1-g{base[:7]}\n"
+    assert (left / "history").read_text().split() == ["change", "change"]
+    assert (left / "tags").read_text() == "v1\n"
+    assert not (left / "seen").exists()
+
+
 @pytest.mark.soak
 def test_a_set_up_that_fails_says_what_was_printed_and_leaves_nothing(shop: Shop) -> None:
     base = shop.commit({**FILES, "requirements.txt": "no-such-thing==7\n"})

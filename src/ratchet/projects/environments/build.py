@@ -1,12 +1,13 @@
 """Making an environment: a checkout of the project, and its set-up run in it.
 
 A set-up runs code of others, so all of it happens in the sandbox: with the network, which it needs, and with no file of
-the user but those that say where packages come from. Of the repository it sees git's objects, never the home, the
-configuration of git, or what lies in the working tree and was not committed.
+the user but those that say where packages come from. Of the repository it sees one commit, with the tags and the
+commits before it: never another branch, a stash, the home, the configuration of git, or what was not committed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -46,6 +47,7 @@ from ratchet.projects.environments.programs import Programs, find_programs
 from ratchet.projects.environments.recipe import Recipe
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
 from ratchet.workspaces import Repository, find_git
+from ratchet.workspaces.discovery import find_repository
 
 Tell = Callable[[str], None]
 """Is told each command before it runs."""
@@ -90,12 +92,10 @@ async def build(
     began = time.monotonic()
     (directory / "tmp").mkdir(parents=True, mode=0o700)
     (directory / STORE).mkdir()
-    _check_out(repository.path, commit, directory / TREE)
+    await asyncio.to_thread(_check_out, repository.path, commit, directory / TREE)
     programs = find_programs(argv[0] for argv in recipe.setup)
     hidden = (repository.path, directory)
-    work = _Work(
-        directory, recipe, hidden, _objects(directory / TREE), programs, began + seconds, seconds, tell
-    )
+    work = _Work(directory, recipe, hidden, programs, began + seconds, seconds, tell)
     if recipe.python is not None:
         await work.need([recipe.python.program, "-I", "-m", "venv", str(directory / VENV)])
     if "rust" in recipe.stack:
@@ -133,7 +133,6 @@ class _Work:
     directory: Path
     recipe: Recipe
     hidden: tuple[Path, ...]
-    objects: tuple[Path, ...]
     programs: Programs
     until: float
     seconds: float
@@ -296,11 +295,7 @@ class _Work:
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
         }
-        readable = (
-            *self.objects,
-            *named_files(variables),
-            *map(Path, self.readable),
-        )
+        readable = (*named_files(variables), *map(Path, self.readable))
         policy = Policy(
             network=True,
             readable=tuple(
@@ -393,15 +388,30 @@ def _copy_cargo_settings(target: Path) -> None:
 
 
 def _check_out(repository: Path, commit: str, tree: Path) -> None:
-    """The project at `commit` with its tags, by which some packages know their version. Runs no hook and no filter."""
-    _git(tree.parent, "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(tree))
+    """The project at `commit`, in a repository of its own. Runs no hook and no filter.
+
+    Some packages know their version by the tags before a commit, so these are there, and every commit on the way to
+    them, without its files.
+    """
+    found = find_repository(repository, find_git())
+    _git(tree.parent, "init", "--quiet", f"--object-format={found.algorithm}", str(tree))
+    tags = found.git.run(
+        "for-each-ref", f"--merged={commit}", "--format=%(objectname) %(refname)", "refs/tags"
+    )
+    objects = [line.split()[0] for line in tags.splitlines()]
+    objects += found.git.run("rev-list", commit).split()
+    objects += [
+        line.split(b" ", 1)[0]
+        for line in found.git.run("rev-list", "--objects", "--no-walk", commit).splitlines()
+    ]
+    pack = tree / ".git" / "objects" / "pack" / "pack"
+    pack.parent.mkdir(parents=True, exist_ok=True)
+    # What is packed already is copied as it is: a search for better deltas would take minutes.
+    found.git.run("pack-objects", "-q", "--window=0", str(pack), input=b"\n".join(objects) + b"\n")
+    (tree / ".git" / "packed-refs").write_bytes(tags)
+    if found.shallow:
+        shutil.copyfile(found.git.directory / "shallow", tree / ".git" / "shallow")
     _git(tree, "checkout", "--quiet", "--detach", commit)
-
-
-def _objects(tree: Path) -> tuple[Path, ...]:
-    """Where git keeps the objects that the checkout borrows. Asked before anything of the project has run."""
-    said = _git(tree, "-c", "core.quotePath=false", "count-objects", "-v")
-    return tuple(Path(each) for each in re.findall(r"^alternate: (.+)$", said, re.MULTILINE))
 
 
 def _git(directory: Path, *words: str) -> str:
