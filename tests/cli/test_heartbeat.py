@@ -19,6 +19,10 @@ def event(type: str, message: str, **data: object) -> Event:
     [
         (event("session.tool_call", "make test"), "a tool is used: make test"),
         (event("environment_command", "make setup"), "the project is set up: make setup"),
+        (
+            event("environment_output", "Fetching the moon"),
+            "the project is set up; its command printed: Fetching the moon",
+        ),
     ],
 )
 def test_a_run_that_is_silent_is_spoken_for(

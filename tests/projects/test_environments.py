@@ -198,6 +198,21 @@ def test_a_set_up_that_fails_says_what_was_printed_and_leaves_nothing(shop: Shop
     assert [each.name for each in (shop.home / "environments").iterdir() if each.suffix != ".lock"] == []
 
 
+@pytest.mark.soak
+def test_a_set_up_that_hangs_is_heard_and_ends_with_its_command_its_limit_and_its_last_output(
+    shop: Shop,
+) -> None:
+    base = shop.commit({"scripts/ci/bootstrap.sh": "echo Fetching the moon\nsleep 600\n"})
+    heard: list[str] = []
+    facts = discover_files(shop.place).as_json()
+    settings = Projects(setup_seconds=8.0)
+    with shop.repository as repository, pytest.raises(SetupFailed) as failed:
+        asyncio.run(Environments(shop.home, repository, facts, settings, hear=heard.append).of(base))
+    assert heard == ["Fetching the moon"]
+    assert "bootstrap.sh` took longer than 8 s\n  Fetching the moon" in str(failed.value)
+    assert failed.value.hint == "raise projects.setup_seconds"
+
+
 def test_a_manager_that_is_missing_is_named_with_what_ci_installs_beside_it(shop: Shop) -> None:
     if shutil.which("dpkg-query") is None:
         pytest.skip("this machine has no packages of Debian")

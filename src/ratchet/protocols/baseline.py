@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ratchet.judges import Candidate
@@ -31,15 +32,23 @@ _SHOWN = 5
 
 
 def environments_of(stream: Stream) -> Environments:
-    """The project's environments; each command of a set-up that is run for one is told as an event."""
+    """The project's environments; each command of a set-up that is run for one is told as an event, and what it prints
+    now and then."""
 
-    def tell(command: str) -> None:
+    def tell(type: str, line: str) -> None:
         with stream.job.write() as tx:
-            stream.event(tx, "environment_command", command[:1000])
+            stream.event(tx, type, line[:1000])
 
     runtime = stream.job.runtime
     facts = table(stream.project.facts)
-    return Environments(runtime.home, stream.clone.repository, facts, runtime.settings.projects, tell=tell)
+    return Environments(
+        runtime.home,
+        stream.clone.repository,
+        facts,
+        runtime.settings.projects,
+        tell=partial(tell, "environment_command"),
+        hear=partial(tell, "environment_output"),
+    )
 
 
 async def environment_of(stream: Stream, commit: str) -> Environment | None:

@@ -59,6 +59,11 @@ class Running:
         exchange.on_change = self._news.set
 
     @property
+    def stdout_tail(self) -> bytes:
+        """The end of what it has written to stdout so far and was not iterated over."""
+        return bytes(self._exchange.stdout.held[-_TAIL_BYTES:])
+
+    @property
     def stderr_tail(self) -> bytes:
         """The end of what it has written to stderr so far."""
         return bytes(self._exchange.stderr.held[-_TAIL_BYTES:])

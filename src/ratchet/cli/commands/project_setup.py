@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -146,11 +147,12 @@ def checks(
 
 
 def _make(session: Session, runtime: Runtime, project: Project, *, rebuild: bool) -> None:
-    def tell(line: str) -> None:
+    def tell(mark: str, line: str) -> None:
         if not session.json:
-            note(f"$ {one_line(line)}")
+            note(f"{mark} {one_line(line)}")
 
-    with environments_here(runtime, project, tell=tell) as environments:
+    told = {"tell": partial(tell, "$"), "hear": partial(tell, " ")}
+    with environments_here(runtime, project, **told) as environments:
         base = base_of(environments, project)
         if rebuild:
             environments.forget(base)

@@ -45,12 +45,14 @@ from ratchet.projects.environments.managers import (
 )
 from ratchet.projects.environments.programs import Programs, find_programs
 from ratchet.projects.environments.recipe import Recipe
-from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
+from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Running, Stopped, start
 from ratchet.workspaces import Repository, find_git
 from ratchet.workspaces.discovery import find_repository
 
 Tell = Callable[[str], None]
-"""Is told each command before it runs."""
+"""Is told each command before it runs, or, now and then, the last line that one has printed."""
+# Less than what a command that waits may be silent for.
+_HEAR_SECONDS = 3.0
 
 _PIP = ("python3", "-m", "pip", "install")
 _PASSED_ON = (
@@ -86,16 +88,26 @@ _GIB = 1024**3
 
 
 async def build(
-    directory: Path, recipe: Recipe, repository: Repository, commit: str, *, seconds: float, tell: Tell
+    directory: Path,
+    recipe: Recipe,
+    repository: Repository,
+    commit: str,
+    *,
+    seconds: float,
+    tell: Tell,
+    hear: Tell,
 ) -> None:
-    """Make the environment at `directory`, which must not exist. Raises `SetupFailed`; what it made stays there."""
+    """Make the environment at `directory`, which must not exist. Raises `SetupFailed`; what it made stays there.
+
+    `tell` is told each command, and `hear` what it prints while it runs.
+    """
     began = time.monotonic()
     (directory / "tmp").mkdir(parents=True, mode=0o700)
     (directory / STORE).mkdir()
     await asyncio.to_thread(_check_out, repository.path, commit, directory / TREE)
     programs = find_programs(argv[0] for argv in recipe.setup)
     hidden = (repository.path, directory)
-    work = _Work(directory, recipe, hidden, programs, began + seconds, seconds, tell)
+    work = _Work(directory, recipe, hidden, programs, began + seconds, seconds, tell, hear)
     if recipe.python is not None:
         await work.need([recipe.python.program, "-I", "-m", "venv", str(directory / VENV)])
     if "rust" in recipe.stack:
@@ -137,6 +149,7 @@ class _Work:
     until: float
     seconds: float
     tell: Tell
+    hear: Tell
     commands: list[tuple[str, ...]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -313,13 +326,27 @@ class _Work:
             look_seconds=0.1,
         )
         try:
-            return await run(argv, cwd=self.directory / TREE, bounds=bounds, policy=policy)
+            async with start(argv, cwd=self.directory / TREE, bounds=bounds, policy=policy) as running:
+                return await self._heard(running)
         except CannotStart as error:
             raise SetupFailed(
                 argv, "cannot be run", str(error), hint=self._hint(how_to_install(argv[0]))
             ) from error
         except (Refused, Broken) as error:
             raise SetupFailed(argv, "cannot be run", str(error), hint=error.hint) from error
+
+    async def _heard(self, running: Running) -> Finished:
+        """Its end; until then what it prints is passed on now and then."""
+        ending = asyncio.ensure_future(running.wait())
+        said: tuple[str, ...] = ("", "")
+        try:
+            while not (await asyncio.wait({ending}, timeout=_HEAR_SECONDS))[0]:
+                before, said = said, tuple(map(_last_line, (running.stdout_tail, running.stderr_tail)))
+                for line in [now for was, now in zip(before, said, strict=True) if now != was]:
+                    self.hear(line)
+        finally:
+            ending.cancel()
+        return ending.result()
 
     def _failed(self, argv: Sequence[str], finished: Finished) -> SetupFailed:
         said = _output(finished)
@@ -340,6 +367,11 @@ class _Work:
 
 def _output(finished: Finished) -> str:
     return (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace")
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").splitlines()
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
 
 def _last(finished: Finished) -> str:

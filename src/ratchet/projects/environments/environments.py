@@ -23,13 +23,14 @@ def _unheard(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """`facts` are the project's: they have the set-up. `tell` is told each command that is run."""
+    """`facts` are the project's: they have the set-up. `tell` is told each command that is run, `hear` its output."""
 
     home: Path
     repository: Repository
     facts: Mapping[str, Any]
     settings: Projects
     tell: Tell = field(default=_unheard, compare=False)
+    hear: Tell = field(default=_unheard, compare=False)
 
     def recipe(self, commit: str) -> Recipe | None:
         """What makes the environment for a commit; nothing for a project that needs none."""
@@ -58,7 +59,8 @@ class Environments:
 
         async def make(directory: Path) -> None:
             seconds = self.settings.setup_seconds
-            await build(directory, recipe, self.repository, commit, seconds=seconds, tell=self.tell)
+            told = {"tell": self.tell, "hear": self.hear}
+            await build(directory, recipe, self.repository, commit, seconds=seconds, **told)
 
         try:
             directory = await find_or_make(
