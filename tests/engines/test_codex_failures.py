@@ -96,6 +96,19 @@ def test_a_broken_connection_that_comes_back_is_no_failure(codex: CodexSubject, 
     assert EventKind.RETRY in {each.kind for each in heard}
 
 
+@pytest.mark.soak
+def test_a_wait_that_the_endpoint_asks_for_is_told_while_codex_waits(
+    codex: CodexSubject, workspace: Path
+) -> None:
+    heard: list[SessionEvent] = []
+    engine = codex.open(fail(429, retry_after=1), say("hello"))
+    session = propose(engine, Request("Say hello.", workspace=workspace, listen=heard.append))
+    assert session.text == "hello"
+    [told] = [each.text for each in heard if each.kind is EventKind.RETRY]
+    assert told.startswith("the model server asked to wait; Codex retries by itself: Reconnecting... 1/")
+    assert "429" in told
+
+
 def test_a_request_is_repeated_as_often_as_the_settings_say(codex: CodexSubject, workspace: Path) -> None:
     fails(codex.open(*[fail(500)] * 9, toml="retries = 2"), Request("x", workspace))
     assert codex.script is not None
