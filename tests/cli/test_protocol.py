@@ -167,18 +167,11 @@ def test_steps_are_started_by_hand_when_that_is_wanted(ratchet: Ratchet, shop: S
     assert (none.code, none.err.splitlines()[0]) == (1, "error: step to run in protocol 2 does not exist")
 
 
-@pytest.mark.soak
-@ONE_DATABASE
-def test_ctrl_c_pauses_it_and_it_can_be_resumed(
-    program: Program, ledger: Ledger, tmp_path: Path, ending: Keep
-) -> None:
-    shop = make_shop(tmp_path, program.home)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def begun(program: Program, ledger: Ledger, shop: Shop, told: str) -> subprocess.Popen[str]:
+    """`ratchet protocol new`, once a step of it runs."""
     program.env["RATCHET_HOME"] = str(program.home)
-    started = subprocess.Popen(
-        [*MODULE, "protocol", "new", wish(f"Wait.\nwait {port}", "Write a.\nwrite a.txt one"), "--run"],
+    process = subprocess.Popen(
+        [*MODULE, "protocol", "new", told, "--run"],
         cwd=shop.place,
         env=program.env,
         stdin=subprocess.DEVNULL,
@@ -186,7 +179,6 @@ def test_ctrl_c_pauses_it_and_it_can_be_resumed(
         stderr=subprocess.PIPE,
         text=True,
     )
-    process = ending(started)
 
     def tried() -> bool:
         with ledger.read() as tx:
@@ -196,7 +188,28 @@ def test_ctrl_c_pauses_it_and_it_can_be_resumed(
                 for each in list_protocol_steps(tx, one.run_id)
             )
 
-    eventually(tried)
+    try:
+        eventually(tried)
+    except BaseException:
+        process.kill()
+        raise
+    return process
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_ctrl_c_pauses_it_and_it_can_be_resumed(
+    program: Program, ledger: Ledger, tmp_path: Path, ending: Keep
+) -> None:
+    shop, port = make_shop(tmp_path, program.home), free_port()
+    process = ending(begun(program, ledger, shop, wish(f"Wait.\nwait {port}", "Write a.\nwrite a.txt one")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -206,6 +219,34 @@ def test_ctrl_c_pauses_it_and_it_can_be_resumed(
     with socket.create_server(("127.0.0.1", port)):
         done = program("protocol", "resume", "2", "--json", seconds=90)
     assert (done.code, done.json["status"]) == (0, "completed"), done.err
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_one_that_was_killed_and_is_typed_again_is_resumed_by_the_line_that_is_named(
+    program: Program, ledger: Ledger, tmp_path: Path, ending: Keep
+) -> None:
+    shop, port = make_shop(tmp_path, program.home), free_port()
+    told = wish(f"Wait.\nwait {port}", "Write a.\nwrite a.txt one")
+    process = ending(begun(program, ledger, shop, told))
+    process.kill()
+    process.communicate(timeout=60)
+    again = subprocess.run(
+        [*MODULE, "protocol", "new", told, "--run"],
+        cwd=shop.place,
+        env=program.env,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=90,
+    )
+    assert (again.returncode, "`ratchet protocol resume 2` resumes it" in again.stderr) == (1, True), again
+    with ledger.read() as tx:
+        assert len(list_protocols(tx)) == 1
+    with socket.create_server(("127.0.0.1", port)):
+        done = program("protocol", "resume", "2", "--json", seconds=200)
+    assert (done.code, done.json["status"]) == (0, "completed"), done.err
+    assert git(shop.place, "branch", "--format=%(refname:short)", "--all").count("0002-") == 0
 
 
 def configure(home: Path, lines: str) -> None:
