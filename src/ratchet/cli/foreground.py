@@ -43,6 +43,7 @@ _DOING = {
     "attempt.started": "an attempt has begun",
     "run.running": "the run has begun",
     "environment_command": "the project is set up:",
+    "environment_output": "the project is set up; its command printed:",
     "baseline_started": "the checks run on the untouched base",
 }
 

@@ -206,7 +206,10 @@ class Conversation:
     def _trouble(self, message: str) -> None:
         """Not the end of it: only `turn.failed` and the exit code are."""
         if message.startswith("Reconnecting"):
-            self.transcript.say(EventKind.RETRY, message)
+            # Codex keeps to a Retry-After by itself and does not say how long that is.
+            asked = "429" in message or "rate limit" in message.lower()
+            reason = "the model server asked to wait; Codex retries by itself: " if asked else ""
+            self.transcript.say(EventKind.RETRY, f"{reason}{message}")
         else:
             self.transcript.say(EventKind.NOTE, message)
 
