@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.projects import add_project
-from ratchet.protocols.actions import create_protocol
-from ratchet.protocols.adding import add_step
+from ratchet.protocols.actions import add_step, create_protocol
 from ratchet.runtime import Runtime
 from tests.cli.conftest import Ratchet
 from tests.cli.protocol_world import make_shop, wish

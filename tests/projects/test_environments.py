@@ -25,7 +25,7 @@ from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
 from ratchet.projects.environments.managers import how_to_reach
 from ratchet.protocols.qa.check_plan import Check
-from ratchet.protocols.qa.check_run import Ran, run_check
+from ratchet.protocols.qa.checks import Ran, run_check
 from ratchet.workspaces import Repository
 from tests.projects.repositories import git
 from tests.waiting import eventually

@@ -17,7 +17,7 @@ from ratchet.ledger.runs import list_attempts
 from ratchet.ledger.tables import steps as step_table
 from ratchet.projects.clarifying import answer, ask
 from ratchet.protocols.actions import retry_latest, run_qa, run_step
-from ratchet.protocols.ci import take_delivery
+from ratchet.protocols.webhooks import take_delivery
 from ratchet.runtime import Worker
 from tests.protocols.planned import add_agent, change_settings, finished, lay_out, step, told
 from tests.protocols.world import World

@@ -21,8 +21,8 @@ from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.actions import run_qa, start_protocol
-from ratchet.protocols.choosing import Choice, choose
 from ratchet.protocols.codemachine import import_workspace
+from ratchet.protocols.engine_choice import Choice, choose
 from ratchet.runtime import Runtime, Worker, list_jobs, resume_run
 from tests.protocols.codemachine.workspaces import write
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told

@@ -29,8 +29,7 @@ from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_steps, get_step, open_attempt
 from ratchet.operations import Listing, Operation, Window, is_time, record
 from ratchet.protocols import operations as protocols
-from ratchet.protocols.actions import create_protocol, start_protocol
-from ratchet.protocols.adding import add_step
+from ratchet.protocols.actions import add_step, create_protocol, start_protocol
 from ratchet.research import operations as research
 from ratchet.runtime import open_ledger, open_runtime, pause_run, start_run
 from ratchet.runtime.operations import approvals, jobs, runs, schedules

@@ -25,8 +25,8 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.projects.local import base_branch, free_name, project_at
 from ratchet.projects.registering import register_project
 from ratchet.protocols.ci import ask_forge
-from ratchet.protocols.finding import project_named
-from ratchet.protocols.views import overview
+from ratchet.protocols.lookup import project_named
+from ratchet.protocols.overview import overview
 from ratchet.runtime import anybody_works
 
 if TYPE_CHECKING:

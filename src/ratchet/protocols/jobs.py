@@ -1,13 +1,23 @@
-"""The jobs of protocols. Every process knows the kinds; only the one that does the work needs what it is made of."""
+"""The jobs of protocols: their kinds, which every process knows, and how a run and its steps are woken and moved."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ratchet.kernel import JobId, RunStatus, StepStatus
+from ratchet.ledger import Transaction, change_run, change_step
+from ratchet.ledger.protocol_steps import ProtocolStep, change_protocol_step, list_protocol_steps
+from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.statuses import reopen_step
+from ratchet.runtime import Runtime
+from ratchet.runtime.job import run_key
 
 if TYPE_CHECKING:
     from ratchet.ledger import Run, Transaction
     from ratchet.runtime import JobContext, Kinds, Runtime
     from ratchet.runtime.kinds import RunActions
+
 
 CARRY = "protocol"
 AUDIT = "spec_audit"
@@ -23,7 +33,7 @@ def add_kinds(kinds: Kinds) -> None:
 
 
 async def _carry(job: JobContext) -> object:
-    from ratchet.protocols.carrying import carry
+    from ratchet.protocols.run import carry
 
     return await carry(job)
 
@@ -46,12 +56,104 @@ async def _audit(job: JobContext) -> object:
 
 
 async def _import(job: JobContext) -> object:
-    from ratchet.protocols.import_job import import_in_job
+    from ratchet.protocols.codemachine import import_in_job
 
     return await import_in_job(job)
 
 
 def _keep_schedule(runtime: Runtime) -> None:
-    from ratchet.protocols.audit_schedule import keep_schedule
+    from ratchet.protocols.spec.audit import keep_schedule
 
     keep_schedule(runtime)
+
+
+# What a step remembers only until it is begun anew by hand.
+OF_ONE_TRY = ("fixes", "goes_on", "rebase", "qa_requested", "triggered", "failed_for")
+RESTS_ON_RECORDING = (
+    "it rests on a recording, which counts only in a simulation; make it again with live engines"
+)
+
+
+def wake(
+    tx: Transaction, runtime: Runtime, run_id: int, *, payload: Mapping[str, Any] | None = None
+) -> JobId:
+    """Put a carrier of the run in line: whatever has changed, one will look at it afterwards.
+
+    Always another one, also where one waits already: that one may begin, and look, before this transaction ends.
+    """
+    made = runtime.enqueue(tx, CARRY, dict(payload or {}), run_id=run_id, key=run_key(run_id))
+    assert made is not None
+    return made
+
+
+def move_step(tx: Transaction, step: ProtocolStep, to: StepStatus, reason: str) -> None:
+    """Change the status of a step that still is as it was read."""
+    change_step(tx, step.step_id, to, expected=(step.status,), reason=reason)
+
+
+def again(tx: Transaction, step: ProtocolStep, reason: str, *, fresh: bool = False, **state: Any) -> None:
+    """Have a step done once more, now. `fresh` forgets what earlier tries left for the next one."""
+    if step.status is not StepStatus.RUNNING:
+        if step.status in (StepStatus.NEEDS_QA, StepStatus.COMPLETED):
+            reopen_step(tx, step.step_id, reason=reason)
+            change_step(tx, step.step_id, StepStatus.RUNNING, expected=(StepStatus.PENDING,), reason=reason)
+        else:
+            move_step(tx, step, StepStatus.RUNNING, reason)
+    remembered = dict(step.runtime_state or {})
+    if fresh:
+        remembered = {key: value for key, value in remembered.items() if key not in OF_ONE_TRY}
+    change_protocol_step(tx, step.step_id, runtime_state={**remembered, **state}, awaits_ci=False)
+
+
+def to_needs_qa(tx: Transaction, step: ProtocolStep, reason: str) -> None:
+    """Have a step judged that is not being worked on."""
+    if step.status is StepStatus.NEEDS_QA:
+        return
+    if step.status is not StepStatus.BLOCKED:
+        move_step(tx, step, StepStatus.RUNNING, reason)
+        change_step(tx, step.step_id, StepStatus.NEEDS_QA, expected=(StepStatus.RUNNING,), reason=reason)
+        return
+    move_step(tx, step, StepStatus.NEEDS_QA, reason)
+
+
+def complete_step(tx: Transaction, step: ProtocolStep, reason: str) -> None:
+    """Complete a step that is not being worked on, from wherever it stands."""
+    to_needs_qa(tx, step, reason)
+    change_step(tx, step.step_id, StepStatus.COMPLETED, expected=(StepStatus.NEEDS_QA,), reason=reason)
+
+
+def block_run(tx: Transaction, run_id: int, reason: str) -> None:
+    """Block a protocol until somebody does what the reason says, unless it stands or has ended."""
+    status = get_protocol(tx, run_id).status
+    if not status.stands:
+        change_run(tx, run_id, RunStatus.BLOCKED, expected=(status,), reason=reason)
+
+
+def complete_if_done(tx: Transaction, run_id: int) -> bool:
+    """Complete a running protocol whose steps are all completed or cancelled, and at least one completed.
+
+    It is blocked instead when it rests on a recording, whoever approved its steps.
+    """
+    steps = list_protocol_steps(tx, run_id)
+    done = (StepStatus.COMPLETED, StepStatus.CANCELLED)
+    protocol = get_protocol(tx, run_id)
+    if (
+        protocol.status is not RunStatus.RUNNING
+        or not steps
+        or any(each.status not in done for each in steps)
+    ):
+        return False
+    if all(each.status is StepStatus.CANCELLED for each in steps):
+        return False
+    if protocol.rests_on_recording:
+        block_run(tx, run_id, RESTS_ON_RECORDING)
+        return True
+    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,), reason="every step passed")
+    tx.event(
+        "protocol_completed",
+        run_id=run_id,
+        project_id=protocol.project_id,
+        message="every step passed",
+        data={"spec_hash": protocol.spec_hash, "steps": len(steps)},
+    )
+    return True

@@ -10,8 +10,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger.protocol_steps import get_protocol_step
 from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
 from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
-from ratchet.protocols.views.protocols import ProtocolAnswer
-from ratchet.protocols.views.steps import StepAnswer
+from ratchet.protocols.views import ProtocolAnswer, StepAnswer
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.approvals import By
 from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAcceptedAnswer
@@ -19,7 +18,7 @@ from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAccep
 if TYPE_CHECKING:
     from ratchet.runtime import Runtime
 
-_FINDING = "ratchet.protocols.finding"
+_FINDING = "ratchet.protocols.lookup"
 ProtocolNumber = Annotated[
     int,
     number_of(
@@ -112,7 +111,7 @@ def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     step is asked for. So it can be started again when no answer came: nothing is planned or begun twice. The engines
     are looked at first; one that cannot work now is told, and nothing is begun.
     """
-    from ratchet.protocols.preflight import check_existing
+    from ratchet.protocols.engine_choice import check_existing
 
     _look(call, check_existing, protocol_id)
     return begin(call, protocol_id)
@@ -176,7 +175,7 @@ def resume(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     Steps that were blocked are done again; one that has failed is tried again only when that is asked for. The engines
     are looked at first, as when it is started.
     """
-    from ratchet.protocols.preflight import check_resumed
+    from ratchet.protocols.engine_choice import check_resumed
 
     _look(call, check_resumed, protocol_id)
     return begin_again(call, protocol_id)
@@ -223,7 +222,7 @@ def cancel(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
 )
 def run_next(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
     """Run the first step of a protocol that waits, is blocked or has failed. Its engine is looked at first."""
-    from ratchet.protocols.preflight import check_next
+    from ratchet.protocols.engine_choice import check_next
 
     _look(call, check_next, protocol_id)
     return begin_next(call, protocol_id)
@@ -247,7 +246,7 @@ def begin_next(call: Call, protocol_id: int) -> StepAcceptedAnswer:
 )
 def retry(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
     """Try the last step of a protocol that failed or is blocked once more. Its engine is looked at first."""
-    from ratchet.protocols.preflight import check_retried
+    from ratchet.protocols.engine_choice import check_retried
 
     _look(call, check_retried, protocol_id)
     return begin_retry(call, protocol_id)
@@ -290,7 +289,7 @@ def run_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
 
     Its engine is looked at first; if it cannot work now, nothing is begun.
     """
-    from ratchet.protocols.preflight import check_step
+    from ratchet.protocols.engine_choice import check_step
 
     _look(call, check_step, step_id)
     return begin_step(call, step_id)

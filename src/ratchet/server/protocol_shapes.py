@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from ratchet.kernel import Outcome
-from ratchet.protocols.views.protocols import ProtocolAnswer
-from ratchet.protocols.views.steps import StepAnswer
+from ratchet.protocols.views import ProtocolAnswer, StepAnswer
 from ratchet.runtime.operations.jobs import AcceptedAnswer
 from ratchet.server import shapes
 from ratchet.server.fields import Foreign, Json, Moment, Page, Shape

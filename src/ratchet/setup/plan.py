@@ -15,7 +15,7 @@ from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import no_price, price_of
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Limits, Misuse, RatchetError, dollars, with_hint
-from ratchet.protocols.qa.reviewer import Reviewer, require_reviewer
+from ratchet.protocols.engine_choice import Reviewer, require_reviewer
 from ratchet.setup.means import Means
 
 FIRST_RUN_USD = 5.0

@@ -18,7 +18,7 @@ from ratchet.ledger.protocol_steps import (
 )
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.protocols.actions import create_protocol
-from ratchet.protocols.ci import Taken, take_delivery
+from ratchet.protocols.webhooks import Taken, take_delivery
 from ratchet.runtime import Job, Runtime, list_jobs
 
 FIRST, SECOND = "1" * 40, "2" * 40

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratchet.protocols.codemachine import WorkspaceInvalid, prompt_files, read_workspace, to_protocol_spec
 from ratchet.protocols.codemachine.script import read_script
-from ratchet.protocols.codemachine.values import plain
+from ratchet.protocols.codemachine.syntax import plain
 from tests.protocols.codemachine.workspaces import write
 
 FRAGMENTS = (

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.protocols.codemachine import WorkspaceInvalid
 from ratchet.protocols.codemachine.script import read_script
-from ratchet.protocols.codemachine.values import plain
+from ratchet.protocols.codemachine.syntax import plain
 
 FILE = "config/main.agents.js"
 LOCATION = f"/workspace/{FILE}"

@@ -21,7 +21,7 @@ from ratchet.ledger.runs import create_run
 from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.modelserver import ModelServer, Script, Turn
 from ratchet.projects.clone import open_clone
-from ratchet.protocols.naming import number_of
+from ratchet.protocols.names import number_of
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, open_runtime
 from ratchet.runtime.job import run_key
 from tests.modelserver.fixtures import model_server

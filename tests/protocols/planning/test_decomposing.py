@@ -6,8 +6,8 @@ import pytest
 
 from ratchet.kernel import RunStatus
 from ratchet.modelserver import answer, fail
-from ratchet.protocols.planning.decomposing import needs_decomposition
 from ratchet.protocols.planning.plan import PlannedStep
+from ratchet.protocols.planning.proposal import needs_decomposition
 from tests.protocols.planning.conftest import NAME, Desk
 from tests.protocols.planning.plans import plan, step
 

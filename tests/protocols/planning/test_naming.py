@@ -14,8 +14,16 @@ from ratchet.ledger.projects import add_project, get_project
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
 from ratchet.projects.clone import open_clone
-from ratchet.protocols.naming import check_name, number_of, numbered, require_number, slug_of
-from ratchet.protocols.planning import create_numbered, highest_taken, next_name
+from ratchet.protocols.names import (
+    check_name,
+    create_numbered,
+    highest_taken,
+    next_name,
+    number_of,
+    numbered,
+    require_number,
+    slug_of,
+)
 from ratchet.runtime import Runtime
 from tests.protocols.world import git, make_project, make_remote
 

@@ -8,9 +8,7 @@ import pytest
 
 from ratchet.asking import BadAnswer
 from ratchet.engines.engine import check_schema, misfits
-from ratchet.protocols.planning.plan import Plan
-from ratchet.protocols.planning.reading import LONGEST_FILE, read_plan
-from ratchet.protocols.planning.schema import PLAN_SCHEMA, with_every_key
+from ratchet.protocols.planning.plan import LONGEST_FILE, PLAN_SCHEMA, Plan, read_plan, with_every_key
 from tests.protocols.planning.plans import plan, question, step
 
 NAME = "0001-greet"

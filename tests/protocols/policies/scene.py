@@ -18,7 +18,8 @@ from ratchet.ledger.protocol_steps import (
 )
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
-from ratchet.protocols.policies import LoopDecision, TriggerDecision, apply_loop, apply_triggers
+from ratchet.protocols.loops import LoopDecision, apply_loop
+from ratchet.protocols.policies import TriggerDecision, apply_triggers
 
 _WAYS: Mapping[str, tuple[StepStatus, ...]] = {
     "pending": (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.protocols.policies.arithmetic import limit_reached, loop_target, steps_again
+from ratchet.protocols.loops import limit_reached, loop_target, steps_again
 
 indexes = st.integers(0, 40)
 backs = st.integers(-5, 50)

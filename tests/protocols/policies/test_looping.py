@@ -10,7 +10,7 @@ import pytest
 from ratchet.kernel import Conflict, Outcome, RunStatus, StepStatus
 from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.runs import close_attempt, get_run, get_step, list_attempts, open_attempt
-from ratchet.protocols.policies import LoopDecision, apply_loop, may_loop
+from ratchet.protocols.loops import LoopDecision, apply_loop, may_loop
 from tests.protocols.policies.scene import loop, make_scene
 
 

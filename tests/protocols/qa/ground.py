@@ -15,8 +15,8 @@ from ratchet.kernel import ProjectId, RunId, RunStatus, StepId, StepStatus
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol
+from ratchet.protocols.engine_choice import Author
 from ratchet.protocols.qa import QaJudge, qa_judge
-from ratchet.protocols.qa.reviewer import Author
 from ratchet.workspaces import Kind, Repository
 
 ROOT = ".protocols/0001-demo"

@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.kernel import Outcome, Verdict
 from ratchet.modelserver import answer
-from ratchet.protocols.qa import Route, route
+from ratchet.protocols.outcome import Route, route
 from tests.judges.reviewer import review
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import ROOT, Ground

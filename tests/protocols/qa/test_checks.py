@@ -10,10 +10,8 @@ import pytest
 
 from ratchet.judges import Judged
 from ratchet.kernel import Outcome
-from ratchet.protocols.qa.check_files import is_configuration, is_test
-from ratchet.protocols.qa.check_plan import Check
-from ratchet.protocols.qa.check_run import Ran
-from ratchet.protocols.qa.checks import CheckGate
+from ratchet.protocols.qa.check_plan import Check, is_configuration, is_test
+from ratchet.protocols.qa.checks import CheckGate, Ran
 from tests.protocols.qa.ground import Ground
 
 CHECK = "#!/bin/bash\n# Fails when the word broken is anywhere in the sources.\n! grep -rqs broken src\n"

@@ -13,7 +13,7 @@ from ratchet.engines.agent_model import told_model
 from ratchet.kernel import Outcome
 from ratchet.modelserver import answer, cut, fail, hang, say
 from ratchet.protocols.qa import MARKDOWN, SKIPPED
-from ratchet.protocols.spec.hashing import prompt_version
+from ratchet.protocols.spec.step_spec import prompt_version
 from ratchet.protocols.stream import Blocked
 from tests.judges.reviewer import FINDING, Reviewer, review
 from tests.protocols.qa.conftest import Desk

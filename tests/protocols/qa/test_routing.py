@@ -6,7 +6,7 @@ import pytest
 
 from ratchet.engines import Failure
 from ratchet.kernel import Outcome, Verdict
-from ratchet.protocols.qa import Route, route
+from ratchet.protocols.outcome import Route, route
 
 
 def verdict(outcome: Outcome, *, simulated: bool = False, **measured: float) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Outcome, Verdict
-from ratchet.protocols.qa.size import SizeGate
+from ratchet.protocols.qa.contract import SizeGate
 from ratchet.workspaces import Bounds, Repository
 from tests.protocols.qa.ground import Ground
 

@@ -15,10 +15,9 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import Protocol, add_protocol, change_protocol, get_protocol
 from ratchet.ledger.runs import create_run
-from ratchet.protocols.audit_schedule import NAME, every, keep_schedule
 from ratchet.protocols.jobs import AUDIT
 from ratchet.protocols.spec import read_protocol_spec, record_spec, spec_hash
-from ratchet.protocols.spec.audit import audit_protocol, start_audit
+from ratchet.protocols.spec.audit import NAME, audit_protocol, every, keep_schedule, start_audit
 from ratchet.runtime import Runtime, Worker, get_schedule, list_schedules, open_runtime, read_when
 from ratchet.runtime.schedules import set_schedule_paused
 from ratchet.workspaces import Repository

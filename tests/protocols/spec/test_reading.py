@@ -20,7 +20,7 @@ from ratchet.protocols.spec import (
     step_rows,
     write_protocol_spec,
 )
-from ratchet.protocols.spec.reading import read_leniently
+from ratchet.protocols.spec.validation import read_leniently
 from tests.protocols.spec.specs import protocol, step
 
 FULL = {

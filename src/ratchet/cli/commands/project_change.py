@@ -23,7 +23,7 @@ from ratchet.projects.clarifying import answer as give_answer
 from ratchet.projects.clarifying import recommended_of
 from ratchet.projects.registering import update_project
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
-from ratchet.protocols.finding import project_named, question_named
+from ratchet.protocols.lookup import project_named, question_named
 from ratchet.protocols.views import clarification_record, project_record
 from ratchet.runtime import Kinds
 

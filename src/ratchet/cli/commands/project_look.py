@@ -18,7 +18,7 @@ from ratchet.ledger.clarifications import list_clarifications
 from ratchet.ledger.projects import list_projects
 from ratchet.projects.branches import list_branches
 from ratchet.projects.onboarding_view import onboarding_view
-from ratchet.protocols.finding import project_named
+from ratchet.protocols.lookup import project_named
 from ratchet.protocols.views import clarification_record, onboarding_record, project_record, project_records
 from ratchet.runtime import Kinds
 

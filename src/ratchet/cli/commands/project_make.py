@@ -27,9 +27,8 @@ from ratchet.projects.registering import PROVIDERS, register_project, set_up_aga
 from ratchet.projects.secrets import NAMES
 from ratchet.protocols.actions import start_protocol
 from ratchet.protocols.codemachine import import_workspace
-from ratchet.protocols.finding import project_named
-from ratchet.protocols.naming import slug_of
-from ratchet.protocols.planning import next_name
+from ratchet.protocols.lookup import project_named
+from ratchet.protocols.names import next_name, slug_of
 from ratchet.protocols.views import onboarding_record, project_record, protocol_record
 
 if TYPE_CHECKING:

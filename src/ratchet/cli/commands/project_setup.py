@@ -19,7 +19,7 @@ from ratchet.ledger.projects import get_project
 from ratchet.projects.environments import SetupFailed
 from ratchet.projects.settled import settle_checks, settle_setup, use_found
 from ratchet.projects.setup_view import base_of, environments_here, setup_view
-from ratchet.protocols.finding import project_named
+from ratchet.protocols.lookup import project_named
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:

@@ -16,9 +16,15 @@ from ratchet.cli.protocol_carrying import Overview, carry_protocol, is_done, lea
 from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
 from ratchet.ledger.protocols import get_protocol
 from ratchet.protocols import operations
-from ratchet.protocols.finding import protocol_named
-from ratchet.protocols.moves import wake
-from ratchet.protocols.preflight import UNDER_WAY, check_existing, check_next, check_resumed, check_retried
+from ratchet.protocols.engine_choice import (
+    UNDER_WAY,
+    check_existing,
+    check_next,
+    check_resumed,
+    check_retried,
+)
+from ratchet.protocols.jobs import wake
+from ratchet.protocols.lookup import protocol_named
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.operations import record
 from ratchet.protocols import operations, views
-from ratchet.protocols.finding import protocol_named
+from ratchet.protocols.lookup import protocol_named
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.operations import Listing
-    from ratchet.protocols.views.protocols import ProtocolAnswer
+    from ratchet.protocols.views import ProtocolAnswer
 
 _PART = 1024 * 1024
 
@@ -73,8 +73,10 @@ def list_(session: Session, call: CliCall, found: Listing[ProtocolAnswer]) -> No
 @click.pass_obj
 def show(session: Session, wanted: str, project: str | None) -> None:
     """Show one protocol: its steps, why it stands, and the command to type next."""
+    from ratchet.protocols.overview import overview
+
     with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = views.overview(tx, protocol_named(tx, wanted, project=project).run_id)
+        found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
     if session.json:
         print_document(found)
     else:

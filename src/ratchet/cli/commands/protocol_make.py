@@ -29,8 +29,8 @@ from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger.protocols import get_protocol, list_protocols
 from ratchet.projects.local import find_top, left_out
 from ratchet.protocols.actions import create_protocol, start_protocol
-from ratchet.protocols.planning import create_described
-from ratchet.protocols.preflight import check_new
+from ratchet.protocols.engine_choice import check_new
+from ratchet.protocols.names import create_described
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
 from ratchet.operations import record
-from ratchet.protocols.finding import project_named, protocol_named
+from ratchet.protocols.lookup import project_named, protocol_named
 from ratchet.protocols.spec import SCHEMA, files_below, root_of, spec_problems
 from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job

@@ -31,16 +31,17 @@ from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 from ratchet.protocols import operations
-from ratchet.protocols.finding import protocol_named, step_named
-from ratchet.protocols.preflight import check_step
-from ratchet.protocols.qa.reporting import MARKDOWN
-from ratchet.protocols.views import attempt_records, overview, step_record
+from ratchet.protocols.engine_choice import check_step
+from ratchet.protocols.lookup import protocol_named, step_named
+from ratchet.protocols.overview import overview
+from ratchet.protocols.qa.judge import MARKDOWN
+from ratchet.protocols.views import attempt_records, step_record
 from ratchet.runtime.operations.jobs import AcceptedAnswer
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.ledger import Attempt, Ledger
-    from ratchet.protocols.views.steps import StepAnswer
+    from ratchet.protocols.views import StepAnswer
     from ratchet.runtime import Runtime
 
 _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.protocols.codemachine.errors import WorkspaceInvalid
-    from ratchet.protocols.codemachine.importing import import_workspace
-    from ratchet.protocols.codemachine.specs import prompt_files, to_protocol_spec
+    from ratchet.protocols.codemachine.files import WorkspaceInvalid
+    from ratchet.protocols.codemachine.importer import enqueue_import, import_in_job, import_workspace
+    from ratchet.protocols.codemachine.spec import prompt_files, to_protocol_spec
     from ratchet.protocols.codemachine.workspace import CodeMachine, read_workspace
 else:
     __getattr__ = on_demand(__name__)
@@ -15,6 +15,8 @@ else:
 __all__ = [
     "CodeMachine",
     "WorkspaceInvalid",
+    "enqueue_import",
+    "import_in_job",
     "import_workspace",
     "prompt_files",
     "read_workspace",

@@ -10,11 +10,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
-from ratchet.protocols.codemachine.escapes import unescape
-from ratchet.protocols.codemachine.paths import CONSTANTS, FUNCTIONS
-from ratchet.protocols.codemachine.syntax import field, line_of, parts, shown, source_of
-from ratchet.protocols.codemachine.values import Call, Data, Foreign, Known, Value
+from ratchet.protocols.codemachine.files import CONSTANTS, FUNCTIONS, Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.syntax import (
+    Call,
+    Data,
+    Foreign,
+    Known,
+    Value,
+    field,
+    line_of,
+    parts,
+    shown,
+    source_of,
+    unescape,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node

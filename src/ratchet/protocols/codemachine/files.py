@@ -10,11 +10,37 @@ import fnmatch
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
-from ratchet.protocols.codemachine.paths import HOME
+from ratchet.kernel import Misuse
+
+
+class WorkspaceInvalid(Misuse):
+    """A CodeMachine workspace that cannot be read as it is. `file` and `line` say where, as far as that is known."""
+
+    http_status = 400
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
+    ) -> None:
+        where = f"{file}:{line}: " if line is not None else f"{file}: " if file is not None else ""
+        super().__init__(f"{where}{message}", hint=hint)
+        self.file = file
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file of the workspace."""
+
+    file: str
+    line: int | None = None
+
+    def error(self, message: str, *, hint: str | None = None) -> WorkspaceInvalid:
+        return WorkspaceInvalid(message, file=self.file, line=self.line, hint=hint)
+
 
 FOLDER = ".codemachine"
 _MOST_NAMES = 1000
@@ -146,3 +172,53 @@ def _listed(directory: Path) -> Iterator[str]:
             if number > _MOST_NAMES:
                 return
             yield entry.name
+
+
+HOME = "/workspace"
+
+
+def _normalise(path: str) -> str:
+    if not path:
+        return "."
+    # Two slashes in front mean something of their own to POSIX, and nothing to Node.
+    return posixpath.normpath("/" + path.lstrip("/") if path.startswith("/") else path)
+
+
+def _join(*parts: str) -> str:
+    return _normalise("/".join(part for part in parts if part))
+
+
+def _resolve(*parts: str) -> str:
+    return _normalise(posixpath.join(HOME, *parts))
+
+
+def _dirname(path: str) -> str:
+    return posixpath.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def _basename(path: str, ending: str = "") -> str:
+    name = posixpath.basename(path.rstrip("/"))
+    return name if name == ending else name.removesuffix(ending)
+
+
+def _extname(path: str) -> str:
+    return posixpath.splitext(posixpath.basename(path.rstrip("/")))[1]
+
+
+def _relative(start: str, to: str) -> str:
+    found = posixpath.relpath(_resolve(to), _resolve(start))
+    return "" if found == "." else found
+
+
+FUNCTIONS: Mapping[str, Callable[..., str]] = {
+    "path.join": _join,
+    "path.resolve": _resolve,
+    "path.normalize": _normalise,
+    "path.dirname": _dirname,
+    "path.basename": _basename,
+    "path.extname": _extname,
+    "path.relative": _relative,
+    "url.fileURLToPath": lambda address: address.removeprefix("file://"),
+    "process.cwd": lambda: HOME,
+}
+CONSTANTS: Mapping[str, str] = {"path.sep": "/", "path.delimiter": ":"}

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ratchet.protocols.codemachine.errors import Place, WorkspaceInvalid
 from ratchet.protocols.codemachine.expressions import Expressions
-from ratchet.protocols.codemachine.syntax import field, line_of, parse, parts, shown, source_of
-from ratchet.protocols.codemachine.values import Value
+from ratchet.protocols.codemachine.files import Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.syntax import Value, field, line_of, parse, parts, shown, source_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

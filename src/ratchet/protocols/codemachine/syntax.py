@@ -1,13 +1,66 @@
-"""JavaScript as a tree. The only place that knows the parser."""
+"""JavaScript as a tree, and its literals as values that remember their place. Only this module knows the parser."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ratchet.protocols.codemachine.errors import Place
+from ratchet.protocols.codemachine.files import Place
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Something of the language or of a module that is understood, by its name: `path`, `path.join`, `resolveStep`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A module that is not read. Only what it may hand on by name can be used."""
+
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of workflow files with what it is given, such as `resolveStep('plan', {…})`. Nothing is called."""
+
+    function: str
+    arguments: tuple[Value, ...]
+
+
+Data = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"] | Call | Known | Foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`size` counts everything inside, each time that it is there: a constant used twice counts twice."""
+
+    data: Data
+    place: Place
+    size: int = 1
+
+
+def plain(value: Value) -> Any:
+    """The same without places, as JSON has it. Raises `WorkspaceInvalid` for what JSON does not have."""
+    match value.data:
+        case tuple() as items:
+            return [plain(each) for each in items]
+        case Mapping() as entries:
+            return {name: plain(each) for name, each in entries.items()}
+        case Call(function):
+            raise value.place.error(f"{function}(…) has no meaning here")
+        case Known(name) | Foreign(name):
+            raise value.place.error(f"{name} is not a value")
+        case simple:
+            return simple
+
 
 # The parser mends broken input as well as it can, and takes the square of its length for the worst of it.
 LARGEST_SCRIPT = 64 * 1024
@@ -73,3 +126,41 @@ def _parser() -> Parser:
 
         raise missing("codemachine", "reading a CodeMachine workspace") from error
     return Parser(Language(tree_sitter_javascript.language()))
+
+
+_SIMPLE = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_ESCAPE = re.compile(
+    r"\\(?:u\{(?P<braces>[0-9A-Fa-f]{1,6})\}|u(?P<four>[0-9A-Fa-f]{4})|x(?P<two>[0-9A-Fa-f]{2})"
+    r"|(?P<end>\r\n|[\n\r\u2028\u2029])|(?P<zero>0)(?![0-9])|(?P<other>[^ux0-9]))",
+    re.DOTALL,
+)
+
+
+def unescape(raw: str) -> str:
+    """The text that `raw` stands for. Raises `ValueError` for an escape that it does not know."""
+    units: list[str] = []
+    at = 0
+    while (found := raw.find("\\", at)) >= 0:
+        units.append(raw[at:found])
+        escape = _ESCAPE.match(raw, found)
+        if escape is None:
+            raise ValueError(f"the escape {raw[found : found + 6]!r} is not known")
+        units.append(_meaning(escape))
+        at = escape.end()
+    text = "".join((*units, raw[at:]))
+    try:
+        # Two halves of a pair become the one character that they stand for.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError("it has one half of a surrogate pair without the other") from None
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    digits = escape["braces"] or escape["four"] or escape["two"]
+    if digits is not None:
+        if int(digits, 16) > 0x10FFFF:
+            raise ValueError(f"\\u{{{digits}}} is no character")
+        return chr(int(digits, 16))
+    if escape["end"] is not None:
+        return ""
+    return _SIMPLE.get(escape["zero"] or escape["other"], escape["other"])

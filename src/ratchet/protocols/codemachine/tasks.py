@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ratchet.protocols.codemachine.agents import Agent
-from ratchet.protocols.codemachine.errors import WorkspaceInvalid
-from ratchet.protocols.codemachine.modules import Behaviour, Module
-from ratchet.protocols.codemachine.slots import Slot, slots_of
-from ratchet.protocols.codemachine.workspace import CodeMachine
+from ratchet.protocols.codemachine.agents import Agent, Behaviour, Module, Part, check_id
+from ratchet.protocols.codemachine.fields import all_hold
+from ratchet.protocols.codemachine.files import Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.workspace import CodeMachine, Entry, Workflow
 
 MOST_TASKS = 200
 
@@ -168,3 +169,114 @@ def _indexes(slots: Sequence[Slot], skip: Sequence[int | str]) -> set[int]:
         else:
             found.update(number for number, slot in enumerate(slots) if slot.agent.id == each)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """`position` counts every entry of the workflow, headings included, since that is how its loops count."""
+
+    position: int
+    agent: Agent
+    entry: Entry | None = None
+    module: Module | None = None
+    heading: str | None = None
+
+
+def slots_of(workspace: CodeMachine) -> tuple[Slot, ...]:
+    """Who does a step, in their order. Raises `WorkspaceInvalid` for ids that nobody has."""
+    if workspace.workflow is not None:
+        return tuple(_of_workflow(workspace, workspace.workflow))
+    return tuple(_of_agents(workspace))
+
+
+def _of_agents(workspace: CodeMachine) -> Iterator[Slot]:
+    position = 0
+    for agent in workspace.agents:
+        # A controller talks to the others in the place of a person; it does no step.
+        if agent.controller or not agent.only.holds(workspace.choices, agent.place):
+            continue
+        for each in unfolded(workspace, agent):
+            yield Slot(position, each)
+            position += 1
+
+
+def _of_workflow(workspace: CodeMachine, workflow: Workflow) -> Iterator[Slot]:
+    heading: str | None = None
+    position = 0
+    for entry in workflow.entries:
+        if entry.heading is not None:
+            heading = entry.heading
+            position += 1
+            continue
+        module = _module(workspace, entry)
+        agent = module.agent if module is not None else _agent(workspace, entry)
+        for each in unfolded(workspace, agent):
+            if all_hold((entry.only, each.only), workspace.choices, entry.place):
+                yield Slot(position, _changed(each, entry), entry, module, heading)
+            position += 1
+
+
+def _module(workspace: CodeMachine, entry: Entry) -> Module | None:
+    if entry.function != "resolveModule":
+        return None
+    module = workspace.module(entry.id)
+    if module is None:
+        known = ", ".join(each.id for each in workspace.modules) or "none"
+        raise entry.place.error(f"there is no module {entry.id[:80]!r}", hint=f"modules.js has {known}")
+    if not module.agent.prompt and not entry.prompt:
+        raise module.agent.place.error(
+            f"module {module.id!r} is a step of the workflow, but has no promptPath"
+        )
+    return module
+
+
+def _agent(workspace: CodeMachine, entry: Entry) -> Agent:
+    agent = workspace.agent(entry.id)
+    if agent is None or agent.folder != (entry.function == "resolveFolder"):
+        known = ", ".join(each.id for each in workspace.agents) or "nobody"
+        what = "folder" if entry.function == "resolveFolder" else "main agent"
+        raise entry.place.error(f"there is no {what} {entry.id[:80]!r}", hint=f"main.agents.js has {known}")
+    return agent
+
+
+def _changed(agent: Agent, entry: Entry) -> Agent:
+    """The agent as this entry wants it."""
+    return replace(
+        agent,
+        name=entry.name or agent.name,
+        prompt=entry.prompt or agent.prompt,
+        engine=entry.engine or agent.engine,
+        model=entry.model or agent.model,
+        effort=entry.effort or agent.effort,
+    )
+
+
+_NUMBERED = re.compile(r"([0-9]+)\s*-\s*(.+)", re.ASCII)
+
+
+def unfolded(workspace: CodeMachine, agent: Agent) -> list[Agent]:
+    """The agent itself, or one for each numbered file of a folder. Raises `WorkspaceInvalid`."""
+    if not agent.folder:
+        return [agent]
+    numbered = []
+    for path in workspace.files.matching(f"{_place(workspace, agent)}/*.*"):
+        name = _NUMBERED.fullmatch(posixpath.splitext(posixpath.basename(path))[0])
+        if name is not None:
+            id = check_id(name[2].strip().replace(" ", "-"), "agent", Place(workspace.files.shown(path)))
+            numbered.append((int(name[1]), id, path))
+    if not numbered:
+        raise agent.place.error(f"the folder {agent.id!r} has no numbered files such as 01-plan.md")
+    return [
+        replace(agent, id=id, name=None, prompt=(Part(path, agent.place),), folder=False)
+        for _, id, path in sorted(numbered)
+    ]
+
+
+def _place(workspace: CodeMachine, agent: Agent) -> str:
+    usual = (f"prompts/templates/{agent.id}", f"prompts/{agent.id}")
+    named = agent.prompt or tuple(Part(path, agent.place) for path in usual)
+    paths = [workspace.placeholders.in_path(part.path, part.place) for part in named]
+    for place in map(workspace.files.find, paths):
+        if place is not None and workspace.files.is_directory(place):
+            return place
+    raise agent.place.error(f"there is no folder {' or '.join(paths)} for {agent.id!r}")

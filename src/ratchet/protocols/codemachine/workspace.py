@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ratchet.protocols.codemachine.agents import Agent, read_main_agents, read_sub_agents
-from ratchet.protocols.codemachine.choices import Choices
-from ratchet.protocols.codemachine.errors import WorkspaceInvalid
-from ratchet.protocols.codemachine.files import FOLDER, Files
-from ratchet.protocols.codemachine.modules import Module, read_modules
-from ratchet.protocols.codemachine.paths import HOME
-from ratchet.protocols.codemachine.placeholders import LARGEST_FILE, Placeholders, read_placeholders
+from ratchet.protocols.codemachine.agents import (
+    Agent,
+    Module,
+    Part,
+    read_main_agents,
+    read_modules,
+    read_parts,
+    read_sub_agents,
+    skipped,
+)
+from ratchet.protocols.codemachine.fields import (
+    ALWAYS,
+    LARGEST_FILE,
+    Choices,
+    Fields,
+    Only,
+    Placeholders,
+    kind,
+    read_placeholders,
+)
+from ratchet.protocols.codemachine.files import FOLDER, HOME, Files, Place, WorkspaceInvalid
 from ratchet.protocols.codemachine.script import read_script
-from ratchet.protocols.codemachine.syntax import LARGEST_SCRIPT
-from ratchet.protocols.codemachine.template import LARGEST_TEMPLATE, Template, read_template
-from ratchet.protocols.codemachine.values import Value
-from ratchet.protocols.codemachine.workflow import Workflow, read_workflow
+from ratchet.protocols.codemachine.syntax import LARGEST_SCRIPT, Call, Value
 
 _WORKFLOWS = ("templates/workflows", "workflows", "workflow")
 _ENDINGS = (".workflow.js", ".js")
@@ -159,3 +171,162 @@ def _check(choices: Choices, workflow: Workflow | None) -> None:
                 file=workflow.file,
                 hint=f"there are {', '.join(known)}",
             )
+
+
+LARGEST_TEMPLATE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The file as it is. What CodeMachine itself remembers there of its own runs means nothing here."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    place: Place = field(default_factory=lambda: Place("template.json"))
+
+    @property
+    def workflow(self) -> str | None:
+        """The workflow that must be there."""
+        return self.text("workflow") or self.text("activeTemplate")
+
+    @property
+    def name(self) -> str | None:
+        """What the template is called, which may be like a workflow."""
+        named = self.data.get("template")
+        return named if isinstance(named, str) else None
+
+    @property
+    def choices(self) -> Choices:
+        conditions = self.data.get("selectedConditions") or []
+        if not isinstance(conditions, list) or not all(isinstance(each, str) for each in conditions):
+            raise self.place.error("selectedConditions must be an array of texts")
+        return Choices(self.text("selectedTrack"), frozenset(conditions))
+
+    def text(self, name: str) -> str | None:
+        value = self.data.get(name)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise self.place.error(f"{name} must be a text")
+        return value
+
+
+def read_template(content: bytes, file: str) -> Template:
+    """Raises `WorkspaceInvalid` for what is not a JSON object."""
+    place = Place(file)
+    try:
+        data = json.loads(content.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise Place(file, error.lineno).error(f"it is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise place.error("it is not JSON") from None
+    if not isinstance(data, dict):
+        raise place.error("it must be a JSON object")
+    defaults = data.get("engineDefaults")
+    if defaults is not None and not isinstance(defaults, dict):
+        raise place.error("engineDefaults must be an object")
+    return Template(data, place)
+
+
+_HEADINGS = ("separator", "resolveUI")
+_STEPS = ("resolveStep", "resolveModule", "resolveFolder")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a workflow: a heading, or an agent, a module or a folder with what is different here."""
+
+    place: Place
+    heading: str | None = None
+    function: str = "resolveStep"
+    id: str = ""
+    name: str | None = None
+    prompt: tuple[Part, ...] = ()
+    engine: str | None = None
+    model: str | None = None
+    effort: str | None = None
+    once: bool = False
+    fallback: str | None = None
+    only: Only = ALWAYS
+    loop_steps: int | None = None
+    loop_most: int | None = None
+    loop_skip: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """`tracks` and `conditions` are what can be chosen. `sub_agents` are those it uses; nothing means all."""
+
+    file: str
+    entries: tuple[Entry, ...]
+    name: str | None = None
+    sub_agents: tuple[str, ...] | None = None
+    tracks: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+def read_workflow(exported: Value, file: str) -> Workflow:
+    """Raises `WorkspaceInvalid`."""
+    fields = Fields.of(exported, "the workflow")
+    steps = fields.get("steps")
+    if steps is None or not isinstance(steps.data, tuple):
+        raise fields.place.error("the workflow has no array of steps")
+    return Workflow(
+        file=file,
+        entries=tuple(_entry(each) for each in steps.data),
+        name=fields.text("name"),
+        sub_agents=None if fields.get("subAgentIds") is None else fields.texts("subAgentIds"),
+        tracks=_tracks(fields),
+        conditions=_conditions(fields),
+    )
+
+
+def _entry(value: Value) -> Entry:
+    if not isinstance(value.data, Call) or value.data.function not in (*_HEADINGS, *_STEPS):
+        raise value.place.error(f"a step must be resolveStep(…) or one like it, not {kind(value)}")
+    function, arguments = value.data.function, value.data.arguments
+    first = arguments[0] if arguments else None
+    if first is None or not isinstance(first.data, str) or not first.data.strip():
+        raise value.place.error(f"{function} must be given a text")
+    if function in _HEADINGS:
+        return Entry(value.place, heading=" ".join(first.data.split()))
+    more = arguments[1] if len(arguments) > 1 else Value({}, value.place)
+    changed = Fields.of(
+        Value({}, more.place) if more.data is None else more, f"{function}({first.data[:40]!r})"
+    )
+    return Entry(
+        place=value.place,
+        function=function,
+        id=first.data,
+        name=changed.text("agentName"),
+        prompt=read_parts(changed, "promptPath"),
+        engine=changed.text("engine", "engineId"),
+        model=changed.text("model"),
+        effort=changed.text("modelReasoningEffort"),
+        once=changed.flag("executeOnce"),
+        fallback=changed.text("notCompletedFallback"),
+        only=Only.of(changed),
+        loop_steps=changed.whole("loopSteps"),
+        loop_most=changed.whole("loopMaxIterations"),
+        loop_skip=skipped(changed, "loopSkip"),
+    )
+
+
+def _tracks(fields: Fields) -> tuple[str, ...]:
+    """Either a table of tracks, or a question with options."""
+    tracks = fields.fields("tracks")
+    if tracks is None:
+        return ()
+    options = tracks.fields("options") if "question" in tracks.entries else tracks
+    return () if options is None else tuple(options.entries)
+
+
+def _conditions(fields: Fields) -> tuple[str, ...]:
+    tables = [fields.get("conditions")]
+    for group in fields.values("conditionGroups"):
+        inner = Fields.of(group, "a condition group")
+        tables.append(inner.get("conditions"))
+    named: dict[str, None] = {}
+    for table in tables:
+        if table is not None and isinstance(table.data, Mapping):
+            named.update(dict.fromkeys(table.data))
+    return tuple(named)

@@ -1,17 +1,21 @@
-"""The gate that holds a change to its plan: what was agreed on stays as it was, and only the work is in the commit."""
+"""The gates that hold a change to its plan and to a size that can be reviewed, and what the spec says about QA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
-from ratchet.protocols.qa.check_files import is_ci
-from ratchet.protocols.qa.findings import Finding, Severity, ruled_by
-from ratchet.workspaces import Change, Repository
+from ratchet.ledger.protocols import Protocol
+from ratchet.protocols.qa.check_plan import is_ci
+from ratchet.protocols.qa.findings import Finding, Severity, added_lines, ruled_by
+from ratchet.protocols.spec.step_spec import QaPolicy, candidates, unsafe_path
+from ratchet.protocols.stream import Blocked
+from ratchet.workspaces import Change, Repository, TooLarge
 from ratchet.workspaces.trees import SUBMODULE
 
 FOLDER = ".protocols"
@@ -116,3 +120,123 @@ def _is_junk(path: str) -> bool:
         or name.endswith(_JUNK_ENDINGS)
         or bool(_JUNK_DIRECTORIES.intersection(directories))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`allow_author` lets a step be reviewed by who made it; a spec must say so in so many words."""
+
+    policy: QaPolicy
+    prompt: str | None
+    model: str | None
+    engine_id: str | None
+    outputs: tuple[str, ...]
+    allow_author: bool
+    allow_empty: bool
+    allow_checks: bool
+
+
+def read_asked(spec: Mapping[str, Any]) -> Asked:
+    """Raises `Blocked` for a policy that there is not."""
+    qa, metadata = table(spec.get("qa")), table(spec.get("metadata"))
+    outputs = table(spec.get("outputs"))
+    word = qa.get("policy")
+    try:
+        policy = QaPolicy.FULL if word is None else QaPolicy(word)
+    except ValueError:
+        known = ", ".join(QaPolicy)
+        raise Blocked(
+            f"there is no QA policy {word!r}", event="qa_error", hint=f"use one of {known} in the step's spec"
+        ) from None
+    return Asked(
+        policy,
+        text(qa.get("prompt")),
+        text(qa.get("model")),
+        text(qa.get("engine_id")),
+        tuple(path for path in (outputs.get("protocol"), *table(outputs.get("aux")).values()) if text(path)),
+        allow_author=metadata.get("allow_author") is True,
+        allow_empty=metadata.get("allow_empty") is True,
+        allow_checks=metadata.get("allow_checks") is True,
+    )
+
+
+def root_of(protocol: Protocol) -> str:
+    """The folder of the protocol's own files on its branch."""
+    return f"{FOLDER}/{protocol.name}"
+
+
+def prompts_of(protocol: Protocol, spec: Mapping[str, Any]) -> frozenset[str]:
+    """Every path that may be the prompt of a step of the protocol."""
+    root = root_of(protocol)
+    steps = table(protocol.spec).get("steps")
+    return frozenset(
+        path
+        for step in (spec, *(steps if isinstance(steps, list) else ()))
+        for reference in _references(table(step))
+        for path in candidates(reference, root)
+    ) | {f"{root}/plan.md", f"{root}/00-setup.md"}
+
+
+def places(paths: tuple[str, ...], root: str) -> frozenset[str]:
+    """Where these paths of a spec may lie in the repository."""
+    return frozenset(place for path in paths if unsafe_path(path) is None for place in candidates(path, root))
+
+
+def table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _references(step: Mapping[str, Any]) -> Iterator[str]:
+    for reference in (step.get("prompt_ref"), table(step.get("qa")).get("prompt")):
+        path = text(reference)
+        if path is not None and unsafe_path(path) is None:
+            yield path
+
+
+MOST_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeGate:
+    """Passes a change of at most `most_lines` lines and `most_bytes` new bytes.
+
+    Each changed file counts as one line at least. Files that are not text have no lines and count by their bytes.
+    """
+
+    repository: Repository
+    base: str
+    most_lines: int
+    most_bytes: int = MOST_BYTES
+    name: str = "size"
+
+    @cached_property
+    def hash(self) -> str:
+        return fingerprint("size 1", base=self.base, most_lines=self.most_lines, most_bytes=self.most_bytes)
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        return await in_thread(lambda: self._judge(candidate.commit))
+
+    def _judge(self, commit: str) -> Judged:
+        changes = self.repository.changes(self.base, commit)
+        counts = self.repository.line_counts(self.base, commit).values()
+        lines = sum(1 if count is None else max(1, sum(count)) for count in counts)
+        measured = {"lines": float(lines), "files": float(len(changes))}
+        if lines > self.most_lines:
+            told = f"{lines} changed lines; a step may have {self.most_lines} (protocols.diff_lines)"
+            return ruled_by(self, [Finding("lines", told)], passed="", measurements=measured)
+        try:
+            new = self._new_bytes(commit, changes)
+        except TooLarge as error:
+            return ruled_by(self, [Finding("bytes", str(error))], passed="", measurements=measured)
+        measured["bytes"] = float(new)
+        found = []
+        if new > self.most_bytes:
+            found.append(Finding("bytes", f"{new} new bytes; a step may bring {self.most_bytes}"))
+        return ruled_by(self, found, passed=f"{lines} changed lines, {new} new bytes", measurements=measured)
+
+    def _new_bytes(self, commit: str, changes: Sequence[Change]) -> int:
+        return sum(len(line.text) for line in added_lines(self.repository, self.base, commit, changes))

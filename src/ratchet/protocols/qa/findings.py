@@ -1,16 +1,18 @@
-"""What a gate found, and the verdict that follows from it."""
+"""What a gate found in a change, the verdict that follows, and the lines that a change adds."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratchet.judges import Judge, Judged, Report
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome
+from ratchet.workspaces import Change, Repository
 
 _TOLD = 5
 
@@ -71,3 +73,32 @@ def ruled_by(
 def _listed(findings: Sequence[Finding]) -> str:
     more = f" and {len(findings) - _TOLD} more" if len(findings) > _TOLD else ""
     return "; ".join(each.told for each in findings[:_TOLD]) + more
+
+
+class Line(NamedTuple):
+    path: str
+    number: int
+    text: bytes
+
+
+def added_lines(repository: Repository, base: str, commit: str, changes: Sequence[Change]) -> Iterator[Line]:
+    """Lines of `commit` that none of the changed files had before; one that only moved is not among them.
+
+    Raises `TooLarge` for a file beyond the bounds.
+    """
+    known: Counter[bytes] = Counter()
+    for change in changes:
+        if change.before is not None and change.before.is_file:
+            known.update(_lines(repository, base, change.path))
+    for change in changes:
+        if change.after is None or not change.after.is_file:
+            continue
+        for number, text in enumerate(_lines(repository, commit, change.path), start=1):
+            if known[text]:
+                known[text] -= 1
+            else:
+                yield Line(change.path, number, text)
+
+
+def _lines(repository: Repository, commit: str, path: str) -> list[bytes]:
+    return repository.read_file(commit, path).splitlines()

@@ -1,35 +1,45 @@
-"""The judge of a step's commit: deterministic gates first, then a reviewer."""
+"""The judge of a step's commit: deterministic gates first, then a reviewer; and the report of its verdict."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratchet.config import Settings
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.judges import Candidate, FirstFailure, Judge, Judged, VerdictJudge, first_failure
+from ratchet.engines.transcript import account_of, write_now
+from ratchet.judges import Candidate, FirstFailure, Judge, Judged, Report, VerdictJudge, first_failure
 from ratchet.kernel import NotFound
+from ratchet.ledger import Spender, Transaction
+from ratchet.ledger.holds import hold
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.runs import get_run, mark_run_simulated
+from ratchet.loop import check_out, judge_candidate
 from ratchet.projects.environments import Environments
-from ratchet.protocols.qa.asked import Asked, places, prompts_of, read_asked, root_of, table, text
+from ratchet.protocols.engine_choice import Author, Independence, Opener, Reviewer, choose_reviewer
 from ratchet.protocols.qa.check_plan import UnknownCheck, closed_files
 from ratchet.protocols.qa.checks import CheckGate, Red
-from ratchet.protocols.qa.contract import ContractGate
-from ratchet.protocols.qa.instructions import BRIEF, FULL
-from ratchet.protocols.qa.patch import readable
-from ratchet.protocols.qa.reporting import About, reported
-from ratchet.protocols.qa.reviewer import Author, Opener, Reviewer, choose_reviewer
-from ratchet.protocols.qa.reviewing import ReviewGate
+from ratchet.protocols.qa.contract import (
+    Asked,
+    ContractGate,
+    SizeGate,
+    places,
+    prompts_of,
+    read_asked,
+    root_of,
+    table,
+    text,
+)
+from ratchet.protocols.qa.review import BRIEF, FULL, ReviewGate, readable
 from ratchet.protocols.qa.secrets import SecretsGate
-from ratchet.protocols.qa.size import SizeGate
-from ratchet.protocols.spec.hashing import prompt_version
-from ratchet.protocols.spec.paths import candidates, unsafe_path
-from ratchet.protocols.spec.step_spec import QaPolicy
+from ratchet.protocols.spec.step_spec import QaPolicy, candidates, prompt_version, unsafe_path
 from ratchet.protocols.stream import Blocked
+from ratchet.runtime import JobContext, configured_budgets
 from ratchet.workspaces import Repository
 
 NAME = "qa"
@@ -204,3 +214,168 @@ def _verdict(
         tries=settings.engines.tries,
         name="review",
     )
+
+
+async def judge_step_commit(
+    job: JobContext,
+    step: ProtocolStep,
+    repository: Repository,
+    judge: QaJudge,
+    *,
+    commit: str,
+    base: str,
+    attempt_id: int | None = None,
+) -> Judged:
+    """Have `commit` judged in a fresh checkout, and its evidence recorded with the run, or with an attempt of it.
+
+    What becomes of the step is the caller's to say. Raises `BudgetExceeded` before anything is spent. A process that
+    dies in between has recorded no verdict, only what was used.
+    """
+    with job.write() as tx:
+        spender = Spender(attempt_id, step.run_id, get_run(tx, step.run_id).project_id)
+        limits = hold(
+            tx, Spender(None, step.run_id, spender.project_id), configured_budgets(job.runtime.settings)
+        )
+    async with check_out(repository, base, commit) as checkout:
+        candidate = Candidate(
+            commit,
+            base,
+            checkout.directory,
+            judge.author,
+            run_id=step.run_id,
+            attempt_id=attempt_id,
+            read_diff=functools.cache(checkout.read_diff),
+            limits=limits,
+        )
+        judgement = await judge_candidate(account_of(job, spender, judge.name), judge, candidate)
+    verdict = judgement.judged.verdict
+
+    def record(tx: Transaction) -> None:
+        if verdict.simulated:
+            mark_run_simulated(tx, step.run_id)
+        tx.event(
+            "qa_judged",
+            run_id=step.run_id,
+            step_id=step.step_id,
+            attempt_id=attempt_id,
+            message=verdict.reason[:1000],
+            data={"commit": commit, "outcome": verdict.outcome, "report": verdict.report},
+        )
+
+    await judgement.record(write_now(job), record)
+    return judgement.judged
+
+
+SKIPPED = "QA was skipped by policy"
+MARKDOWN = "quality-report.md"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whose change was judged, how, and by whom."""
+
+    step: str
+    policy: QaPolicy
+    author: str
+    reviewer: str | None = None
+    model: str | None = None
+    independence: Independence | None = None
+    prompt_versions: dict[str, str] = field(default_factory=dict)
+
+
+def reported(judged: Judged, about: About, commit: str) -> Judged:
+    """What several judges said as one, with its report in place of the plain list of verdicts."""
+    own, *others = judged.reports
+    verdict = judged.verdict
+    if verdict.passed and about.policy is QaPolicy.SKIP:
+        verdict = replace(verdict, reason=f"{verdict.reason}; {SKIPPED}")
+    if about.independence is Independence.NONE:
+        # At the beginning: what is shown of a reason may be its beginning only.
+        verdict = replace(verdict, reason=f"({about.independence}) {verdict.reason}")
+    contents = {report.sha256: report.content for report in others}
+    document = {
+        "step": about.step,
+        "commit": commit,
+        "policy": about.policy,
+        "author": about.author,
+        "reviewer": about.reviewer,
+        "model": about.model,
+        "independence": about.independence,
+        "prompt_versions": about.prompt_versions,
+        "outcome": verdict.outcome,
+        "reason": verdict.reason,
+        "parts": [_part(each, contents) for each in json.loads(own.content)],
+    }
+    whole = Report(own.name, json.dumps(document).encode())
+    page = Report(MARKDOWN, render(document).encode("utf-8", "replace"), "text/markdown")
+    verdict = replace(verdict, report=whole.sha256)
+    return replace(judged, verdict=verdict, reports=(whole, page, *others))
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The report as Markdown."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _part(verdict: Mapping[str, Any], contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """One gate's verdict with what its own report says."""
+    content = contents.get(verdict["report"] or "")
+    report = {} if content is None else json.loads(content)
+    return {
+        "name": verdict["judge"],
+        "outcome": verdict["outcome"],
+        "reason": verdict["reason"],
+        "judge_hash": verdict["judge_hash"],
+        "simulated": verdict["simulated"],
+        "findings": report.get("findings") or [],
+        "outputs": report.get("outputs") or {},
+    }
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"# Quality report: {_plain(document['step'])}"
+    yield ""
+    yield f"**{document['outcome']}**: {_plain(document['reason'])}"
+    yield ""
+    yield f"- commit: `{document['commit']}`"
+    yield f"- policy: {document['policy']}"
+    yield f"- author: {_plain(document['author'])}"
+    if document["reviewer"]:
+        model = f", model {_plain(document['model'])}" if document["model"] else ""
+        independence = f", {document['independence']}" if document.get("independence") else ""
+        yield f"- reviewer: {_plain(document['reviewer'])}{model}{independence}"
+    for name, version in document["prompt_versions"].items():
+        yield f"- prompt of {name}: `{version}`"
+    for part in document["parts"]:
+        yield ""
+        simulated = ", simulated" if part["simulated"] else ""
+        yield f"## {part['name']}: {part['outcome']}{simulated}"
+        yield ""
+        yield _plain(part["reason"])
+        yield from _table(part["findings"])
+
+
+def _table(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not findings:
+        return
+    yield ""
+    yield "| severity | file | line | rule | finding |"
+    yield "|---|---|---|---|---|"
+    for each in findings:
+        cells = (each["severity"], each["file"], each["line"], each.get("rule", "review"), each["message"])
+        yield "| " + " | ".join("" if cell is None else _plain(str(cell)) for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Foreign text as one line that ends no table and begins no heading, no link and no HTML."""
+    one_line = " ".join(text.split())
+    for mark, escaped in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("<", "&lt;"),
+        ("[", "\\["),
+        ("`", "\\`"),
+        ("#", "\\#"),
+    ):
+        one_line = one_line.replace(mark, escaped)
+    return one_line

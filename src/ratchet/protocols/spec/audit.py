@@ -7,20 +7,23 @@ still the one that was looked at.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
-from ratchet.kernel import JobId, NotFound
+from ratchet.kernel import JobId, Misuse, NotFound, RatchetError, RunStatus
 from ratchet.ledger import Transaction
-from ratchet.ledger.projects import get_project
+from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
-from ratchet.protocols.audit_schedule import LINE, every
+from ratchet.projects.clone import Clone, open_clone
 from ratchet.protocols.jobs import AUDIT
-from ratchet.protocols.spec.inspection import Inspection, inspect
-from ratchet.protocols.spec.recording import judge_spec, record_spec, root_of
-from ratchet.runtime import JobContext, Runtime
+from ratchet.protocols.spec.step_spec import Exists, ProtocolSpec, Qa, QaPolicy, StepSpec, files_of
+from ratchet.protocols.spec.validation import judge_spec, record_spec, root_of, spec_problems
+from ratchet.runtime import JobContext, Runtime, get_schedule, read_when, remove_schedule
+from ratchet.runtime.job import BACKGROUND
 
 _PAGE = 50
 Write = Callable[[], AbstractContextManager[Transaction]]
@@ -135,3 +138,138 @@ def _schedule_name(project_id: int | None, protocol_id: int | None) -> str:
     if protocol_id is not None:
         return f"{LINE}-protocol-{protocol_id}"
     return LINE if project_id is None else f"{LINE}-project-{project_id}"
+
+
+_CODEMACHINE = ".codemachine/"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """`spec` is the one that was made up for a protocol that has none; `problems` are those of the one that it has.
+
+    Without `exists` the branch was not to be seen, and paths were not checked.
+    """
+
+    problems: tuple[str, ...] = ()
+    spec: ProtocolSpec | None = None
+    exists: Exists | None = None
+    workspace: str | None = None
+
+
+def inspect(runtime: Runtime, project: Project, protocol: Protocol, *, backfill: bool) -> Inspection:
+    """Look at the branch of a protocol, if it is on this machine. Nothing is cloned or fetched for it."""
+    # Who plans at the moment writes the spec next, and knows more than the files tell.
+    wanted = backfill and protocol.status is not RunStatus.PLANNING
+    try:
+        with open_clone(runtime, project, make=False) as clone:
+            return _inspect(clone, protocol, backfill=wanted)
+    except (RatchetError, OSError) as error:
+        return _unseen(protocol, str(error), backfill=wanted)
+
+
+def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> Inspection:
+    place, root = str(clone.path), root_of(protocol)
+    commit = clone.repository.ref(protocol.ref)
+    if commit is None:
+        return _unseen(protocol, f"there is no branch {protocol.name}", backfill=backfill, place=place)
+    files = [path for path, entry in clone.repository.list_files(commit).items() if entry.is_file]
+    exists = files_of(files)
+    if protocol.spec is not None:
+        return Inspection(_problems(protocol, exists), exists=exists, workspace=place)
+    if not backfill:
+        return Inspection(exists=exists, workspace=place)
+    spec, problem = spec_from_files(_names_in(root, files)), f"there are no step files in {root}"
+    if spec is None:
+        try:
+            spec = _from_codemachine(clone, commit, files)
+        except Misuse as invalid:
+            problem = f"none can be made: {invalid}"
+    return Inspection(() if spec else (problem,), spec=spec, exists=exists, workspace=place)
+
+
+def _unseen(protocol: Protocol, why: str, *, backfill: bool, place: str | None = None) -> Inspection:
+    """A branch that cannot be seen says nothing against the spec that there is."""
+    if protocol.spec is not None:
+        return Inspection(_problems(protocol, None), workspace=place)
+    return Inspection((f"none can be made: {why}",) if backfill else (), workspace=place)
+
+
+def _problems(protocol: Protocol, exists: Exists | None) -> tuple[str, ...]:
+    return tuple(spec_problems(protocol.spec, root=root_of(protocol), exists=exists))
+
+
+def _names_in(root: str, files: Iterable[str]) -> list[str]:
+    return [path.removeprefix(f"{root}/") for path in files if path.startswith(f"{root}/")]
+
+
+def _from_codemachine(clone: Clone, commit: str, files: Iterable[str]) -> ProtocolSpec | None:
+    """Raises `WorkspaceInvalid`, which is a `Misuse`."""
+    if not any(path.startswith(_CODEMACHINE) for path in files):
+        return None
+    from ratchet.protocols.codemachine import read_workspace, to_protocol_spec
+
+    with clone.repository.workspace(commit, name="audit") as workspace:
+        return to_protocol_spec(read_workspace(workspace.path))
+
+
+_STEP_FILE = re.compile(r"[0-9]{2}[^/]*\.md", re.ASCII)
+
+
+def is_step_file(name: str) -> bool:
+    """Whether a file of a protocol's folder is one of its steps, such as `01-build.md`."""
+    return _STEP_FILE.fullmatch(name) is not None
+
+
+def spec_from_files(names: Iterable[str], *, engine_id: str | None = None) -> ProtocolSpec | None:
+    """A step for each step file, in the order of their names, judged in full; nothing without any."""
+    steps = tuple(
+        StepSpec(
+            id=name.removesuffix(".md"),
+            engine_id=engine_id,
+            prompt_ref=name,
+            qa=Qa(QaPolicy.FULL),
+        )
+        for name in sorted(filter(is_step_file, names))
+    )
+    return ProtocolSpec(steps) if steps else None
+
+
+NAME = "protocols.audit"
+LINE = "spec-audit"
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+# What comes at even times in cron: seconds in between, and the expression.
+_EVEN = (
+    (30, "*/30 * * * * *"),
+    *((n * _MINUTE, f"*/{n} * * * *") for n in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)),
+    *((n * _HOUR, f"0 */{n} * * *") for n in (1, 2, 3, 4, 6, 8, 12)),
+    (_DAY, "0 0 * * *"),
+)
+
+
+def every(seconds: float) -> str:
+    """When something comes that is wanted every so many seconds: at even times, not more often, but daily at least."""
+    if not seconds > 0:
+        raise Misuse(f"an interval must be above 0 seconds, not {seconds!r}")
+    return next((cron for even, cron in _EVEN if even >= seconds), _EVEN[-1][1])
+
+
+def keep_schedule(runtime: Runtime) -> None:
+    """Have audits come as often as `protocols.audit_minutes` says, or not at all. One that a person paused stays so."""
+    minutes = runtime.settings.protocols.audit_minutes
+    wanted = None if minutes is None else read_when(every(minutes * _MINUTE)).cron
+    with runtime.ledger.read() as tx:
+        try:
+            there = get_schedule(tx, NAME).cron
+        except NotFound:
+            there = None
+    if there == wanted:
+        return
+    with runtime.ledger.write() as tx:
+        if wanted is not None:
+            runtime.put_schedule(tx, NAME, wanted, AUDIT, {"unfinished": True}, key=LINE, priority=BACKGROUND)
+            return
+        try:
+            remove_schedule(tx, NAME)
+        except NotFound:
+            # Another process that starts at this moment was quicker.
+            return

@@ -24,15 +24,15 @@ from ratchet.ledger.protocol_steps import (
 )
 from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.ledger.runs import get_step, latest_attempts, newest_attempts
-from ratchet.protocols.actions import create_protocol, start_protocol
-from ratchet.protocols.allowing import why_not, why_not_step
+from ratchet.protocols.actions import create_protocol, start_protocol, why_not, why_not_step
 from ratchet.protocols.ci import ci_summary
+from ratchet.protocols.engine_choice import check_new
+from ratchet.protocols.names import create_described
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS, listed
-from ratchet.protocols.planning import create_described
+from ratchet.protocols.overview import overview
 from ratchet.protocols.policies import read_policies
-from ratchet.protocols.preflight import check_new
 from ratchet.protocols.spec import dependencies
-from ratchet.protocols.views import attempt_records, overview, protocol_record, spec_record
+from ratchet.protocols.views import attempt_records, protocol_record, spec_record
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
 from ratchet.server.console.access import ROOT, Acting

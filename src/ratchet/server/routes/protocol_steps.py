@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ratchet.ledger.protocol_steps import get_protocol_step, list_protocol_steps
 from ratchet.ledger.protocols import get_protocol
-from ratchet.protocols.adding import add_step
+from ratchet.protocols.actions import add_step
 from ratchet.protocols.operations import STEP_OPERATIONS
-from ratchet.protocols.views.steps import StepAnswer
+from ratchet.protocols.views import StepAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import MAX_LIMIT, Id, Limit, Text, link_next
 from ratchet.server.operation import add_operations

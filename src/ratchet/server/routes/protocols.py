@@ -15,11 +15,9 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol, list_protocols
 from ratchet.protocols import actions
 from ratchet.protocols.ci import ci_summary
-from ratchet.protocols.codemachine import import_workspace
-from ratchet.protocols.import_job import enqueue_import
+from ratchet.protocols.codemachine import enqueue_import, import_workspace
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
-from ratchet.protocols.views import spec_record
-from ratchet.protocols.views.protocols import ProtocolAnswer
+from ratchet.protocols.views import ProtocolAnswer, spec_record
 from ratchet.runtime import get_job
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes

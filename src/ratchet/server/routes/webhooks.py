@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from ratchet.forges import Delivery, MalformedDelivery, Provider, UnsignedDelivery
 from ratchet.kernel import NotFound, RatchetError
 from ratchet.observe import metrics
-from ratchet.protocols.ci import Received, receive
+from ratchet.protocols.webhooks import Received, receive
 from ratchet.runtime import get_job
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server.fields import MAX_ID

@@ -1,0 +1,163 @@
+"""A whole protocol as it is shown: its steps with how each has fared, what is asked, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ratchet.kernel import RunStatus, StepStatus
+from ratchet.ledger.clarifications import list_blockers_of_run
+from ratchet.ledger.projects import get_project
+from ratchet.ledger.protocol_steps import list_protocol_steps
+from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.runs import newest_attempts
+from ratchet.protocols.ci import ci_summary
+from ratchet.protocols.views import clarification_record, protocol_record, step_record
+from ratchet.runtime.job_rows import unfinished_jobs
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Attempt, Transaction
+    from ratchet.ledger.clarifications import Clarification
+    from ratchet.ledger.protocol_steps import ProtocolStep
+    from ratchet.ledger.protocols import Protocol
+
+
+_PHASES = ("planning", "execution", "qa")
+
+
+def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
+    """Raises `NotFound`. `next` has commands, each with what it is for."""
+    protocol = get_protocol(tx, run_id)
+    steps = list_protocol_steps(tx, run_id)
+    states = {each["commit"]: each["state"] for each in ci_summary(tx, protocol)["commits"] if each["checks"]}
+    questions = [] if protocol.status.final else list_blockers_of_run(tx, run_id, _PHASES)
+    in_line = bool(unfinished_jobs(tx, run_id))
+    project = get_project(tx, protocol.project_id)
+    # That of a repository on this machine is a path.
+    has_forge = project.remote is not None and not project.remote.startswith("/")
+    tries = {each.step_id: each for each in newest_attempts(tx, run_id)}
+    judged = [number for number, last in tries.items() if last.verdict is not None]
+    told = advice(protocol, steps, questions, judged=judged, in_line=in_line, has_forge=has_forge)
+    return {
+        **protocol_record(protocol, brief=True),
+        "project": project.name,
+        "branch": protocol.name,
+        "steps": [
+            {
+                **step_record(step),
+                **_tried(tries.get(step.step_id)),
+                "ci": "pending" if step.awaits_ci else states.get(step.commit),
+            }
+            for step in steps
+        ],
+        "questions": [clarification_record(each) for each in questions],
+        "in_line": in_line,
+        "next": [{"command": each.command, "why": each.why} for each in told],
+    }
+
+
+def _tried(last: Attempt | None) -> dict[str, Any]:
+    """How often a step was tried, and what was said of the last try."""
+    return {
+        "attempts": 0 if last is None else last.number,
+        "outcome": None if last is None or last.outcome is None else str(last.outcome),
+        "verdict": None if last is None else last.verdict,
+    }
+
+
+_STOPPED = (StepStatus.FAILED, StepStatus.BLOCKED)
+
+
+class Advice(NamedTuple):
+    command: str
+    why: str
+
+
+def advice(
+    protocol: Protocol,
+    steps: Sequence[ProtocolStep],
+    questions: Sequence[Clarification],
+    *,
+    judged: Collection[int],
+    in_line: bool,
+    has_forge: bool,
+) -> list[Advice]:
+    """The likeliest first.
+
+    `questions` are those that block, `judged` the steps whose last try came to a verdict, and `in_line` says whether a
+    worker has something to do.
+    """
+    if not protocol.status.final and questions:
+        return [_answer(protocol, each) for each in questions]
+    if protocol.status is RunStatus.COMPLETED:
+        return list(_completed(protocol, has_forge=has_forge))
+    return list(_advice(protocol, steps, judged, in_line=in_line))
+
+
+def _advice(
+    protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int], *, in_line: bool
+) -> Iterator[Advice]:
+    number = protocol.run_id
+    match protocol.status:
+        case RunStatus.PENDING:
+            yield Advice(f"ratchet protocol start {number}", "plan it" if not steps else "carry it out")
+        case RunStatus.PLANNED if protocol.automatic:
+            yield Advice(f"ratchet protocol start {number}", "carry out the plan")
+        case RunStatus.PLANNED:
+            yield Advice(f"ratchet protocol run-next {number}", "run the first step")
+        case RunStatus.PAUSED:
+            yield Advice(f"ratchet protocol resume {number}", "go on")
+        case RunStatus.BLOCKED:
+            yield from _unblocked(protocol, steps, judged)
+        case RunStatus.PLANNING | RunStatus.RUNNING if in_line:
+            yield Advice(f"ratchet events --run {number} --follow", "watch it")
+        case RunStatus.RUNNING:
+            yield from _idle(protocol, steps)
+
+
+def _completed(protocol: Protocol, *, has_forge: bool) -> Iterator[Advice]:
+    if protocol.worktree_path is not None and protocol.base_commit is not None:
+        where = f"git -C {shlex.quote(protocol.worktree_path)}"
+        yield Advice(f"{where} log -p {protocol.base_commit[:12]}..", "look at what was done")
+    if has_forge and protocol.pull_request is None:
+        yield Advice(f"ratchet protocol open-pr {protocol.run_id}", "open a pull request")
+
+
+def _unblocked(
+    protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int]
+) -> Iterator[Advice]:
+    number = protocol.run_id
+    if not steps:
+        yield Advice(f"ratchet protocol start {number}", "once that is mended: plan it again")
+        return
+    stopped = [each for each in steps if each.status in _STOPPED]
+    if not stopped:
+        yield Advice(f"ratchet protocol resume {number}", "once that is mended: go on")
+        return
+    last = stopped[-1]
+    place = f"{number}/{last.step_index:02d}"
+    yield Advice(f"ratchet protocol log {number} --step {last.step_index:02d}", "see what happened")
+    yield Advice(f"ratchet protocol retry {number}", f"try {last.name} again")
+    if last.step_id in judged:
+        yield Advice(f"ratchet step approve {place}", "take its newest commit although the judges did not")
+
+
+def _idle(protocol: Protocol, steps: Sequence[ProtocolStep]) -> Iterator[Advice]:
+    number = protocol.run_id
+    if any(each.awaits_ci for each in steps):
+        yield Advice(f"ratchet protocol resume {number}", "ask the forge for the checks, and wait for them")
+    elif not protocol.automatic and any(each.status is StepStatus.PENDING for each in steps):
+        yield Advice(f"ratchet protocol run-next {number}", "run the next step")
+    else:
+        yield Advice(f"ratchet protocol resume {number}", "go on here")
+
+
+def _answer(protocol: Protocol, asked: Clarification) -> Advice:
+    said = "ANSWER" if asked.recommended is None else _quoted(asked.recommended)
+    return Advice(f"ratchet project answer {protocol.project_id} {asked.id} {said}", asked.question)
+
+
+def _quoted(value: object) -> str:
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value))

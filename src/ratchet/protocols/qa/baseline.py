@@ -1,0 +1,188 @@
+"""The baseline: the checks on the untouched base, before anything is spent on a change of it.
+
+A check that cannot run there could decide nothing about a change, so the protocol is blocked with what it printed. One
+that runs and fails is remembered: what is red before the change is shown, and not blamed on the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ratchet.judges import Candidate
+from ratchet.judges.deadline import Deadline
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.kernel import Misuse
+from ratchet.ledger import Filter
+from ratchet.ledger.events import Event, latest
+from ratchet.projects.discovery import read_facts
+from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
+from ratchet.protocols.qa.check_plan import Check, UnknownCheck, plan_checks
+from ratchet.protocols.qa.checks import Ran, Red, run_check
+from ratchet.protocols.qa.contract import table
+from ratchet.protocols.stream import Blocked, Stream
+
+CHECKED = "baseline_checked"
+_MOST_NAMES = 2000
+_LOOKED_AT = 20
+_SHOWN = 5
+
+
+def environments_of(stream: Stream) -> Environments:
+    """The project's environments; each command of a set-up that is run for one is told as an event, and what it prints
+    now and then."""
+
+    def tell(type: str, line: str) -> None:
+        with stream.job.write() as tx:
+            stream.event(tx, type, line[:1000])
+
+    runtime = stream.job.runtime
+    facts = table(stream.project.facts)
+    return Environments(
+        runtime.home,
+        stream.clone.repository,
+        facts,
+        runtime.settings.projects,
+        tell=partial(tell, "environment_command"),
+        hear=partial(tell, "environment_output"),
+    )
+
+
+async def environment_of(stream: Stream, commit: str) -> Environment | None:
+    """What checks and authors need at a commit, made now if it is not there yet. Raises `Blocked`."""
+    try:
+        return await environments_of(stream).of(commit)
+    except (SetupFailed, Misuse) as error:
+        hint = (error.hint or "").replace("PROJECT", str(stream.project.id))
+        raise Blocked(str(error), event="environment_failed", hint=hint or None) from error
+
+
+def red_checks(stream: Stream) -> Red:
+    """The checks that fail on the protocol's base, each with the tests that do."""
+    with stream.job.ledger.read() as tx:
+        found = latest(tx.connection, where=Filter(run_id=stream.protocol.run_id, type=CHECKED), limit=1)
+    red: Red = found[0].data["red"] if found else {}
+    return red
+
+
+async def check_baseline(stream: Stream, commit: str) -> None:
+    """Run the checks on `commit`, unless that was done. Raises `Blocked` when one cannot run there."""
+    if not stream.job.runtime.settings.protocols.baseline:
+        return
+    repository = stream.clone.repository
+    try:
+        plan = await asyncio.to_thread(plan_checks, repository, commit, commit, table(stream.project.facts))
+    except UnknownCheck:
+        # Whoever judges says so, with what to do.
+        return
+    if not plan.checks:
+        return
+    environment = await environment_of(stream, commit)
+    key = fingerprint(
+        "baseline 1",
+        commit=commit,
+        checks=[[each.name, each.argv] for each in plan.checks],
+        environment=None if environment is None else environment.directory.name,
+    )
+    if await asyncio.to_thread(_remembered, stream, key):
+        return
+    with stream.job.write() as tx:
+        names = ", ".join(each.name for each in plan.checks)
+        stream.event(tx, "baseline_started", f"checking the untouched base {commit[:12]}: {names}")
+    ran = await _run(stream, commit, plan.checks, environment)
+    await asyncio.to_thread(_record, stream, commit, key, ran)
+    broken = [each for each in ran if _does_not_work(each)]
+    if broken:
+        number = stream.project.id
+        wanted = read_facts(table(stream.project.facts)).system_packages
+        lacking = await asyncio.to_thread(missing_packages, wanted)
+        raise Blocked(
+            "the checks cannot decide about a change, since they do not work on the untouched base.\n"
+            + "\n".join(each.told for each in broken),
+            event="baseline_failed",
+            hint=("" if lacking is None else f"{lacking}; ")
+            + f"`ratchet project setup {number}` shows how the project is set up and --edit changes it;"
+            f" `ratchet project checks {number}` changes what is checked; then resume",
+        )
+
+
+async def _run(
+    stream: Stream, commit: str, checks: Sequence[Check], environment: Environment | None
+) -> list[Ran]:
+    workspace = await asyncio.to_thread(stream.clone.repository.workspace, commit)
+    try:
+        candidate = Candidate(commit, commit, workspace.path, "nobody", run_id=stream.protocol.run_id)
+        seconds = stream.job.runtime.settings.protocols.check_seconds
+        return [
+            Ran(
+                check,
+                await run_check(
+                    check,
+                    candidate,
+                    workspace.path,
+                    environment=environment,
+                    seconds=seconds,
+                    deadline=Deadline(None),
+                ),
+            )
+            for check in checks
+        ]
+    finally:
+        await asyncio.to_thread(workspace.discard)
+
+
+def _record(stream: Stream, commit: str, key: str, ran: Sequence[Ran]) -> None:
+    red = {each.check.name: _names(each) for each in ran if not each.passed}
+    results = [
+        {
+            "name": each.check.name,
+            "outcome": str(each.judged.verdict.outcome),
+            "reason": each.judged.verdict.reason,
+            "output": "" if each.passed else each.output,
+        }
+        for each in ran
+    ]
+    data: dict[str, Any] = {"commit": commit, "key": key, "red": red, "checks": results}
+    # One that could not run is run again when the protocol is resumed.
+    works = not any(_does_not_work(each) for each in ran)
+    with stream.job.write() as tx:
+        stream.event(tx, CHECKED, _told(ran), data={**data, "works": works})
+
+
+def _does_not_work(ran: Ran) -> bool:
+    return ran.is_broken or ran.was_cut_off or ran.found_nothing_that_works
+
+
+def _names(ran: Ran) -> list[str] | None:
+    names = ran.failed_tests
+    return None if names is None or len(names) > _MOST_NAMES else sorted(names)
+
+
+def _told(ran: Sequence[Ran]) -> str:
+    """One line: what passes, or what fails."""
+    red = [each for each in ran if not each.passed]
+    if not red:
+        return f"the untouched base passes: {', '.join(each.check.name for each in ran)}"
+    told = [f"{each.check.name}: {each.judged.verdict.reason}" for each in red[:_SHOWN]]
+    return f"red before the change, and not blamed on it: {'; '.join(told)}"
+
+
+def _remembered(stream: Stream, key: str) -> bool:
+    """Whether it is known already, in this run or in another one of the project, whose result counts here as well."""
+    with stream.job.ledger.read() as tx:
+        where = Filter(project_id=stream.project.id, type=CHECKED)
+        found = latest(tx.connection, where=where, limit=_LOOKED_AT)
+    known = next((each for each in found if _is_same(each, key)), None)
+    if known is None:
+        return False
+    if known.run_id != stream.protocol.run_id:
+        data: Mapping[str, Any] = known.data
+        with stream.job.write() as tx:
+            stream.event(tx, CHECKED, known.message or "", data=dict(data))
+    return True
+
+
+def _is_same(event: Event, key: str) -> bool:
+    return event.data.get("key") == key and bool(event.data.get("works"))
