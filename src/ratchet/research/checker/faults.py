@@ -225,11 +225,7 @@ async def try_full_disk() -> TaskCheck:
 
 
 def found(
-    what: str,
-    expected: Set[TrialStatus | None],
-    ended: TrialEnd,
-    problems: list[str],
-    watch: Stopwatch,
+    what: str, expected: Set[TrialStatus | None], ended: TrialEnd, problems: list[str], watch: Stopwatch
 ) -> TaskCheck:
     """`None` among what is expected stands for a score."""
     strange = [] if ended.status in expected else [f"it ended as {ended.summary}"]

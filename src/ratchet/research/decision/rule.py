@@ -39,11 +39,7 @@ def held_out_confidently(case: DecisionCase) -> Generator[Ask, Scores, HeldOut]:
             continue
         losses = [-gain for gain in rounds.gains]
         tested = look(
-            losses,
-            above=rule.held_out_tolerance,
-            noise_sd=noise_sd,
-            alpha=rule.alpha,
-            share=shares[rounds.n],
+            losses, above=rule.held_out_tolerance, noise_sd=noise_sd, alpha=rule.alpha, share=shares[rounds.n]
         )
         worse = tested.p_value <= rule.alpha
         if worse or fine or rounds.n == rule.most:
