@@ -5,7 +5,6 @@ It is read from the repository as it lies there. Nothing is checked out, execute
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import json
@@ -13,8 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -25,145 +23,6 @@ from ratchet.research.measurement.result import Unmeasured
 from ratchet.workspaces import Entry, Repository
 from ratchet.workspaces.cache import Cache
 
-_CHUNK = 65536
-# What fits into a pipe, whatever the other end does.
-_UNREAD_BYTES = 32 * 1024
-
-
-class Dialogue:
-    """One process, started by `start` when it is first asked and again when it died; every answer has `lines` lines.
-
-    It serves one event loop at a time. One that does not answer within `seconds` is ended.
-    """
-
-    def __init__(
-        self, start: Callable[[], subprocess.Popen[bytes]], *, lines: int, seconds: float = 60.0
-    ) -> None:
-        self._start = start
-        self._lines = lines
-        self._seconds = seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[tuple[asyncio.Future[list[bytes]], int]] = deque()
-        self._unread = 0
-        self._buffer = b""
-
-    async def ask(self, question: bytes) -> list[bytes] | None:
-        """The lines of the answer: none if it died before, over this question or another. `None` if it cannot be asked
-        now, because it cannot be started, has too much to read or answers to another event loop."""
-        loop = asyncio.get_running_loop()
-        if self._process is not None and self._owner != os.getpid():
-            self._forget()
-        if self._loop is not None and self._loop.is_closed():
-            self.close()  # with answers that no caller waits for
-        busy = bool(self._waiting)
-        if self._unread + len(question) > _UNREAD_BYTES or (busy and loop is not self._loop):
-            return None
-        try:
-            process = self._running()
-        except OSError:
-            return None
-        answer: asyncio.Future[list[bytes]] = loop.create_future()
-        self._waiting.append((answer, len(question)))
-        self._unread += len(question)
-        if not busy:
-            self._loop = loop
-            loop.add_reader(cast(IO[bytes], process.stdout).fileno(), self._hear)
-        with contextlib.suppress(BrokenPipeError):  # its end is read where the answer would be
-            self._say(process, question)
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await answer
-        except TimeoutError:
-            self.close()
-            return []
-
-    def close(self) -> None:
-        """End the process. Waiting callers get no lines. Any thread may do so."""
-        if self._owner != os.getpid():
-            self._forget()  # forked: the process and those who wait are the parent's
-            return
-        if self._loop is not None and not self._loop.is_closed() and self._loop is not _running_loop():
-            # The loop must forget the pipe before it is closed.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.close)
-                return
-        process, self._process, self._buffer, self._unread = self._process, None, b"", 0
-        waiting, self._waiting = self._waiting, deque()
-        if process is None:
-            return
-        out = cast(IO[bytes], process.stdout)
-        self._leave(out)
-        process.kill()
-        process.wait()
-        _close_pipes(process)
-        for answer, _ in waiting:
-            with contextlib.suppress(RuntimeError):  # its loop has ended
-                answer.get_loop().call_soon_threadsafe(_answer, answer, [])
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = self._start()
-            self._owner = os.getpid()
-        return self._process
-
-    def _forget(self) -> None:
-        """Let go of what a fork has inherited, without touching what it shares with its parent."""
-        process, self._process, self._loop = self._process, None, None
-        self._waiting, self._buffer, self._unread = deque(), b"", 0
-        if process is not None:
-            _close_pipes(process)
-
-    def _say(self, process: subprocess.Popen[bytes], question: bytes) -> None:
-        rest = memoryview(question)
-        while rest:
-            rest = rest[os.write(cast(IO[bytes], process.stdin).fileno(), rest) :]
-
-    def _hear(self) -> None:
-        assert self._process is not None
-        out = cast(IO[bytes], self._process.stdout)
-        data = os.read(out.fileno(), _CHUNK)
-        if not data:
-            self.close()
-            return
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        while len(lines) >= self._lines and self._waiting:
-            answered, lines = lines[: self._lines], lines[self._lines :]
-            answer, size = self._waiting.popleft()
-            self._unread -= size
-            _answer(answer, answered)
-        self._buffer = b"".join(line + b"\n" for line in lines) + self._buffer
-        if not self._waiting and self._buffer:
-            self.close()  # no question for this answer: it is out of step
-        elif not self._waiting:
-            self._leave(out)
-
-    def _leave(self, out: IO[bytes]) -> None:
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.remove_reader(out.fileno())
-            self._loop = None
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            cast(IO[bytes], pipe).close()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _answer(answer: asyncio.Future[list[bytes]], lines: list[bytes]) -> None:
-    if not answer.done():  # the caller may have been cancelled
-        answer.set_result(lines)
-
-
 _PROGRAM = Path(__file__).with_name("compiler.py")
 
 
@@ -173,32 +32,28 @@ class SyntaxProblem(NamedTuple):
 
 
 class Compiler:
-    """A process for threads and one for an event loop, started when first asked and again when they died."""
+    """A process that compiles, started when first asked and again when it died. Any thread may ask."""
 
     def __init__(self) -> None:
         # Answers carry no names: one question at a time.
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
-        self._soon = Dialogue(_start, lines=1)
 
     def check(self, file: str, source: bytes) -> SyntaxProblem | None:
         """What is wrong with a file. Raises `OSError` if there can be no process to tell."""
-        return self._checked(_question(file, source), tries=2)
-
-    async def check_soon(self, file: str, source: bytes) -> SyntaxProblem | None:
-        """As `check`, without blocking the event loop. What gets no answer is asked again in a thread."""
-        question = _question(file, source)
-        answer = await self._soon.ask(question)
-        if answer:
-            return _understood(answer[0])
-        return await asyncio.to_thread(self._checked, question, tries=2 if answer is None else 1)
+        question, answer = json.dumps({"file": file, "bytes": len(source)}).encode() + b"\n" + source, b""
+        with self._lock:
+            # It may have been killed from outside. If two die in a row, the file kills them.
+            for _ in range(2):
+                if answer := self._ask(question):
+                    break
+        if not answer:
+            return SyntaxProblem(1, "the compiler did not survive it, or took too long")
+        found = json.loads(answer)
+        return None if found is None else SyntaxProblem(found["line"], found["message"])
 
     def close(self) -> None:
-        self._soon.close()
-        self._end()
-
-    def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -208,14 +63,6 @@ class Compiler:
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 cast(IO[bytes], pipe).close()
-
-    def _checked(self, question: bytes, *, tries: int) -> SyntaxProblem | None:
-        answer = b""
-        with self._lock:
-            # It may have been killed from outside. If two die in a row, the file kills them.
-            while not answer and tries:
-                answer, tries = self._ask(question), tries - 1
-        return _understood(answer)
 
     def _ask(self, question: bytes) -> bytes:
         """The answer, or nothing if the process died over it."""
@@ -227,10 +74,10 @@ class Compiler:
         except BrokenPipeError:
             answer = b""
         except BaseException:
-            self._end()
+            self.close()
             raise
         if not answer.endswith(b"\n"):
-            self._end()
+            self.close()
             return b""
         return answer
 
@@ -251,17 +98,6 @@ def _start() -> subprocess.Popen[bytes]:
         env={},
         start_new_session=True,
     )
-
-
-def _question(file: str, source: bytes) -> bytes:
-    return json.dumps({"file": file, "bytes": len(source)}).encode() + b"\n" + source
-
-
-def _understood(answer: bytes) -> SyntaxProblem | None:
-    if not answer:
-        return SyntaxProblem(1, "the compiler did not survive it, or took too long")
-    found = json.loads(answer)
-    return None if found is None else SyntaxProblem(found["line"], found["message"])
 
 
 compiler = Compiler()
@@ -315,12 +151,6 @@ class CandidateInspection:
         for path, entry in self._unread(commit, base):
             source = self._repository.read_file(commit, path)
             self._note_syntax(path, entry, compiler.check(path, source))
-
-    async def look_soon(self, commit: str, base: str) -> None:
-        """As `look`, for commits that are at hand, and without blocking the event loop."""
-        for path, entry in self._unread(commit, base):
-            source = self._repository.read_file(commit, path)
-            self._note_syntax(path, entry, await compiler.check_soon(path, source))
 
     def _unread(self, commit: str, base: str) -> Iterator[tuple[str, Entry]]:
         """The files whose syntax was not checked yet, once everything else was found to be well."""

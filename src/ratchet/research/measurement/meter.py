@@ -118,7 +118,7 @@ class TaskMeter:
         self._programs = TaskPrograms(task, origin)
         self._staged = staged_files(task)
         self._inspection = CandidateInspection(task, repository)
-        self._desk = SlotPool(task.slots, home / "slots")
+        self._slots = SlotPool(task.slots, home / "slots")
         self._questions: Cache[tuple[Any]] = Cache(_QUESTION_BYTES)
         trial = task.trial
         self._commands = trial is not None and not trial.is_node
@@ -163,33 +163,30 @@ class TaskMeter:
         What it changed since `base`, its syntax and its size are looked at in the repository. There is a checkout only
         for a task that looks by itself.
         """
-        account = self._account()
+        record = self._record()
         try:
-            if self._repository.is_at_hand(commit) and self._repository.is_at_hand(base):
-                await self._inspection.look_soon(commit, base)
-            else:
-                await in_thread(lambda: self._inspection.look(commit, base))
+            await in_thread(lambda: self._inspection.look(commit, base))
             if looks_itself(self._task):
                 async with fresh_checkout(self._repository, commit, self._staged, None) as directory:
                     await in_thread(lambda: look(self._task, directory))
         except FAILURES as error:
-            raise unmeasured(error, account) from error
+            raise unmeasured(error, record) from error
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         """One score of a fresh checkout. Raises `Unmeasured`. Cancelling it leaves nothing running."""
-        account = self._account()
+        record = self._record()
         try:
-            async with self._desk.lease() as lease:
-                account.slot = lease.name
+            async with self._slots.lease() as lease:
+                record.slot = lease.name
                 began = time.monotonic()
                 async with self._unchanged(held_out):
-                    scored = await self._scored(_Wanted(commit, seed, held_out, lease), account)
+                    scored = await self._scored(_Wanted(commit, seed, held_out, lease), record)
                 wall_ms = (time.monotonic() - began) * 1000
         except FAILURES as error:
-            raise unmeasured(error, account) from error
+            raise unmeasured(error, record) from error
         except RecursionError:
             reason = "what the trial returned is nested too deeply to be scored"
-            raise Unmeasured(TrialStatus.CRASH, reason, facts=account.facts()) from None
+            raise Unmeasured(TrialStatus.CRASH, reason, facts=record.facts()) from None
         return Measurement(
             commit=commit,
             seed=seed,
@@ -197,10 +194,10 @@ class TaskMeter:
             score=scored.score,
             measurements=scored.measurements,
             wall_ms=wall_ms,
-            facts=account.facts(evaluator=scored.finished, well=True),
+            facts=record.facts(evaluator=scored.finished, well=True),
         )
 
-    async def _scored(self, wanted: _Wanted, account: MeasurementRecord) -> Scored:
+    async def _scored(self, wanted: _Wanted, record: MeasurementRecord) -> Scored:
         evaluator = self._programs.evaluator(wanted.lease, wanted.held_out)
         question = await self._question(wanted, evaluator)
         async with AsyncExitStack() as stack:
@@ -210,23 +207,23 @@ class TaskMeter:
                 kind = None if self._commands else Kind.TREE
                 opened = fresh_checkout(self._repository, wanted.commit, self._staged, kind)
                 directory = await stack.enter_async_context(opened)
-                account.roots.append(str(directory))
+                record.roots.append(str(directory))
             if self._commands:
-                account.place = await stack.enter_async_context(scratch())
+                record.place = await stack.enter_async_context(scratch())
             # One after the other, each as if it were the only one: what runs beside a process can be measured in it.
             try:
                 for number in range(self._task.processes_per_measurement):
-                    await self._run(number, wanted, question, directory, account)
+                    await self._run(number, wanted, question, directory, record)
             except TrialFailed:
                 # To be asked while what it wrote is still there.
-                place = account.place
-                account.no_room = place is not None and await in_thread(lambda: lacks_room(place))
+                place = record.place
+                record.no_room = place is not None and await in_thread(lambda: lacks_room(place))
                 raise
             return await run_evaluator(
                 evaluator,
                 directory,
-                account.rans,
-                account.place,
+                record.rans,
+                record.place,
                 seed=wanted.seed,
                 deadline=_ENDLESS,
                 known={"held_out": wanted.held_out, "question": question},
@@ -234,7 +231,7 @@ class TaskMeter:
             )
 
     async def _run(
-        self, number: int, wanted: _Wanted, question: Any, directory: Path | None, account: MeasurementRecord
+        self, number: int, wanted: _Wanted, question: Any, directory: Path | None, record: MeasurementRecord
     ) -> None:
         """Run one process of a measurement. It is not told which split it works on."""
         trial = self._programs.trial(wanted.lease, wanted.held_out)
@@ -247,13 +244,13 @@ class TaskMeter:
             ran = await call_trial(trial, source, given, seed=seed, deadline=_ENDLESS, directory=directory)
         else:
             assert directory is not None
-            assert account.place is not None
-            place = account.place / str(number)
+            assert record.place is not None
+            place = record.place / str(number)
             place.mkdir()
-            account.roots.append(str(place / "candidate"))
+            record.roots.append(str(place / "candidate"))
             stdin = json.dumps(given).encode()
             ran = await run_trial(trial, directory, place, seed=seed, deadline=_ENDLESS, stdin=stdin)
-        account.rans.append(ran)
+        record.rans.append(ran)
         self._has_run = True
 
     async def _question(self, wanted: _Wanted, evaluator: Evaluator) -> Any:
@@ -306,7 +303,7 @@ class TaskMeter:
             raise BadReport(f"the task classifies the answer as {type(found).__name__}, not as an object")
         return found
 
-    def _account(self) -> MeasurementRecord:
+    def _record(self) -> MeasurementRecord:
         return MeasurementRecord(self._recipe, self._commands, self._has_run)
 
 
