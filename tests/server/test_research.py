@@ -18,8 +18,8 @@ from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import create_run, get_run
 from ratchet.ledger.tables import trials
 from ratchet.research import views
-from ratchet.research.evidence import leaderboard_of
 from ratchet.research.start import ResearchRequest, start_research
+from ratchet.research.views import leaderboard_of
 from ratchet.runtime import Worker
 from ratchet.server.routes.research import NewRun
 from tests.research.hill import write_hill

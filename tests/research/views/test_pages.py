@@ -102,7 +102,7 @@ def test_a_tree_page_can_stand_around_any_trial_and_says_what_it_leaves_out(ledg
             tree(tx, run, 99)
     assert [node.trial.number for node in found.nodes] == [2, 3, 6, 7]
     assert (found.earlier, found.more) == (2, True)
-    assert [node.trial.number for node in found.offspring] == [7, 6]
+    assert [node.trial.number for node in found.nodes if node.trial.parent == found.focus] == [6, 7]
     assert "… 2 earlier" in found.to_markdown()
     assert "… and older ones" in found.to_markdown()
 

@@ -24,15 +24,18 @@ from ratchet.ledger.runs import list_runs
 from ratchet.ledger.trials import get_trial
 from ratchet.operations import record
 from ratchet.research.campaign import research_directory
-from ratchet.research.evidence import evidence_of, full_report, leaderboard_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.views import (
     cost,
     draw_live,
+    evidence_of,
+    full_report,
     insights,
     knowledge,
+    leaderboard_of,
     live_text,
     near_misses,
+    read_diff,
     read_live,
     recent_activity,
     status,

@@ -11,10 +11,9 @@ from ratchet.ledger.trial_pages import kept_trials
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import get_trial
 from ratchet.research.campaign import research_directory
-from ratchet.research.evidence import evidence_of
 from ratchet.research.start import ResearchRequest, start_research
-from ratchet.research.views import read_status
-from ratchet.research.views._report import plot
+from ratchet.research.views import evidence_of, read_status
+from ratchet.research.views._report import score_plot
 from ratchet.research.views.markup import Markup
 from ratchet.research.views.plot import plotted
 from ratchet.research.views.text import number
@@ -52,7 +51,7 @@ def _shown(stage: Stage, run_id: int) -> Shown:
         status = read_status(tx, run_id)
         kept = [each for each in kept_trials(tx, run_id, limit=_MOST) if each.status is TrialStatus.KEEP]
         first = get_trial(tx, run_id, 0)
-        picture = plot(status, plotted(tx, run_id, status.standing.trials + 1, _MOST))
+        picture = score_plot(status, plotted(tx, run_id, status.standing.trials + 1, _MOST))
     best = status.best
     if best is None or not kept:
         raise ActFailed(

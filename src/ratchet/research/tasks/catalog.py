@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ratchet.config.sources import most_like
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
@@ -29,10 +28,6 @@ from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, pla
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
 from ratchet.research.tasks.validation import check_task
 from ratchet.workspaces.removal import remove_tree
-
-if TYPE_CHECKING:
-    from ratchet.research.adapter import TaskAdapter
-
 
 _TEMPLATE = Path(__file__).parent / "template"
 _NAME = b"NAME_OF_THE_TASK"

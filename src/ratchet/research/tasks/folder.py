@@ -8,15 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import TaskAdapter
 from ratchet.workspaces.names import split_path, unwanted_name
-
-if TYPE_CHECKING:
-    from ratchet.research.adapter import TaskAdapter
-
 
 OWN_FILES = ("task.toml", "task.py", "swarm_config.json")
 

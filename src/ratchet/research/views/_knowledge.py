@@ -79,11 +79,6 @@ class TrialTree:
     def line(self) -> tuple[TrialNode, ...]:
         return tuple(node for node in self.nodes if node.on_line)
 
-    @property
-    def offspring(self) -> tuple[TrialNode, ...]:
-        """The children of the trial in focus, newest first."""
-        return tuple(node for node in reversed(self.nodes) if node.trial.parent == self.focus)
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "focus": self.focus,
@@ -134,11 +129,11 @@ def tree(
             return TrialTree(standing.score_field, None, None, ())
         return TrialTree(standing.score_field, first.number, None, (TrialNode(first, 0, on_line=True),))
     line = ancestors(tx, run_id, focus, limit=upwards)
-    newest = _told_children(tx, run_id, focus, downwards + 1)
+    newest = _tried_children(tx, run_id, focus, downwards + 1)
     members = {each.number: each for each in (*line, *newest[:downwards])}
     if sideways:
         for ancestor in line[1:]:
-            others = _told_children(tx, run_id, ancestor.number, sideways + 1)
+            others = _tried_children(tx, run_id, ancestor.number, sideways + 1)
             known = [each for each in others if each.number not in members][:sideways]
             members |= {each.number: each for each in known}
     top = line[-1]
@@ -152,7 +147,7 @@ def tree(
     )
 
 
-def _told_children(tx: Transaction, run_id: int, parent: int, limit: int) -> list[Trial]:
+def _tried_children(tx: Transaction, run_id: int, parent: int, limit: int) -> list[Trial]:
     """The newest children that tell something about an idea, out of a page that may hold a few others."""
     page = children(tx, run_id, parent, limit=2 * limit)
     return [each for each in page if each.status is None or each.status.tried][:limit]

@@ -1,12 +1,22 @@
-"""A run as one HTML file that needs nothing else: no network, no script, no file beside it."""
+"""The evidence of trials, and a run as one HTML file that needs nothing else: no network, no script, no other file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ratchet.kernel import NotFound
+from ratchet.ledger import Ledger, Run
+from ratchet.ledger.research import get_standing
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.transaction import Transaction
+from ratchet.ledger.trial_rows import Trial
+from ratchet.ledger.trials import find_trial
+from ratchet.research.adapter import measured_columns
+from ratchet.research.decision import check_certificate
 from ratchet.research.views._knowledge import Insights, insights, tree
 from ratchet.research.views._status import Status, better, read_status
 from ratchet.research.views.markup import CSS, Markup, grid, joined, tag
@@ -14,6 +24,7 @@ from ratchet.research.views.plot import Frame, Level, Mark, Plot, draw_plot, plo
 from ratchet.research.views.specialists import CalibrationView, calibration
 from ratchet.research.views.text import NOTHING, both_ends, cost_of, duration, number, one_line, signed
 from ratchet.research.views.trials import (
+    TOP,
     Leaderboard,
     NearMisses,
     leaderboard,
@@ -23,12 +34,10 @@ from ratchet.research.views.trials import (
     status_of,
     why,
 )
+from ratchet.workspaces import Repository
 
 if TYPE_CHECKING:
-    from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
     from ratchet.research.views._knowledge import TrialNode, TrialTree
-    from ratchet.research.views._status import Status
     from ratchet.research.views.plot import Plotted
     from ratchet.research.views.specialists import Yields
 
@@ -125,7 +134,7 @@ def _y(at: int) -> float:
 _RADIUS, _KEPT_RADIUS = 2.6, 4.5
 
 
-def plot(status: Status, shown: Plotted) -> Markup:
+def score_plot(status: Status, shown: Plotted) -> Markup:
     drawn = draw_plot(status, shown)
     frame = drawn.frame
     parts = [*_axes(drawn), *_baseline(drawn.baseline, frame), *_best(drawn)]
@@ -219,7 +228,7 @@ def report(
     status = read_status(tx, run_id)
     shown = plotted(tx, run_id, status.standing.next_number, max(2, points))
     sections = [
-        _section("Score over trials", plot(status, shown)),
+        _section("Score over trials", score_plot(status, shown)),
         _section("Leaderboard", _leaders(leaderboard(tx, run_id, columns=columns))),
         _section("Lineage of the best", branches(tree(tx, run_id, sideways=3))),
         _section("Specialists", _specialists(status.specialists)),
@@ -411,3 +420,61 @@ def _recent(rows: Sequence[Trial]) -> Markup:
         for each in rows
     ]
     return grid(["exp", "score", "Δ", "status", "specialist", "hypothesis"], shown, numeric=range(3))
+
+
+def columns_of(run: Run) -> tuple[str, ...]:
+    """What its task names, or, of an imported run, what its file has."""
+    imported = run.spec.get("imported")
+    if imported is not None:
+        return measured_columns(imported["columns"], imported["score_field"])
+    return tuple(run.spec.get("columns", ()))
+
+
+def leaderboard_of(tx: Transaction, run_id: int, *, limit: int = TOP) -> Leaderboard:
+    """The leaderboard with the run's own columns."""
+    return leaderboard(tx, run_id, limit=limit, columns=columns_of(get_run(tx, run_id)))
+
+
+def evidence_of(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+    """The certificate of a kept trial, and what in it contradicts itself."""
+    if trial.certificate is None:
+        return {"certificate_content": None, "certificate_problems": []}
+    content = json.loads(ledger.artifacts.read(trial.certificate))
+    return {"certificate_content": content, "certificate_problems": check_certificate(content)}
+
+
+def read_diff(directory: Path, trial: Trial, *, since: str | None = None) -> str:
+    """How a trial's files differ from those of its parent, or of the commit `since`. Bytes that are no text are marked.
+
+    Raises `NotFound` when only the row of the trial is known.
+    """
+    path = directory / "repo.git"
+    if trial.commit is None or not path.exists():
+        raise NotFound("commit of trial", trial.exp_id)
+    if trial.parent is None and since is None:
+        return ""
+    with Repository.open(path) as repository:
+        patch = repository.diff(since or f"{trial.commit}^", trial.commit)
+    return patch.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def full_report(ledger: Ledger, tx: Transaction, run_id: int, directory: Path) -> str:
+    """The page of a run with what the best changed since the baseline and its certificate, as far as they are here."""
+    standing = get_standing(tx, run_id)
+    best = None if standing.best is None else find_trial(tx, run_id, standing.best)
+    diff = certificate = None
+    if best is not None:
+        certificate = evidence_of(ledger, best)["certificate_content"]
+        diff = _since_baseline(directory, best, find_trial(tx, run_id, 0))
+    columns = columns_of(get_run(tx, run_id))
+    return report(tx, run_id, diff=diff, certificate=certificate, columns=columns)
+
+
+def _since_baseline(directory: Path, best: Trial, first: Trial | None) -> str | None:
+    """What the best has changed in all. Of an imported run, rows may be all that there is."""
+    if first is None or first.commit is None:
+        return None
+    try:
+        return read_diff(directory, best, since=first.commit)
+    except NotFound:
+        return None

@@ -18,8 +18,6 @@ from ratchet.research.views.specialists import Yields, usage_record, yields
 from ratchet.research.views.text import duration, finite, json_text
 
 if TYPE_CHECKING:
-    from ratchet.ledger.research import Standing
-    from ratchet.ledger.runs import Run
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_rows import Trial
 
@@ -90,6 +88,13 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
+def _gained(standing: Standing, baseline: BaselineView | None) -> float | None:
+    """How much better the best is than the baseline."""
+    if baseline is None or standing.best_score is None:
+        return None
+    return standing.direction.gain(standing.best_score, baseline.score)
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     run: Run
@@ -141,10 +146,7 @@ class Status:
 
     @property
     def gained(self) -> float | None:
-        """How much better the best is than the baseline."""
-        if self.baseline is None or self.standing.best_score is None:
-            return None
-        return self.standing.direction.gain(self.standing.best_score, self.baseline.score)
+        return _gained(self.standing, self.baseline)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -324,10 +326,7 @@ class Overview:
 
     @property
     def gained(self) -> float | None:
-        """How much better the best is than the baseline."""
-        if self.baseline is None or self.standing.best_score is None:
-            return None
-        return self.standing.direction.gain(self.standing.best_score, self.baseline.score)
+        return _gained(self.standing, self.baseline)
 
     def to_dict(self) -> dict[str, Any]:
         run, standing = self.run, self.standing

@@ -26,7 +26,6 @@ from ratchet.research.views.text import (
 )
 
 if TYPE_CHECKING:
-    from ratchet.kernel import Usage
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_rows import Trial
 

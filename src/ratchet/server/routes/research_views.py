@@ -12,8 +12,8 @@ from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.research import views
 from ratchet.research.campaign import research_directory
-from ratchet.research.evidence import evidence_of, full_report, leaderboard_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.views import evidence_of, full_report, leaderboard_of, read_diff
 from ratchet.research.views.trials import record
 from ratchet.server import research_shapes as shapes
 from ratchet.server.fields import Cut, Limit, Page, Paging, TextFilter
