@@ -22,7 +22,6 @@ from ratchet.config.sources import most_like
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
-from ratchet.ledger.files import sync_file_system
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
@@ -261,6 +260,8 @@ def _hash(root: Path, entry_point: str, *, without: Set[str] = frozenset()) -> s
 
 
 def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
+    from ratchet.ledger.files import sync_file_system  # only a run needs the ledger, not a list of tasks
+
     unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
     try:
         unfinished.mkdir()

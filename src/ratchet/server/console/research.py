@@ -20,9 +20,18 @@ from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import find_trial, get_trial
 from ratchet.research import operations, views
 from ratchet.research.campaign import research_directory
-from ratchet.research.evidence import columns_of, evidence_of, read_diff
 from ratchet.research.sessions.inputs import trial_number
-from ratchet.research.views import compare, overview, pairs, tree, whole, whole_tree
+from ratchet.research.views import (
+    columns_of,
+    compare,
+    evidence_of,
+    overview,
+    pairs,
+    read_diff,
+    tree,
+    whole,
+    whole_tree,
+)
 from ratchet.research.views._status import KEEPS
 from ratchet.research.views.plot import draw_plot, plotted
 from ratchet.research.views.specialists import expected_delta
