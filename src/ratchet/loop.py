@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.run import Keeping, plain, run_session
-from ratchet.engines.transcript import Account, Listener, Writer, account_of, write_now
+from ratchet.engines.transcript import Account, Listener, SessionWriter, account_of, write_now
 from ratchet.judges import Candidate, Judge, Judged, Report, hear
 from ratchet.judges.record import record_judged
 from ratchet.kernel import (
@@ -289,7 +289,7 @@ class Judgement:
     account: Account
     listener: Listener
 
-    async def record(self, write: Writer, also: Callable[[Transaction], T], *, trials: int = 0) -> T:
+    async def record(self, write: SessionWriter, also: Callable[[Transaction], T], *, trials: int = 0) -> T:
         """Record the evidence and what it used, and do what `also` does, in one transaction."""
 
         def work(tx: Transaction) -> T:

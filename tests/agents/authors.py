@@ -15,7 +15,7 @@ from typing import Any
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.change import change_agent
-from ratchet.agents.staging import announce
+from ratchet.agents.staging_area import announce
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Usage

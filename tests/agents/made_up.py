@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.contract import Place, place_of
+from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import (
     Agent,
@@ -81,7 +81,7 @@ def make_version(
     return made
 
 
-def _fill(place: Place, commit: str) -> None:
+def _fill(place: AgentDirectory, commit: str) -> None:
     directory = place.version(commit)
     (directory / "logs").mkdir(parents=True)
     (directory / "state_schema.json").write_text(json.dumps(SCHEMA))

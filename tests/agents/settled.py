@@ -7,7 +7,7 @@ from typing import Any
 
 from ratchet.agentkit import StateStore
 from ratchet.agents.contract import IGNORED, place_of
-from ratchet.agents.staging import check_out, commit_tree
+from ratchet.agents.staging_area import check_out, commit_tree
 from ratchet.ledger.agents import add_version, create_agent, end_creation, get_agent, move_current
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
-from ratchet.agents.addresses import Tokens
+from ratchet.agents.addresses import AgentTokens
 from ratchet.agents.architect_server import architect_listening
 from ratchet.agents.architect_service import Callers
 from ratchet.agents.contract import place_of
@@ -58,7 +58,7 @@ class Here:
     """A listening Architect."""
 
     port: int
-    tokens: Tokens
+    tokens: AgentTokens
 
     @property
     def url(self) -> str:
@@ -103,7 +103,7 @@ def listening(
     """Do something while the Architect listens."""
 
     async def run() -> None:
-        tokens = Tokens()
+        tokens = AgentTokens()
         async with architect_listening(runtime, loaded, tokens, api_token=API) as port:
             await act(Here(port, tokens))
 
@@ -151,7 +151,7 @@ def test_a_stranger_is_not_let_in(runtime: Runtime, loaded: Loaded) -> None:
         {"Authorization": f"Bearer {API}x"},
         {"Authorization": f"Basic {API}"},
         {"Authorization": API},
-        {"Authorization": f"Bearer {Tokens().mint('greeter', 'a' * 40)}"},
+        {"Authorization": f"Bearer {AgentTokens().mint('greeter', 'a' * 40)}"},
         {"Authorization": "Bearer " + "a" * 10_000},
         {"Authorization": b"Bearer \xff\xfe"},
     ]
@@ -179,7 +179,7 @@ def test_a_stranger_is_not_let_in(runtime: Runtime, loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("given", [b"", b"Bearer", b"Bearer ", b"Bearer  "])
 def test_an_empty_api_token_is_nobodys(given: bytes) -> None:
-    assert Callers(Tokens(), "").of(given) is None
+    assert Callers(AgentTokens(), "").of(given) is None
 
 
 @pytest.mark.soak
@@ -404,7 +404,7 @@ def test_a_call_that_waits_ends_with_the_architect(runtime: Runtime, loaded: Loa
     waiting: list[asyncio.Task[CallToolResult]] = []
 
     async def run() -> None:
-        tokens = Tokens()
+        tokens = AgentTokens()
         async with architect_listening(runtime, loaded, tokens, api_token=API) as port:
             here = Here(port, tokens)
             given = {"name": "late", "description": "refuse", "wait_seconds": 600}

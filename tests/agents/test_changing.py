@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.architect import Wanted, create_agent, send_feedback
-from ratchet.agents.contract import Place, place_of
+from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
+from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.agents.operations import delete
 from ratchet.agents.versions import find_version
 from ratchet.agents.views import agents
@@ -38,7 +38,7 @@ def done(ledger: Ledger, run_id: int) -> Run:
 
 
 def made(runtime: Runtime, what: str = "create hello") -> Run:
-    run_id = create_agent(runtime, Wanted(name=NAME, description=what), actor="test")
+    run_id = create_agent(runtime, AgentRequest(name=NAME, description=what), actor="test")
     return done(runtime.ledger, run_id)
 
 
@@ -53,7 +53,7 @@ def current(runtime: Runtime) -> str:
     return found
 
 
-def place(runtime: Runtime) -> Place:
+def place(runtime: Runtime) -> AgentDirectory:
     return place_of(runtime.home, NAME)
 
 
@@ -274,13 +274,13 @@ def test_an_agent_that_cannot_be_made_leaves_its_name_free(
     again = made(runtime, f"create broken {broken}")
     assert again.status is RunStatus.COMPLETED, again.reason
     with pytest.raises(Conflict, match="already"):
-        create_agent(runtime, Wanted(name=NAME, description="another"), actor="test")
+        create_agent(runtime, AgentRequest(name=NAME, description="another"), actor="test")
 
 
 def test_an_agent_whose_creation_is_blocked_says_so_with_run_and_reason(
     runtime: Runtime, ledger: Ledger
 ) -> None:
-    wanted = Wanted(name=NAME, description="create hello")
+    wanted = AgentRequest(name=NAME, description="create hello")
     old = create_agent(runtime, wanted, actor="test")
     with ledger.write() as tx:
         change_run(tx, old, RunStatus.BLOCKED, reason="an older one")
@@ -303,15 +303,15 @@ def test_an_agent_whose_creation_is_blocked_says_so_with_run_and_reason(
 def test_words_that_cannot_be_meant_are_refused_before_anything_is_recorded(runtime: Runtime) -> None:
     for name in ("", "Greeter", "../out", "a" * 65, "architect", "a@b"):
         with pytest.raises(Misuse):
-            create_agent(runtime, Wanted(name=name, description="x"), actor="test")
+            create_agent(runtime, AgentRequest(name=name, description="x"), actor="test")
     with pytest.raises(Misuse, match="empty"):
-        create_agent(runtime, Wanted(name=NAME, description=" \n\0"), actor="test")
+        create_agent(runtime, AgentRequest(name=NAME, description=" \n\0"), actor="test")
     with pytest.raises(Misuse, match="bytes"):
-        create_agent(runtime, Wanted(name=NAME, description="x" * 1_100_000), actor="test")
+        create_agent(runtime, AgentRequest(name=NAME, description="x" * 1_100_000), actor="test")
     with pytest.raises(Misuse, match="edits no files"):
-        create_agent(runtime, Wanted(name=NAME, description="x", engine="llm"), actor="test")
+        create_agent(runtime, AgentRequest(name=NAME, description="x", engine="llm"), actor="test")
     with pytest.raises(Misuse, match="there is no engine"):
-        create_agent(runtime, Wanted(name=NAME, description="x", engine="nobody"), actor="test")
+        create_agent(runtime, AgentRequest(name=NAME, description="x", engine="nobody"), actor="test")
 
 
 @pytest.mark.soak

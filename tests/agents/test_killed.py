@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.architect import Wanted, create_agent, send_feedback
+from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
 from ratchet.agents.contract import place_of
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
@@ -54,7 +54,7 @@ def test_an_architect_killed_at_any_stage_makes_the_agent_all_the_same(
 ) -> None:
     die_at(runtime.home, place)
     fleet.add()
-    run_id = create_agent(runtime, Wanted(name=NAME, description="create hello"), actor="test")
+    run_id = create_agent(runtime, AgentRequest(name=NAME, description="create hello"), actor="test")
     eventually(lambda: place in places_passed(runtime.home))
     fleet.add()
     eventually(lambda: settled(ledger, run_id))

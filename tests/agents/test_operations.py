@@ -14,7 +14,7 @@ import pytest
 
 from ratchet.agentkit import StateStore
 from ratchet.agents import operations
-from ratchet.agents.contract import Place, place_of
+from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.agents.state import CannotCarry
 from ratchet.kernel import Conflict, Misuse, NotFound, StateChanged
 from ratchet.ledger import Event, Filter
@@ -38,7 +38,7 @@ COUNTER = {"type": "object", "properties": {"count": {"type": "integer"}}, "requ
 
 
 @pytest.fixture
-def greeter(runtime: Runtime) -> Place:
+def greeter(runtime: Runtime) -> AgentDirectory:
     """An agent with three versions that were current one after the other. Their counts are 1, 2 and 3."""
     with runtime.ledger.write() as tx:
         agent = create_agent(tx, "greeter", "greets")
@@ -72,7 +72,7 @@ def types(runtime: Runtime) -> list[str]:
     return [event.type for event in told(runtime)]
 
 
-def count(place: Place, commit: str) -> Any:
+def count(place: AgentDirectory, commit: str) -> Any:
     return StateStore(place.version(commit)).read()["count"]
 
 
@@ -90,7 +90,7 @@ def quarantined(runtime: Runtime, commit: str) -> None:
         quarantine_version(tx, get_agent(tx, "greeter"), commit, "it crashed")
 
 
-def test_a_promotion_moves_the_address_once(runtime: Runtime, greeter: Place) -> None:
+def test_a_promotion_moves_the_address_once(runtime: Runtime, greeter: AgentDirectory) -> None:
     moved = operations.promote(runtime, "greeter", "0.1.0", **ADA)
     assert (moved.moved, moved.before, moved.version.commit, moved.agent.current) == (True, C, A, A)
     again = operations.promote(runtime, "greeter", A[:8], **ADA)
@@ -99,12 +99,12 @@ def test_a_promotion_moves_the_address_once(runtime: Runtime, greeter: Place) ->
     assert types(runtime) == ["agent.promoted"]
 
 
-def test_a_promotion_keeps_a_pin(runtime: Runtime, greeter: Place) -> None:
+def test_a_promotion_keeps_a_pin(runtime: Runtime, greeter: AgentDirectory) -> None:
     operations.pin(runtime, "greeter", **ADA)
     assert operations.promote(runtime, "greeter", A, **ADA).agent.pinned
 
 
-def test_a_quarantined_version_is_promoted_only_by_force(runtime: Runtime, greeter: Place) -> None:
+def test_a_quarantined_version_is_promoted_only_by_force(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, A)
     for refused in (operations.promote, operations.rollback, operations.pin):
         with pytest.raises(Conflict, match="it crashed") as raised:
@@ -117,7 +117,7 @@ def test_a_quarantined_version_is_promoted_only_by_force(runtime: Runtime, greet
     assert types(runtime) == ["agent.released", "agent.promoted"]
 
 
-def test_force_also_frees_the_current_version(runtime: Runtime, greeter: Place) -> None:
+def test_force_also_frees_the_current_version(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, C)
     with pytest.raises(Conflict):
         operations.promote(runtime, "greeter", C, **ADA)
@@ -125,7 +125,7 @@ def test_force_also_frees_the_current_version(runtime: Runtime, greeter: Place) 
     assert types(runtime) == ["agent.released"]
 
 
-def test_a_rollback_goes_back_one_version_at_a_time(runtime: Runtime, greeter: Place) -> None:
+def test_a_rollback_goes_back_one_version_at_a_time(runtime: Runtime, greeter: AgentDirectory) -> None:
     assert operations.rollback(runtime, "greeter", **ADA).version.commit == B
     assert operations.rollback(runtime, "greeter", **ADA).version.commit == A
     with pytest.raises(Conflict, match="no version of greeter to go back to"):
@@ -134,30 +134,34 @@ def test_a_rollback_goes_back_one_version_at_a_time(runtime: Runtime, greeter: P
     assert [count(greeter, commit) for commit in (A, B, C)] == [1, 2, 3]
 
 
-def test_a_rollback_goes_to_what_was_current_not_to_what_is_newest(runtime: Runtime, greeter: Place) -> None:
+def test_a_rollback_goes_to_what_was_current_not_to_what_is_newest(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     operations.promote(runtime, "greeter", A, **ADA)
     assert operations.rollback(runtime, "greeter", **ADA).version.commit == C
 
 
-def test_a_rollback_passes_over_quarantined_versions(runtime: Runtime, greeter: Place) -> None:
+def test_a_rollback_passes_over_quarantined_versions(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, B)
     assert operations.rollback(runtime, "greeter", **ADA).version.commit == A
 
 
-def test_a_rollback_to_a_named_version_is_done_once(runtime: Runtime, greeter: Place) -> None:
+def test_a_rollback_to_a_named_version_is_done_once(runtime: Runtime, greeter: AgentDirectory) -> None:
     assert operations.rollback(runtime, "greeter", "0.1.0", **ADA).moved
     assert not operations.rollback(runtime, "greeter", "0.1.0", **ADA).moved
     assert known(runtime).current == A
     assert types(runtime) == ["agent.rolled_back"]
 
 
-def test_the_state_is_carried_back_when_that_is_wanted(runtime: Runtime, greeter: Place) -> None:
+def test_the_state_is_carried_back_when_that_is_wanted(runtime: Runtime, greeter: AgentDirectory) -> None:
     operations.rollback(runtime, "greeter", A, carry_state=True, **ADA)
     assert [count(greeter, commit) for commit in (A, B, C)] == [3, 2, 3]
     assert StateStore(greeter.version(A)).at(1) == {"count": 1}
 
 
-def test_a_state_that_does_not_fit_the_older_version_is_not_carried(runtime: Runtime, greeter: Place) -> None:
+def test_a_state_that_does_not_fit_the_older_version_is_not_carried(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     (greeter.version(C) / "state_schema.json").write_text("{}")
     with StateStore(greeter.version(C)).edit() as state:
         state["count"] = "many"
@@ -168,7 +172,7 @@ def test_a_state_that_does_not_fit_the_older_version_is_not_carried(runtime: Run
     assert types(runtime) == []
 
 
-def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, greeter: Place) -> None:
+def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, greeter: AgentDirectory) -> None:
     lock = greeter.version(B) / "state.lock"
     failures: list[Exception] = []
 
@@ -189,7 +193,7 @@ def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, gre
     assert known(runtime).current == A
 
 
-def test_a_pin_moves_and_holds(runtime: Runtime, greeter: Place) -> None:
+def test_a_pin_moves_and_holds(runtime: Runtime, greeter: AgentDirectory) -> None:
     for _ in range(2):
         pinned = operations.pin(runtime, "greeter", "0.2.0", **ADA)
         assert (pinned.agent.pinned, pinned.agent.current) == (True, B)
@@ -203,7 +207,7 @@ def test_a_pin_moves_and_holds(runtime: Runtime, greeter: Place) -> None:
 
 @pytest.mark.parametrize("operation", [operations.promote, operations.rollback, operations.pin])
 def test_a_version_that_is_unknown_changes_nothing(
-    runtime: Runtime, greeter: Place, operation: Callable[..., Any]
+    runtime: Runtime, greeter: AgentDirectory, operation: Callable[..., Any]
 ) -> None:
     with pytest.raises(NotFound):
         operation(runtime, "greeter", "9.9.9", **ADA)
@@ -222,7 +226,7 @@ def test_an_agent_that_is_still_made_cannot_be_moved(runtime: Runtime) -> None:
             operation(runtime, "greeter", **ADA)
 
 
-def test_a_deleted_agent_is_put_away(runtime: Runtime, greeter: Place) -> None:
+def test_a_deleted_agent_is_put_away(runtime: Runtime, greeter: AgentDirectory) -> None:
     agent = known(runtime)
     grave = operations.delete(runtime, "greeter", **ADA)
     assert grave == runtime.home.absolute() / "agents" / ".deleted" / f"greeter-{agent.id}"
@@ -234,7 +238,7 @@ def test_a_deleted_agent_is_put_away(runtime: Runtime, greeter: Place) -> None:
     assert not greeter.root.exists()
 
 
-def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: Place) -> None:
+def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: AgentDirectory) -> None:
     (greeter.version(A) / "logs").mkdir(mode=0o500)
     assert operations.delete(runtime, "greeter", purge=True, **ADA) is None
     assert [path.name for path in greeter.root.parent.iterdir()] == [".deleted"]
@@ -242,14 +246,16 @@ def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: Place) -> None
 
 
 @pytest.mark.soak
-def test_nothing_is_deleted_while_an_architect_works(runtime: Runtime, greeter: Place) -> None:
+def test_nothing_is_deleted_while_an_architect_works(runtime: Runtime, greeter: AgentDirectory) -> None:
     with greeter.held(), pytest.raises(Conflict, match="another Architect"):
         operations.delete(runtime, "greeter", **ADA)
     assert known(runtime).current == C
     assert greeter.version(C).is_dir()
 
 
-def test_deleting_waits_for_an_architect_that_is_about_to_end(runtime: Runtime, greeter: Place) -> None:
+def test_deleting_waits_for_an_architect_that_is_about_to_end(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     working = contextlib.ExitStack()
     working.enter_context(greeter.held())
     ending = threading.Timer(0.3, working.close)
@@ -258,7 +264,9 @@ def test_deleting_waits_for_an_architect_that_is_about_to_end(runtime: Runtime, 
     ending.join()
 
 
-def test_nothing_is_deleted_when_the_directory_cannot_be_moved(runtime: Runtime, greeter: Place) -> None:
+def test_nothing_is_deleted_when_the_directory_cannot_be_moved(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     grave = greeter.root.parent / ".deleted" / f"greeter-{known(runtime).id}"
     (grave / "something").mkdir(parents=True)
     with pytest.raises(Conflict, match="cannot be moved"):
@@ -268,7 +276,9 @@ def test_nothing_is_deleted_when_the_directory_cannot_be_moved(runtime: Runtime,
     assert types(runtime) == []
 
 
-def test_a_delete_that_died_after_the_move_can_be_done_again(runtime: Runtime, greeter: Place) -> None:
+def test_a_delete_that_died_after_the_move_can_be_done_again(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     grave = greeter.root.parent / ".deleted" / f"greeter-{known(runtime).id}"
     grave.parent.mkdir()
     greeter.root.rename(grave)
@@ -279,14 +289,16 @@ def test_a_delete_that_died_after_the_move_can_be_done_again(runtime: Runtime, g
         known(runtime)
 
 
-def test_the_lock_of_a_directory_that_was_moved_is_another_one(runtime: Runtime, greeter: Place) -> None:
+def test_the_lock_of_a_directory_that_was_moved_is_another_one(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
     with greeter.held():
         greeter.root.rename(greeter.root.with_name("elsewhere"))
         with greeter.held():
             assert list(greeter.root.iterdir()) == [greeter.root / ".lock"]
 
 
-def test_the_state_is_read_and_restored(runtime: Runtime, greeter: Place) -> None:
+def test_the_state_is_read_and_restored(runtime: Runtime, greeter: AgentDirectory) -> None:
     with StateStore(greeter.version(C)).edit(by="runner") as state:
         state["count"] = 30
     assert operations.read_state(runtime, "greeter") == {"count": 30}
@@ -302,7 +314,7 @@ def test_the_state_is_read_and_restored(runtime: Runtime, greeter: Place) -> Non
     assert event.data == {"agent": "greeter", "commit": C, "change": 3, "restored": 1}
 
 
-def test_what_is_wrong_with_a_state_is_said(runtime: Runtime, greeter: Place) -> None:
+def test_what_is_wrong_with_a_state_is_said(runtime: Runtime, greeter: AgentDirectory) -> None:
     with pytest.raises(NotFound, match="change 99 of the state of greeter"):
         operations.restore_state(runtime, "greeter", 99, **ADA)
     (greeter.version(C) / "state.json").write_text("{ half")
@@ -312,7 +324,7 @@ def test_what_is_wrong_with_a_state_is_said(runtime: Runtime, greeter: Place) ->
     assert count(greeter, C) == 3
 
 
-def test_a_state_that_no_longer_fits_is_not_restored(runtime: Runtime, greeter: Place) -> None:
+def test_a_state_that_no_longer_fits_is_not_restored(runtime: Runtime, greeter: AgentDirectory) -> None:
     with StateStore(greeter.version(C)).edit() as state:
         state["count"] = 30
     strict = {**COUNTER, "properties": {"count": {"minimum": 10}}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents.architect import Wanted, create_agent, send_feedback
+from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
 from ratchet.agents.contract import Role, place_of
 from ratchet.agents.jobs import add_kinds
 from ratchet.agents.servers import Launch, call_tool, serving
@@ -124,7 +124,7 @@ def test_codex_makes_an_agent_teaches_it_and_rewrites_it(life: Life) -> None:
     script = life.play(
         writes(files(greeting="hello")), answer({"summary": "A greeter that says hello.", "refused": None})
     )
-    wanted = Wanted(name="greeter", description="Greet people by name, and count how often.")
+    wanted = AgentRequest(name="greeter", description="Greet people by name, and count how often.")
     born = life.ended(create_agent(life.runtime, wanted, actor="test")).result
     assert (born["version"], born["promoted"]) == ("0.0.0", True)
     assert "Greet people by name, and count how often." in script.requests[0].said
@@ -164,7 +164,9 @@ def test_what_codex_breaks_is_told_to_it_and_it_mends_it(life: Life) -> None:
     good, bad = files(greeting="hello"), files(greeting="hello", broken="failing_tests")
     summary = answer({"summary": "A greeter.", "refused": None})
     script = life.play(writes(bad), summary, writes(good), summary)
-    born = life.ended(create_agent(life.runtime, Wanted(name="greeter", description="Greet."), actor="test"))
+    born = life.ended(
+        create_agent(life.runtime, AgentRequest(name="greeter", description="Greet."), actor="test")
+    )
     assert born.result["version"] == "0.0.0"
     assert "Earlier tries did not pass." not in script.requests[0].said
     assert "Earlier tries did not pass." in script.requests[2].said

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.addresses import announce, announced, seat
+from ratchet.agents.addresses import announce, announced, host_lock
 from ratchet.agents.contract import place_of
 from ratchet.kernel import Misuse
 
 
 def test_only_one_has_the_seat_and_it_is_free_again_afterwards(tmp_path: Path) -> None:
-    with seat(tmp_path) as first, seat(tmp_path) as second:
+    with host_lock(tmp_path) as first, host_lock(tmp_path) as second:
         assert (first, second) == (True, False)
-    with seat(tmp_path) as third:
+    with host_lock(tmp_path) as third:
         assert third
 
 
 def test_the_host_is_announced_for_as_long_as_it_has_the_seat(tmp_path: Path) -> None:
     assert announced(tmp_path) is None
-    with seat(tmp_path):
+    with host_lock(tmp_path):
         assert announced(tmp_path) is None
         announce(tmp_path, "http://127.0.0.1:1")
         assert announced(tmp_path) == "http://127.0.0.1:1"
@@ -28,16 +28,16 @@ def test_the_host_is_announced_for_as_long_as_it_has_the_seat(tmp_path: Path) ->
 
 
 def test_who_does_not_get_the_seat_leaves_the_announcement_of_the_other(tmp_path: Path) -> None:
-    with seat(tmp_path):
+    with host_lock(tmp_path):
         announce(tmp_path, "http://127.0.0.1:1")
-        with seat(tmp_path) as second:
+        with host_lock(tmp_path) as second:
             assert not second
         assert announced(tmp_path) == "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize("left", ['{"url": "http://127.0.0.1:1", "pid": 1}', "half a file", "[]", "{}"])
 def test_what_a_dead_host_left_is_not_believed(tmp_path: Path, left: str) -> None:
-    with seat(tmp_path):
+    with host_lock(tmp_path):
         pass
     (tmp_path / "agents" / "host.json").write_text(left)
     assert announced(tmp_path) is None
@@ -46,7 +46,7 @@ def test_what_a_dead_host_left_is_not_believed(tmp_path: Path, left: str) -> Non
 def test_a_new_host_does_not_pass_for_the_dead_one(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "host.json").write_text('{"url": "http://127.0.0.1:1", "pid": 1}')
-    with seat(tmp_path):
+    with host_lock(tmp_path):
         assert announced(tmp_path) is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.staging import Unfit, begin_tree, check_out, commit_tree, git_files, read_tree
+from ratchet.agents.staging_area import UnfitFiles, begin_tree, check_out, commit_tree, git_files, read_tree
 from ratchet.workspaces import Repository
 
 
@@ -63,11 +63,11 @@ def test_what_decides_about_git_is_seen_when_it_changes(repository: Repository, 
 def test_only_plain_files_become_part_of_a_version(tmp_path: Path) -> None:
     begin_tree(tmp_path / "ROOT")
     (tmp_path / "ROOT" / "out").symlink_to("/etc/passwd")
-    with pytest.raises(Unfit, match="out is neither"):
+    with pytest.raises(UnfitFiles, match="out is neither"):
         read_tree(tmp_path / "ROOT")
     (tmp_path / "ROOT" / "out").unlink()
     os.mkfifo(tmp_path / "ROOT" / "pipe")
-    with pytest.raises(Unfit, match="pipe is neither"):
+    with pytest.raises(UnfitFiles, match="pipe is neither"):
         read_tree(tmp_path / "ROOT")
 
 
@@ -75,7 +75,7 @@ def test_a_version_has_a_size(tmp_path: Path) -> None:
     begin_tree(tmp_path / "ROOT")
     with (tmp_path / "ROOT" / "huge").open("wb") as file:
         file.truncate(100 * 1024 * 1024)
-    with pytest.raises(Unfit, match="more than"):
+    with pytest.raises(UnfitFiles, match="more than"):
         read_tree(tmp_path / "ROOT")
 
 

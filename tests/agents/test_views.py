@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents import logs, views
-from ratchet.agents.addresses import announce, seat
+from ratchet.agents.addresses import announce, host_lock
 from ratchet.agents.contract import Role, place_of
 from ratchet.config.agent_settings import Agents
 from ratchet.kernel import Conflict, NotFound, RunStatus
@@ -91,7 +91,7 @@ def test_an_agent_is_shown_with_its_version_its_address_and_its_last_runs(ledger
 
 def test_the_address_is_that_of_the_host_that_runs(ledger: Ledger, home: Path) -> None:
     make_agent(ledger, home)
-    with seat(home):
+    with host_lock(home):
         announce(home, "http://127.0.0.1:4321")
         address = shown_agent(ledger, home)["address"]
     assert address == {

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from ratchet.agents.architect import Severity, Wanted
-from ratchet.agents.staging import Decision
+from ratchet.agents.architect import AgentRequest, Severity
+from ratchet.agents.staging_area import Decision
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command
 from ratchet.cli.group import LazyGroup
@@ -88,7 +88,7 @@ def test_every_field_of_a_request_is_told(model: type[agents.NewAgent]) -> None:
 
 def test_every_field_of_what_is_wanted_can_be_given_on_the_command_line() -> None:
     given = {option.name for option in commands()["create"].params}
-    assert {each.name for each in fields(Wanted)} - {"description"} <= given
+    assert {each.name for each in fields(AgentRequest)} - {"description"} <= given
     assert "what" in given
 
 

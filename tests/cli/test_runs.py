@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from ratchet.agents.architect import Wanted, create_agent
+from ratchet.agents.architect import AgentRequest, create_agent
 from ratchet.config import load_settings
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter, Ledger, change_run
@@ -152,7 +152,7 @@ def test_an_agent_whose_creation_is_cancelled_is_not_being_created_any_more(
     act: Act, installed: Runtime
 ) -> None:
     run_id = create_agent(
-        installed, Wanted(name="greeter", description="Greets.", engine="codex"), actor="test"
+        installed, AgentRequest(name="greeter", description="Greets.", engine="codex"), actor="test"
     )
     act("cancel", run_id)
     with installed.ledger.read() as tx:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines.cassette import Change, Header, Recorded, add
+from ratchet.engines.cassette import Header, Recorded, RecordedChange, add
 from ratchet.engines.engine import Capabilities, EventKind
 from ratchet.kernel import Usage
 from tests.demo import bill, till
@@ -56,7 +56,7 @@ class Scene:
         return Recorded(
             {"prompt_holds": list(self.holds), "prompt_lacks": list(self.lacks)},
             tuple(("event", event) for event in events),
-            tuple(Change(name, _FILE, content.encode()) for name, content in self.files.items()),
+            tuple(RecordedChange(name, _FILE, content.encode()) for name, content in self.files.items()),
             "session",
             result,
         )

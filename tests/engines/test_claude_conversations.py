@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.claude.environment import PROJECT, Conversations
+from ratchet.engines.claude.environment import PROJECT, ClaudeConversations
 from ratchet.engines.session_home import KeptSessions
 
 TOKEN = "0193d4c5-0000-7000-8000-00000000000a"
@@ -23,8 +23,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def conversations(tmp_path: Path) -> Conversations:
-    return Conversations(KeptSessions(tmp_path / "kept", 7))
+def conversations(tmp_path: Path) -> ClaudeConversations:
+    return ClaudeConversations(KeptSessions(tmp_path / "kept", 7))
 
 
 def plain(text: str) -> str:
@@ -35,14 +35,14 @@ def file_in(home: Path) -> Path:
     return home / "projects" / PROJECT / f"{TOKEN}.jsonl"
 
 
-def test_what_is_kept_comes_back(conversations: Conversations, home: Path, tmp_path: Path) -> None:
+def test_what_is_kept_comes_back(conversations: ClaudeConversations, home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n{"type": "assistant"}\n')
     assert conversations.keep(TOKEN, home, plain)
     assert conversations.bring_back(TOKEN, tmp_path / "next")
     assert file_in(tmp_path / "next").read_text() == '{"type": "user"}\n{"type": "assistant"}\n'
 
 
-def test_the_cost_so_far_and_half_a_line_are_left_out(conversations: Conversations, home: Path) -> None:
+def test_the_cost_so_far_and_half_a_line_are_left_out(conversations: ClaudeConversations, home: Path) -> None:
     lines = ['{"type": "user"}', '{"type": "cost-state", "totalCostUSD": 5}', "[]", '{"type": "assis']
     file_in(home).write_text("\n".join(lines))
     conversations.keep(TOKEN, home, plain)
@@ -50,7 +50,7 @@ def test_the_cost_so_far_and_half_a_line_are_left_out(conversations: Conversatio
     assert gzip.decompress(kept.read_bytes()) == b'{"type": "user"}\n'
 
 
-def test_secrets_are_not_kept(conversations: Conversations, home: Path) -> None:
+def test_secrets_are_not_kept(conversations: ClaudeConversations, home: Path) -> None:
     file_in(home).write_text(json.dumps({"type": "user", "text": "my key is sesame"}))
     conversations.keep(TOKEN, home, lambda text: text.replace("sesame", "***"))
     [kept] = (home.parent / "kept").rglob("*.gz")
@@ -59,7 +59,7 @@ def test_secrets_are_not_kept(conversations: Conversations, home: Path) -> None:
 
 @pytest.mark.parametrize("where", ["file", "directory", "pipe"])
 def test_a_conversation_that_leads_elsewhere_is_not_kept(
-    conversations: Conversations, home: Path, tmp_path: Path, where: str
+    conversations: ClaudeConversations, home: Path, tmp_path: Path, where: str
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -77,14 +77,16 @@ def test_a_conversation_that_leads_elsewhere_is_not_kept(
 
 @pytest.mark.parametrize("token", ["../../etc/passwd", "", TOKEN.upper(), TOKEN + "\n", TOKEN[:-1] + "b"])
 def test_a_token_that_names_nothing_kept_brings_nothing_back(
-    conversations: Conversations, home: Path, tmp_path: Path, token: str
+    conversations: ClaudeConversations, home: Path, tmp_path: Path, token: str
 ) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     conversations.keep(TOKEN, home, plain)
     assert not conversations.bring_back(token, tmp_path / "next")
 
 
-def test_a_damaged_one_brings_nothing_back(conversations: Conversations, home: Path, tmp_path: Path) -> None:
+def test_a_damaged_one_brings_nothing_back(
+    conversations: ClaudeConversations, home: Path, tmp_path: Path
+) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     conversations.keep(TOKEN, home, plain)
     [kept] = (home.parent / "kept").rglob("*.gz")
@@ -96,7 +98,7 @@ def test_what_is_too_old_is_removed(home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     kept = tmp_path / "kept"
     for day, left in ((1, {1}), (8, {1, 8}), (9, {8, 9})):
-        Conversations(KeptSessions(kept, 7, today=lambda day=day: date(2030, 1, day))).keep(
+        ClaudeConversations(KeptSessions(kept, 7, today=lambda day=day: date(2030, 1, day))).keep(
             TOKEN, home, plain
         )
         assert {int(path.name[-2:]) for path in kept.iterdir()} == left
@@ -105,4 +107,4 @@ def test_what_is_too_old_is_removed(home: Path, tmp_path: Path) -> None:
 def test_no_room_to_keep_it_is_no_failure(home: Path, tmp_path: Path) -> None:
     file_in(home).write_text('{"type": "user"}\n')
     (tmp_path / "full").write_text("a file where a directory is wanted")
-    assert not Conversations(KeptSessions(tmp_path / "full", 7)).keep(TOKEN, home, plain)
+    assert not ClaudeConversations(KeptSessions(tmp_path / "full", 7)).keep(TOKEN, home, plain)

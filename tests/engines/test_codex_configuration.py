@@ -11,7 +11,7 @@ import pytest
 from ratchet.config.engine_settings import Codex
 from ratchet.engines import McpServer, Request
 from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
-from ratchet.engines.endpoint import Secrets, SettingNames
+from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.kernel import Misuse
 
 NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")
@@ -31,7 +31,7 @@ def told(
     home.mkdir()
     settings, request = settings or Codex(), request or Request("x")
     variables = write_files(
-        SessionFiles(home), CodexAccess(settings, "a-model", AROUND, Secrets(()), NAMES), request, tmp_path
+        SessionFiles(home), CodexAccess(settings, "a-model", AROUND, HiddenKeys(()), NAMES), request, tmp_path
     )
     return tomllib.loads((home / "config.toml").read_text()), variables
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ratchet.engines import Failure, Request, SessionFailed
-from ratchet.engines.claude.environment import Conversations, find_terms
+from ratchet.engines.claude.environment import ClaudeConversations, find_terms
 from ratchet.engines.codex.configuration import find_access
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import default_engine, maker_of, ollama_url, only_provider
@@ -76,7 +76,7 @@ def test_the_only_key_decides_who_works(
 def test_a_key_is_sent_without_what_is_around_it(place: Place, around: str) -> None:
     given = {"OPENAI_API_KEY": f"sk-secret{around}", "ANTHROPIC_API_KEY": f"{around}sk-secret"}
     surroundings = place.surroundings("", given)
-    kept = Conversations(KeptSessions(surroundings.home, 1))
+    kept = ClaudeConversations(KeptSessions(surroundings.home, 1))
     codex = find_access("gpt-5.5", surroundings.settings.engines.codex, surroundings)
     assert codex.environment["OPENAI_API_KEY"] == "sk-secret"
     assert find_terms("claude-sonnet-5", surroundings, kept).key == "sk-secret"

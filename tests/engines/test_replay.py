@@ -17,7 +17,7 @@ import pytest
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionEvent, SessionFailed
 from ratchet.engines.engine import Capabilities, EventKind, Tool
 from ratchet.engines.fixed import FixedEngine
-from ratchet.engines.replay import CassetteMismatch, Recording, Replay
+from ratchet.engines.replay import CassetteMismatch, Recording, ReplayEngine
 from ratchet.kernel import Limits, Misuse, Usage
 from ratchet.modelserver import ModelServer, call, fail
 from tests.engines.codex_subject import CodexSubject
@@ -81,7 +81,7 @@ def test_a_session_of_the_real_codex_is_replayed_byte_for_byte(
     heard: list[SessionEvent] = []
     again: list[SessionEvent] = []
     recorded = run(Recording(codex.runs(COMMAND), cassette), "Do it.", workspace, listen=heard.append)
-    replayed = run(Replay(cassette), "Do it.", other, listen=again.append)
+    replayed = run(ReplayEngine(cassette), "Do it.", other, listen=again.append)
 
     assert (other / "bytes").read_bytes() == b"\xff\x00\x01"
     assert (other / "link").readlink() == Path("../../etc")
@@ -109,7 +109,7 @@ def test_in_the_same_place_the_transcript_is_the_same_to_the_byte(
     made = tree(workspace)
     shutil.rmtree(workspace)
     before.rename(workspace)
-    replayed = run(Replay(cassette), "Do it.", workspace, listen=again.append)
+    replayed = run(ReplayEngine(cassette), "Do it.", workspace, listen=again.append)
     assert (replayed.transcript, again, tree(workspace)) == (recorded.transcript, heard, made)
     assert replace(replayed, engine="codex", simulated=False) == recorded
 
@@ -123,7 +123,7 @@ def test_the_fixed_engine_is_replayed_with_its_output(cassette: Path, workspaces
         usage=Usage(input_tokens=7, wall_ms=3),
     )
     recorded = run(Recording(engine, cassette), "Do it.", workspace)
-    replayed = run(Replay(cassette), "Do it.", other)
+    replayed = run(ReplayEngine(cassette), "Do it.", other)
     assert replayed.text == f"wrote ⟨it⟩ to {other}/a"
     assert (replayed.output, replayed.usage) == (recorded.output, recorded.usage)
     assert tree(workspace) == tree(other)
@@ -166,7 +166,7 @@ def test_a_failed_session_is_recorded_and_fails_again(
     with pytest.raises(SessionFailed) as first:
         run(Recording(engine, cassette), "Do it.", workspace)
     with pytest.raises(SessionFailed) as second:
-        run(Replay(cassette), "Do it.", other)
+        run(ReplayEngine(cassette), "Do it.", other)
     assert second.value.failure is first.value.failure is Failure.RATE_LIMITED
     assert (str(second.value), second.value.hint) == (str(first.value), first.value.hint)
     assert (second.value.session.usage, second.value.session.simulated) == (first.value.session.usage, True)
@@ -193,7 +193,7 @@ def test_another_request_is_refused_with_the_difference(
     run(Recording(FixedEngine({"x": "1"}), cassette), "Do it.\nAnd then this.\n", tmp_path / "w")
     asked = {"prompt": "Do it.\nAnd then this.\n", "workspace": tmp_path / "x", **change}
     with pytest.raises(CassetteMismatch) as caught:
-        run(Replay(cassette), **asked)
+        run(ReplayEngine(cassette), **asked)
     assert caught.value.difference.startswith("--- recorded\n+++ asked\n")
     assert shown in caught.value.difference.splitlines()
     assert caught.value.difference in str(caught.value)
@@ -207,7 +207,7 @@ def test_a_workspace_with_other_files_is_another_request(
     run(Recording(FixedEngine({"x": "1"}), cassette), "Do it.", workspace)
     (other / "README.md").write_text("Another project.\n")
     with pytest.raises(CassetteMismatch, match="sha256"):
-        run(Replay(cassette), "Do it.", other)
+        run(ReplayEngine(cassette), "Do it.", other)
 
 
 def test_what_is_incidental_in_a_workspace_does_not_make_another_request(
@@ -217,7 +217,7 @@ def test_what_is_incidental_in_a_workspace_does_not_make_another_request(
         (workspace / "logs").mkdir()
         (workspace / "logs" / "server.log").write_text(moment)
     run(Recording(FixedEngine({"a": "1"}), cassette), "do", workspaces[0], incidental=("logs",))
-    run(Replay(cassette), "do", workspaces[1], incidental=("logs",))
+    run(ReplayEngine(cassette), "do", workspaces[1], incidental=("logs",))
     assert (workspaces[1] / "a").read_text() == "1"
     assert (workspaces[1] / "logs" / "server.log").read_text() == "later"
 
@@ -226,7 +226,7 @@ def test_several_sessions_are_replayed_in_order_and_then_it_is_used_up(cassette:
     for text in ("one", "two"):
         run(Recording(_Saying(text), cassette), "Say.")
     run(Recording(_Saying("other"), cassette), "Say another.")
-    replay = Replay(cassette)
+    replay = ReplayEngine(cassette)
     # A process that was started again asks for a later one first.
     assert run(replay, "Say another.").text == "other"
     assert [run(replay, "Say.").text for _ in range(2)] == ["one", "two"]
@@ -236,7 +236,7 @@ def test_several_sessions_are_replayed_in_order_and_then_it_is_used_up(cassette:
 
 def test_without_strictness_the_next_session_answers_anything(cassette: Path) -> None:
     run(Recording(_Saying("one"), cassette), "Say.")
-    assert run(Replay(cassette, strict=False), "Something else.").text == "one"
+    assert run(ReplayEngine(cassette, strict=False), "Something else.").text == "one"
 
 
 def test_tools_and_the_guard_are_asked_again_and_must_answer_the_same(cassette: Path) -> None:
@@ -252,10 +252,10 @@ def test_tools_and_the_guard_are_asked_again_and_must_answer_the_same(cassette: 
     asked = {"tools": (Tool("submit", "Record a score", {"type": "object"}, submit),), "guard": allow}
     run(Recording(_Submitting(), cassette), "Go.", **asked)
     scores.clear()
-    assert run(Replay(cassette), "Go.", **asked).text == "number 1"
+    assert run(ReplayEngine(cassette), "Go.", **asked).text == "number 1"
     assert scores == [1.5]
     with pytest.raises(CassetteMismatch, match="number 2") as caught:
-        run(Replay(cassette), "Go.", **asked)
+        run(ReplayEngine(cassette), "Go.", **asked)
     assert '-  "result": "number 1"' in caught.value.difference
 
 
@@ -263,7 +263,7 @@ def test_a_replay_keeps_to_its_budget(cassette: Path, tmp_path: Path) -> None:
     engine = FixedEngine({}, usage=Usage(input_tokens=100))
     run(Recording(engine, cassette), "Do it.", _empty(tmp_path / "w"))
     with pytest.raises(SessionFailed) as caught:
-        run(Replay(cassette), "Do it.", _empty(tmp_path / "x"), limits=Limits(tokens=50))
+        run(ReplayEngine(cassette), "Do it.", _empty(tmp_path / "x"), limits=Limits(tokens=50))
     assert (caught.value.failure, caught.value.session.usage.tokens) == (Failure.BUDGET, 100)
 
 
@@ -288,11 +288,11 @@ def test_a_cassette_that_was_changed_is_not_replayed(
     run(Recording(FixedEngine({"x": "1"}, text="Hello"), cassette), "Do it.", _empty(tmp_path / "w"))
     cassette.write_text(tamper(cassette.read_text()))
     with pytest.raises(SessionFailed) as caught:
-        run(Replay(cassette), "Do it.", _empty(tmp_path / "x"))
+        run(ReplayEngine(cassette), "Do it.", _empty(tmp_path / "x"))
     assert caught.value.failure is Failure.BAD_OUTPUT
     assert str(cassette) in str(caught.value)
     assert list((tmp_path / "x").iterdir()) == []
-    assert not asyncio.run(Replay(cassette).check()).ready
+    assert not asyncio.run(ReplayEngine(cassette).check()).ready
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_forged_cassette_reaches_nothing_outside_the_workspace(
     link = {"file": {"path": "link", "mode": "120000", "text": str(outside)}}
     _forge(cassette, [link, change])
     with pytest.raises(SessionFailed) as caught:
-        run(Replay(cassette), "Do it.", _empty(tmp_path / "x"))
+        run(ReplayEngine(cassette), "Do it.", _empty(tmp_path / "x"))
     assert caught.value.failure is Failure.BAD_OUTPUT
     assert [each.name for each in outside.iterdir()] == ["precious.txt"]
     assert not (tmp_path / "out.txt").exists()
@@ -328,13 +328,13 @@ def test_a_forged_ending_is_bad_output(cassette: Path) -> None:
     lines[-2] = {"session": {"text": 5}}
     _write(cassette, lines)
     with pytest.raises(SessionFailed) as caught:
-        run(Replay(cassette), "Say.")
+        run(ReplayEngine(cassette), "Say.")
     assert caught.value.failure is Failure.BAD_OUTPUT
 
 
 def test_a_cassette_that_is_not_there_is_missing(cassette: Path) -> None:
     with pytest.raises(SessionFailed) as caught:
-        run(Replay(cassette), "Do it.")
+        run(ReplayEngine(cassette), "Do it.")
     assert (caught.value.failure, caught.value.worked) == (Failure.MISSING, False)
 
 
@@ -360,7 +360,7 @@ def test_sessions_that_run_at_once_are_all_recorded(cassette: Path) -> None:
         await asyncio.gather(*(recording.propose(Request(f"Say {number}.")) for number in range(8)))
 
     asyncio.run(both())
-    replay = Replay(cassette)
+    replay = ReplayEngine(cassette)
     assert {run(replay, f"Say {number}.").text for number in range(8)} == {"x"}
     assert [each.name for each in cassette.parent.iterdir()] == [cassette.name]
 
@@ -385,7 +385,7 @@ def test_a_resumed_session_of_codex_is_replayed_too(codex: CodexSubject, cassett
     recording = Recording(codex.says("one", "two"), cassette)
     first = run(recording, "First.")
     run(recording, "Second.", resume=first.resume)
-    replay = Replay(cassette)
+    replay = ReplayEngine(cassette)
     assert run(replay, "Second.", resume=run(replay, "First.").resume).text == "two"
 
 

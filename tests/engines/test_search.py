@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionFailed
 from ratchet.engines.search import SearchEngine
 from ratchet.engines.search.program import find_constants
-from ratchet.engines.search.space import Point, Space, State, Trial
+from ratchet.engines.search.space import SearchPoint, SearchState, SearchTrial, Space
 from ratchet.kernel import Misuse
 from tests.engines.conftest import Place
 from tests.engines.search_subject import PROGRAM, ask, program, values
@@ -273,14 +273,14 @@ def test_the_goal_decides_where_it_goes(engine: Engine, tmp_path: Path) -> None:
 
 def test_a_search_that_has_settled_begins_anew_elsewhere() -> None:
     space = Space.of(find_constants("m.py", "A = 0.5  # search: 0.0..1.0\n"))
-    state, trial = State.begin(space, 1), 0
+    state, trial = SearchState.begin(space, 1), 0
     while state.restarts == 0:
         point = state.draw(space, trial)
-        state = state.tell(space, state.generation, Trial(trial, point, -abs(point.places[0] - 0.3)))
+        state = state.tell(space, state.generation, SearchTrial(trial, point, -abs(point.places[0] - 0.3)))
         trial += 1
         assert trial < 2_000
-    assert state.distribution.population > State.begin(space, 1).distribution.population
-    assert State.decode(state.encode(), space) == state
+    assert state.distribution.population > SearchState.begin(space, 1).distribution.population
+    assert SearchState.decode(state.encode(), space) == state
 
 
 _declarations = st.one_of(
@@ -301,17 +301,17 @@ def test_every_draw_is_what_the_program_allows(declarations: list[str], trial: i
     text = "".join(f"A{number} = {each}\n" for number, each in enumerate(declarations))
     constants = find_constants("m.py", text)
     space = Space.of(constants)
-    state = State.begin(space, 0)
+    state = SearchState.begin(space, 0)
     points = [
         state.draw(space, trial),
-        Point(tuple(-7.0 for _ in space.present.places), space.present.options),
+        SearchPoint(tuple(-7.0 for _ in space.present.places), space.present.options),
     ]
     for point in points:
         for constant, literal in zip(constants, space.literals(point), strict=True):
             value, domain = ast.literal_eval(literal), constant.domain
             assert type(value) is type(constant.present)
             assert value in domain.values if hasattr(domain, "values") else domain.low <= value <= domain.high
-    assert State.decode(state.encode(), space) == state
+    assert SearchState.decode(state.encode(), space) == state
 
 
 def test_the_deadline_ends_it(engine: Engine, tmp_path: Path) -> None:

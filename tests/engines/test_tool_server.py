@@ -20,7 +20,7 @@ from ratchet.config.engine_settings import Claude, Codex
 from ratchet.engines import Capabilities, McpServer, Request, Tool
 from ratchet.engines.claude.environment import make_environment, write_servers
 from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
-from ratchet.engines.endpoint import Secrets, SettingNames
+from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.program import past_the_proxy
 from ratchet.engines.tool_server import Way, offer, served, way_to
@@ -269,7 +269,7 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
     request = Request("x", mcp_servers=(McpServer("lab", url="http://127.0.0.1:1/x"),), deadline_seconds=7200)
     home = tmp_path / "codex"
     home.mkdir()
-    write_files(SessionFiles(home), CodexAccess(Codex(), None, {}, Secrets(()), NAMES), request, tmp_path)
+    write_files(SessionFiles(home), CodexAccess(Codex(), None, {}, HiddenKeys(()), NAMES), request, tmp_path)
     tables = tomllib.loads((home / "config.toml").read_text())
     assert tables["mcp_servers"]["lab"]["tool_timeout_sec"] == 7200
     write_servers(request, tmp_path / "servers.json")
@@ -279,7 +279,7 @@ def test_a_call_may_take_as_long_as_the_session(tmp_path: Path) -> None:
 
 def test_no_proxy_is_asked_for_what_is_on_this_machine(tmp_path: Path) -> None:
     around = {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "intranet"}
-    access = CodexAccess(Codex(), None, around, Secrets(()), NAMES)
+    access = CodexAccess(Codex(), None, around, HiddenKeys(()), NAMES)
     variables = write_files(SessionFiles(tmp_path), access, Request("x"), tmp_path)
     assert variables["NO_PROXY"] == variables["no_proxy"] == "intranet,127.0.0.1"
     settings = make_environment(around, Claude(), home=tmp_path, sdk_version="1")

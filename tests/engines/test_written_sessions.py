@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Request, Session
-from ratchet.engines.cassette import Change, Header, Recorded, add
+from ratchet.engines.cassette import Header, Recorded, RecordedChange, add
 from ratchet.engines.engine import Capabilities
-from ratchet.engines.replay import CassetteMismatch, Replay
+from ratchet.engines.replay import CassetteMismatch, ReplayEngine
 from ratchet.kernel import Usage
 
 
@@ -25,7 +25,7 @@ def write(cassette: Path, text: str, request: dict[str, object]) -> None:
         "transcript": "",
         "data": {},
     }
-    changes = (Change("answer.txt", "100644", text.encode()),)
+    changes = (RecordedChange("answer.txt", "100644", text.encode()),)
     add(
         cassette,
         Header("hand", Capabilities(edits_files=True)),
@@ -33,20 +33,20 @@ def write(cassette: Path, text: str, request: dict[str, object]) -> None:
     )
 
 
-def ask(engine: Replay, prompt: str, workspace: Path) -> Session:
+def ask(engine: ReplayEngine, prompt: str, workspace: Path) -> Session:
     return asyncio.run(engine.propose(Request(prompt, workspace)))
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Replay:
+def engine(tmp_path: Path) -> ReplayEngine:
     cassette = tmp_path / "hand.jsonl"
     write(cassette, "first", {"prompt_holds": ["the step"], "prompt_lacks": ["was wrong"]})
     write(cassette, "second", {"prompt_holds": ["the step", "was wrong"]})
-    return Replay(cassette)
+    return ReplayEngine(cassette)
 
 
 def test_a_session_answers_every_prompt_that_fits_as_often_as_it_is_asked(
-    engine: Replay, tmp_path: Path
+    engine: ReplayEngine, tmp_path: Path
 ) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -57,7 +57,7 @@ def test_a_session_answers_every_prompt_that_fits_as_often_as_it_is_asked(
     assert (place / "answer.txt").read_text() == "first"
 
 
-def test_a_prompt_that_fits_none_is_refused_with_what_it_lacks(engine: Replay, tmp_path: Path) -> None:
+def test_a_prompt_that_fits_none_is_refused_with_what_it_lacks(engine: ReplayEngine, tmp_path: Path) -> None:
     with pytest.raises(CassetteMismatch) as refused:
         ask(engine, "something else", tmp_path)
     assert '-    "the step"' in refused.value.difference
@@ -70,4 +70,4 @@ def test_a_request_that_makes_no_sense_answers_nothing(tmp_path: Path, request_:
     cassette = tmp_path / "odd.jsonl"
     write(cassette, "never", request_)
     with pytest.raises(CassetteMismatch):
-        ask(Replay(cassette), "do the step", tmp_path)
+        ask(ReplayEngine(cassette), "do the step", tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.architect import Wanted as WantedAgent
+from ratchet.agents.architect import AgentRequest as WantedAgent
 from ratchet.agents.architect import create_agent
 from ratchet.config import Loaded
 from ratchet.kernel import RunStatus

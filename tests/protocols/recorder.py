@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ratchet.engines import Engine
 from ratchet.engines.registry import Surroundings, open_engine
-from ratchet.engines.replay import Recording, Replay
+from ratchet.engines.replay import Recording, ReplayEngine
 
 
 def open_recorder(surroundings: Surroundings, option: str) -> Engine:
@@ -17,7 +17,7 @@ def open_recorder(surroundings: Surroundings, option: str) -> Engine:
 
 
 def open_player(_: Surroundings, option: str) -> Engine:
-    return Replay(Path(option), strict=False)
+    return ReplayEngine(Path(option), strict=False)
 
 
 def cassette(home: Path, engine: str) -> Path:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.agentkit import StateStore
 from ratchet.agents import views
-from ratchet.agents.architect import Wanted
+from ratchet.agents.architect import AgentRequest
 from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
@@ -129,7 +129,7 @@ def test_an_agent_is_asked_for_and_waits_for_a_worker(api: TestClient, ledger: L
 
 
 def test_every_field_of_an_agent_can_be_asked_for() -> None:
-    assert set(NewAgent.model_fields) == set(Wanted.__dataclass_fields__)
+    assert set(NewAgent.model_fields) == set(AgentRequest.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def seat(home: Path) -> Iterator[bool]:
+def host_lock(home: Path) -> Iterator[bool]:
     """Whether this process is the host of `home`, until the block ends. A process that dies gives the right back."""
     with _lock_file(home) as descriptor:
         if not _lock(descriptor, fcntl.LOCK_EX):
@@ -98,8 +98,8 @@ class Bearer:
     commit: str
 
 
-class Tokens:
-    """Made anew by each process that starts agents: what an earlier one has given out is worth nothing any more."""
+class AgentTokens:
+    """Made again by each process that starts agents: what an earlier one has given out is worth nothing any more."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)

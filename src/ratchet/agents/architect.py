@@ -39,7 +39,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class AgentRequest:
     """An agent as a person asks for it."""
 
     name: str
@@ -49,7 +49,7 @@ class Wanted:
     simulated: bool = False
 
 
-def check_creation(runtime: Runtime, wanted: Wanted) -> None:
+def check_creation(runtime: Runtime, wanted: AgentRequest) -> None:
     """Look whether the agent could be written here and now, before anything is begun.
 
     Raises `NotReady`, and `Misuse` for what can never work.
@@ -74,7 +74,9 @@ def _require_engine(runtime: Runtime, engine: str | None, model: str | None) -> 
     require_engines(runtime, [(engine or runtime.settings.agents.engine, model)])
 
 
-def create_agent(runtime: Runtime, wanted: Wanted, *, actor: str, request_id: str | None = None) -> RunId:
+def create_agent(
+    runtime: Runtime, wanted: AgentRequest, *, actor: str, request_id: str | None = None
+) -> RunId:
     """Begin to make an agent. Raises `Misuse` for what can never work and `Conflict` when the name is taken."""
     check_name(wanted.name)
     text = _checked_text(runtime, wanted.description, "what the agent should do")
@@ -140,8 +142,8 @@ def send_feedback(
             "model": model or agent.model,
         }
         run_id = _start(runtime, tx, agent, text, spec, simulated=simulated)
-        told = {"agent": name, "severity": severity, "source": source, "on": spec["given_on"]}
-        tx.event("agent.feedback", message=text[:500], run_id=run_id, data=told)
+        data = {"agent": name, "severity": severity, "source": source, "on": spec["given_on"]}
+        tx.event("agent.feedback", message=text[:500], run_id=run_id, data=data)
         return run_id
 
 

@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
-from ratchet.agents.addresses import Tokens
-from ratchet.agents.architect_service import Caller, Callers, Desk, Told
+from ratchet.agents.addresses import AgentTokens
+from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Callers, Told
 from ratchet.agents.architect_tools import ArchitectTool, usable_by
 from ratchet.agents.completion import LONGEST_QUESTION
 from ratchet.agents.gateway.routes import ARCHITECT_PATH
@@ -37,14 +37,14 @@ _AROUND = 65_536
 
 @asynccontextmanager
 async def architect_listening(
-    runtime: Runtime, loaded: Loaded, tokens: Tokens, *, api_token: str
+    runtime: Runtime, loaded: Loaded, tokens: AgentTokens, *, api_token: str
 ) -> AsyncIterator[int]:
     """Answer at http://127.0.0.1:PORT/architect/mcp for the block; the value is the port.
 
     Who brings `api_token` may use every tool, who brings a token of `tokens` only those for agents, and anybody else
     none. When the block is left, calls that still run are cancelled and have ended.
     """
-    desk, callers = Desk(runtime, loaded), Callers(tokens, api_token)
+    desk, callers = ArchitectService(runtime, loaded), Callers(tokens, api_token)
     most_bytes = _ESCAPED * max(loaded.settings.agents.feedback_bytes, LONGEST_QUESTION) + _AROUND
     calls = Underway[Any]()
 
@@ -63,7 +63,7 @@ _log = logger(__name__)
 class ArchitectServer:
     """Hands what is called to the desk, each call until its end."""
 
-    def __init__(self, desk: Desk, calls: Underway[CallToolResult]) -> None:
+    def __init__(self, desk: ArchitectService, calls: Underway[CallToolResult]) -> None:
         self._desk = desk
         self._calls = calls
 
@@ -92,9 +92,9 @@ class ArchitectServer:
         answer = await self._calls.run(call)
         return _failed("the Architect ends; try again later") if answer is None else answer
 
-    async def _answer(self, caller: Caller, name: str, given: Mapping[str, Any]) -> CallToolResult:
+    async def _answer(self, caller: ArchitectCaller, name: str, given: Mapping[str, Any]) -> CallToolResult:
         try:
-            return _told(await _tool(caller, name, given).run(self._desk, caller, given))
+            return _tool_result(await _tool(caller, name, given).run(self._desk, caller, given))
         except RatchetError as error:
             return _failed(in_words(error))
         except Exception:  # noqa: BLE001 - what it says is for the operator: it may speak of secrets
@@ -102,7 +102,7 @@ class ArchitectServer:
             return _failed(f"{name} failed within the Architect; its log says why")
 
 
-def _tool(caller: Caller, name: str, given: Mapping[str, Any]) -> ArchitectTool:
+def _tool(caller: ArchitectCaller, name: str, given: Mapping[str, Any]) -> ArchitectTool:
     """The tool, if the caller may use it and the arguments fit. Raises `Misuse`."""
     usable = usable_by(caller)
     if name not in usable:
@@ -122,9 +122,9 @@ _UNKNOWN = Response(
 )
 
 
-def _caller(context: Any) -> Caller:
+def _caller(context: Any) -> ArchitectCaller:
     caller = context.request.scope[_CALLER]
-    assert isinstance(caller, Caller)
+    assert isinstance(caller, ArchitectCaller)
     return caller
 
 
@@ -146,7 +146,7 @@ def _listed(tool: ArchitectTool) -> Tool:
     )
 
 
-def _told(value: Told) -> CallToolResult:
+def _tool_result(value: Told) -> CallToolResult:
     # Half of a surrogate pair, which a model may well write, cannot be sent.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))

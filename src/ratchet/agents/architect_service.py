@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from ratchet.agents import architect, operations, views
-from ratchet.agents.addresses import Bearer, Tokens
-from ratchet.agents.architect import Severity, Wanted
+from ratchet.agents.addresses import AgentTokens, Bearer
+from ratchet.agents.architect import AgentRequest, Severity
 from ratchet.agents.completion import ask_llm
 from ratchet.agents.operations import Moved
 from ratchet.agents.versions import find_version
@@ -29,7 +29,7 @@ _LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ArchitectCaller:
     """A version of an agent; without one, whoever holds the API token."""
 
     version: Bearer | None = None
@@ -43,11 +43,11 @@ class Caller:
 class Callers:
     """Tells who it is that brings a token."""
 
-    def __init__(self, tokens: Tokens, api_token: str) -> None:
+    def __init__(self, tokens: AgentTokens, api_token: str) -> None:
         self._tokens = tokens
         self._api_token = api_token.encode()
 
-    def of(self, authorization: bytes) -> Caller | None:
+    def of(self, authorization: bytes) -> ArchitectCaller | None:
         """The caller with this value of the header; nobody, if it is none that is known."""
         scheme, _, token = authorization.partition(b" ")
         token = token.strip()
@@ -55,9 +55,9 @@ class Callers:
             return None
         # An API token that is empty is nobody's.
         if self._api_token and hmac.compare_digest(token, self._api_token):
-            return Caller()
+            return ArchitectCaller()
         version = self._tokens.read(token.decode("latin-1"))
-        return None if version is None else Caller(version)
+        return None if version is None else ArchitectCaller(version)
 
 
 Given = Mapping[str, Any]
@@ -71,13 +71,13 @@ _ASKS_WAITING = 32
 _LONGEST_DIFF = 60_000
 
 
-class Desk:
-    """Each method takes the caller and the arguments of a tool, which fit its schema, and returns what is told."""
+class ArchitectService:
+    """Each method takes the caller and the arguments of a tool, which fit its schema, and returns what is shown."""
 
     def __init__(self, runtime: Runtime, loaded: Loaded) -> None:
         self._runtime = runtime
         self._loaded = loaded
-        self._told: defaultdict[str, list[int]] = defaultdict(list)
+        self._feedback_runs: defaultdict[str, list[int]] = defaultdict(list)
         # No two feedbacks of one agent are counted at once: each sees the one before.
         self._telling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asks: Counter[str] = Counter()
@@ -85,14 +85,14 @@ class Desk:
             lambda: asyncio.Semaphore(_ASKED_AT_ONCE)
         )
 
-    async def create_agent(self, caller: Caller, given: Given) -> Told:
-        wanted = Wanted(**{key: value for key, value in given.items() if key != "wait_seconds"})
+    async def create_agent(self, caller: ArchitectCaller, given: Given) -> Told:
+        wanted = AgentRequest(**{key: value for key, value in given.items() if key != "wait_seconds"})
         check = partial(architect.check_creation, self._runtime, wanted)
         await asyncio.to_thread(check_for_worker, self._runtime, check)
         run_id = await asyncio.to_thread(architect.create_agent, self._runtime, wanted, actor=caller.actor)
         return await self._outcome(run_id, given)
 
-    async def send_feedback(self, caller: Caller, given: Given) -> Told:
+    async def send_feedback(self, caller: ArchitectCaller, given: Given) -> Told:
         named = {"engine": given.get("engine"), "model": given.get("model")}
         check = partial(architect.check_feedback, self._runtime, given["agent"], given["message"], **named)
         await asyncio.to_thread(check_for_worker, self._runtime, check)
@@ -110,13 +110,13 @@ class Desk:
         )
         return await self._outcome(run_id, given)
 
-    async def tell_of_itself(self, caller: Caller, given: Given) -> Told:
+    async def tell_of_itself(self, caller: ArchitectCaller, given: Given) -> Told:
         """Feedback of an agent's own Tuner, about the version that it belongs to."""
         async with self._telling[_version(caller).agent]:
             run_id = await asyncio.to_thread(self._tell_of_itself, caller, given)
         return await self._outcome(run_id, given)
 
-    async def ask_llm(self, caller: Caller, given: Given) -> Told:
+    async def ask_llm(self, caller: ArchitectCaller, given: Given) -> Told:
         version = _version(caller)
         if self._asks[version.agent] >= _ASKS_WAITING:
             raise Conflict(
@@ -130,14 +130,14 @@ class Desk:
         finally:
             self._asks[version.agent] -= 1
 
-    async def list_agents(self, _caller: Caller, given: Given) -> Told:
+    async def list_agents(self, _caller: ArchitectCaller, given: Given) -> Told:
         def read() -> Told:
             with self._runtime.ledger.read() as tx:
                 return {"agents": views.agents(tx, **given)}
 
         return await asyncio.to_thread(read)
 
-    async def get_agent(self, _caller: Caller, given: Given) -> Told:
+    async def get_agent(self, _caller: ArchitectCaller, given: Given) -> Told:
         def read() -> Told:
             with self._runtime.ledger.read() as tx:
                 home, settings = self._loaded.home, self._loaded.settings.agents
@@ -147,27 +147,27 @@ class Desk:
 
         return await asyncio.to_thread(read)
 
-    async def compare_versions(self, _caller: Caller, given: Given) -> Told:
+    async def compare_versions(self, _caller: ArchitectCaller, given: Given) -> Told:
         def read() -> Told:
             with self._runtime.ledger.read() as tx:
                 compared = views.find_compared(tx, **given)
-            told = views.comparison(self._loaded.home, compared)
-            cut = told["is_cut"] or len(told["diff"]) > _LONGEST_DIFF
-            return {**told, "diff": told["diff"][:_LONGEST_DIFF], "is_cut": cut}
+            shown = views.comparison(self._loaded.home, compared)
+            cut = shown["is_cut"] or len(shown["diff"]) > _LONGEST_DIFF
+            return {**shown, "diff": shown["diff"][:_LONGEST_DIFF], "is_cut": cut}
 
         return await asyncio.to_thread(read)
 
-    async def promote(self, caller: Caller, given: Given) -> Told:
+    async def promote(self, caller: ArchitectCaller, given: Given) -> Told:
         moved = await asyncio.to_thread(operations.promote, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
-    async def rollback(self, caller: Caller, given: Given) -> Told:
+    async def rollback(self, caller: ArchitectCaller, given: Given) -> Told:
         moved = await asyncio.to_thread(operations.rollback, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
-    def _tell_of_itself(self, caller: Caller, given: Given) -> int:
+    def _tell_of_itself(self, caller: ArchitectCaller, given: Given) -> int:
         version = _version(caller)
-        waiting = self._told[version.agent]
+        waiting = self._feedback_runs[version.agent]
         with self._runtime.ledger.read() as tx:
             agent = get_agent(tx, version.agent)
             own = find_version(tx, agent, version.commit)
@@ -207,7 +207,7 @@ class Desk:
         }
 
 
-def _version(caller: Caller) -> Bearer:
+def _version(caller: ArchitectCaller) -> Bearer:
     assert caller.version is not None, "this tool is for agents"
     return caller.version
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.agents.architect import Severity
-from ratchet.agents.architect_service import Caller, Desk, Given, Told
+from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Given, Told
 
 Schema = dict[str, Any]
 
@@ -29,7 +29,7 @@ def count(description: str, *, most: int, usual: int) -> Schema:
     }
 
 
-def told(properties: Mapping[str, Schema]) -> Schema:
+def object_with(properties: Mapping[str, Schema]) -> Schema:
     """An object with at least these properties."""
     return {"type": "object", "properties": dict(properties), "required": list(properties)}
 
@@ -65,32 +65,34 @@ WORK: Mapping[str, Schema] = {
         "minimum": 0,
         "maximum": LONGEST_WAIT,
         "default": 0,
-        "description": "how long to wait for what comes of it; it goes on in any case",
+        "description": "how long to wait for the result; the run continues in any case",
     },
 }
 """How an engine's work is wanted."""
 
 _OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 _MAYBE: Schema = {"type": ["string", "null"]}
-RUN = told(
+RUN = object_with(
     {
         "run_id": {"type": "integer"},
-        "status": text("completed, failed, or how far it is"),
-        "reason": {**_MAYBE, "description": "why it failed or stands still"},
+        "status": text("completed, failed, or its progress"),
+        "reason": {**_MAYBE, "description": "why it failed or is paused"},
         "result": {"description": "what was decided, and the version that came of it; null until then"},
         "simulated": {"type": "boolean"},
     }
 )
-AGENTS = told({"agents": _OBJECTS})
+AGENTS = object_with({"agents": _OBJECTS})
 _AGENT: Mapping[str, Schema] = {
     "name": text("its name"),
-    "status": text("ready, or how far it is"),
+    "status": text("ready, or its progress"),
     "version": {**_MAYBE, "description": "the number of the version that its address leads to"},
     "commit": {**_MAYBE, "description": "and its commit"},
 }
-AGENT = told({**_AGENT, "versions": _OBJECTS})
-MOVED = told({**_AGENT, "before": {**_MAYBE, "description": "the commit that its address led to before"}})
-COMPARISON = told(
+AGENT = object_with({**_AGENT, "versions": _OBJECTS})
+MOVED = object_with(
+    {**_AGENT, "before": {**_MAYBE, "description": "the commit that its address led to before"}}
+)
+COMPARISON = object_with(
     {
         "old": {"type": "object"},
         "new": {"type": "object"},
@@ -100,7 +102,7 @@ COMPARISON = told(
         "is_cut": {"type": "boolean", "description": "whether the patch is longer than what is shown"},
     }
 )
-ANSWER = told(
+ANSWER = object_with(
     {
         "text": text("what the model said"),
         "output": {"description": "its answer to the schema; null without one"},
@@ -118,12 +120,12 @@ class ArchitectTool:
     description: str
     input_schema: Schema
     output_schema: Schema
-    run: Callable[[Desk, Caller, Given], Awaitable[Told]]
+    run: Callable[[ArchitectService, ArchitectCaller, Given], Awaitable[Told]]
     reads: bool = False
     repeatable: bool = False
 
 
-def usable_by(caller: Caller) -> Mapping[str, ArchitectTool]:
+def usable_by(caller: ArchitectCaller) -> Mapping[str, ArchitectTool]:
     return _TOOLS if caller.version is None else _TOOLS_FOR_AGENTS
 
 
@@ -142,7 +144,7 @@ _CREATE = ArchitectTool(
         "description",
     ),
     RUN,
-    Desk.create_agent,
+    ArchitectService.create_agent,
 )
 _FEEDBACK = ArchitectTool(
     "send_feedback",
@@ -162,7 +164,7 @@ _FEEDBACK = ArchitectTool(
         "message",
     ),
     RUN,
-    Desk.send_feedback,
+    ArchitectService.send_feedback,
 )
 _LIST = ArchitectTool(
     "list_agents",
@@ -175,7 +177,7 @@ _LIST = ArchitectTool(
         }
     ),
     AGENTS,
-    Desk.list_agents,
+    ArchitectService.list_agents,
     reads=True,
 )
 _SHOW = ArchitectTool(
@@ -190,7 +192,7 @@ _SHOW = ArchitectTool(
         "name",
     ),
     AGENT,
-    Desk.get_agent,
+    ArchitectService.get_agent,
     reads=True,
 )
 _COMPARE = ArchitectTool(
@@ -206,7 +208,7 @@ _COMPARE = ArchitectTool(
         "name",
     ),
     COMPARISON,
-    Desk.compare_versions,
+    ArchitectService.compare_versions,
     reads=True,
 )
 _PROMOTE = ArchitectTool(
@@ -222,7 +224,7 @@ _PROMOTE = ArchitectTool(
         "version",
     ),
     MOVED,
-    Desk.promote,
+    ArchitectService.promote,
     repeatable=True,
 )
 _ROLLBACK = ArchitectTool(
@@ -242,7 +244,7 @@ _ROLLBACK = ArchitectTool(
         "name",
     ),
     MOVED,
-    Desk.rollback,
+    ArchitectService.rollback,
 )
 _TELL_OF_ITSELF = ArchitectTool(
     "send_feedback",
@@ -259,7 +261,7 @@ _TELL_OF_ITSELF = ArchitectTool(
         "message",
     ),
     RUN,
-    Desk.tell_of_itself,
+    ArchitectService.tell_of_itself,
 )
 _ASK = ArchitectTool(
     "ask_llm",
@@ -269,14 +271,14 @@ _ASK = ArchitectTool(
     arguments(
         {
             "prompt": text("the question"),
-            "system": text("what the model is told beforehand"),
+            "system": text("the system prompt"),
             "schema": {"type": "object", "description": "a JSON Schema that the answer must fit"},
             "model": text("another model than the configured one, as Ratchet's settings call it"),
         },
         "prompt",
     ),
     ANSWER,
-    Desk.ask_llm,
+    ArchitectService.ask_llm,
 )
 
 _TOOLS: Mapping[str, ArchitectTool] = {

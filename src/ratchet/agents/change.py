@@ -20,7 +20,7 @@ from ratchet.agents.checks import VersionJudge
 from ratchet.agents.contract import LOGS, MESSAGE_FILE, place_of
 from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.publication import AgentTrunk
-from ratchet.agents.staging import Opener, Tell, Work, announce, surroundings, sweep
+from ratchet.agents.staging_area import ArchitectWork, Opener, Tell, announce, surroundings, sweep
 from ratchet.config.agent_settings import Agents
 from ratchet.engines import Failure, Request
 from ratchet.engines.registry import open_engine
@@ -104,7 +104,7 @@ the version in metadata.json alone: both are done for you."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ChangeEnd:
     """What one try came to. `promoted` says that the agent's address leads to the new version now.
 
     `failure` is how the session failed, if it did.
@@ -121,7 +121,7 @@ class Ended:
     failure: str | None = None
 
     @classmethod
-    def of(cls, attempted: Attempted) -> Ended:
+    def of(cls, attempted: Attempted) -> ChangeEnd:
         """What an attempt came to."""
         return cls(
             outcome=attempted.outcome,
@@ -142,7 +142,7 @@ class Ended:
         return self.failure is not None and Failure(self.failure).is_hopeless
 
 
-def block_run(work: Work, ended: Ended) -> dict[str, Any]:
+def block_run(work: ArchitectWork, ended: ChangeEnd) -> dict[str, Any]:
     """Leave the run to a person: no session can work until something is changed. Resumed, it tries again."""
     result = asdict(ended)
     with work.job.write() as tx:
@@ -150,7 +150,7 @@ def block_run(work: Work, ended: Ended) -> dict[str, Any]:
     return result
 
 
-def end_run(work: Work, ended: Ended) -> dict[str, Any]:
+def end_run(work: ArchitectWork, ended: ChangeEnd) -> dict[str, Any]:
     """Complete the run, or fail it with the reason of its last try."""
     result = asdict(ended)
     with work.job.write() as tx:
@@ -167,7 +167,7 @@ _MOST = 5
 _LONGEST = 2000
 
 
-def earlier_reasons(work: Work) -> tuple[str, ...]:
+def earlier_reasons(work: ArchitectWork) -> tuple[str, ...]:
     """Why the last tries failed, oldest first: those of this run, and of the runs since the last that succeeded."""
     found: list[str] = []
     with work.job.ledger.read() as tx:
@@ -182,7 +182,7 @@ def earlier_reasons(work: Work) -> tuple[str, ...]:
     return tuple(reason[:_LONGEST] for reason in reversed(found[:_MOST]))
 
 
-def _is_akin(work: Work, run: Run) -> bool:
+def _is_akin(work: ArchitectWork, run: Run) -> bool:
     """Another agent may have had the name. Of those, only what failed to become one teaches how to make this one."""
     if work.base is None:
         return bool(run.spec["action"] == "create")
@@ -198,10 +198,10 @@ async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell
         tries = 0
         for nth in itertools.count(1):
             known = ended_attempt(job, STEP, nth)
-            if known is not None and Ended.of(Attempted.of(known)).is_permanent:
+            if known is not None and ChangeEnd.of(Attempted.of(known)).is_permanent:
                 # A person has changed something since, and resumed the run.
                 continue
-            ended = Ended.of(await attempt(job, STEP, _plan(work), nth=nth))
+            ended = ChangeEnd.of(await attempt(job, STEP, _plan(work), nth=nth))
             tries += 1
             if known is None and ended.outcome is Outcome.PASSED:
                 work.passed("recorded")
@@ -212,7 +212,7 @@ async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell
         return end_run(work, ended)
 
 
-def _plan(work: Work) -> Plan:
+def _plan(work: ArchitectWork) -> Plan:
     """The next try: the Architect changes a copy, and the version that it makes must pass its checks."""
     schema = CREATED if work.base is None else DECIDED
     base = None if work.parent is None else work.place.version(work.parent)
@@ -240,7 +240,7 @@ def _plan(work: Work) -> Plan:
 
 
 @contextmanager
-def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[Work]:
+def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[ArchitectWork]:
     """The agent, in the hands of this process alone."""
     with job.write() as tx:
         run = enter_run(tx, job.run_id)
@@ -259,7 +259,7 @@ def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[Work]:
         sweep(place)
         repository = _repository(place.repository)
         try:
-            yield Work(job, run, agent, base, place, repository, engine, message, tell)
+            yield ArchitectWork(job, run, agent, base, place, repository, engine, message, tell)
         finally:
             repository.close()
 

@@ -21,7 +21,7 @@ _RESERVED = ("architect", "host.json", "host.json.new", "host.lock")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AgentDirectory:
     """`repo.git` is the agent's repository, and every version lies checked out in a directory named by its commit.
 
     `ROOT` is the first version while it is made, `COMMIT-staging` a change of a version while it is made, and what did
@@ -93,10 +93,10 @@ def agents_directory(home: Path) -> Path:
     return home / "agents"
 
 
-def place_of(home: Path, name: str) -> Place:
+def place_of(home: Path, name: str) -> AgentDirectory:
     """The place of the agent `name`. Raises `Misuse` for a name that no agent can have."""
     check_name(name)
-    return Place((agents_directory(home) / name).absolute())
+    return AgentDirectory((agents_directory(home) / name).absolute())
 
 
 def check_name(name: str) -> None:

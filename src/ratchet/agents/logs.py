@@ -26,7 +26,7 @@ _MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class AgentLog:
     """What one server of one version has logged, or printed past its log, as a traceback is."""
 
     agent: str
@@ -61,13 +61,13 @@ def find_log(
     version: str | None = None,
     *,
     printed: bool = False,
-) -> Log:
+) -> AgentLog:
     """The log of a version, of the current one if none is named. Raises `NotFound`."""
     found = find_version(tx, get_agent(tx, name), version or "current")
-    return Log(name, found.commit, role, printed, place_of(home, name).version(found.commit))
+    return AgentLog(name, found.commit, role, printed, place_of(home, name).version(found.commit))
 
 
-def log_record(log: Log, end: LogEnd) -> dict[str, Any]:
+def log_record(log: AgentLog, end: LogEnd) -> dict[str, Any]:
     return {
         "agent": log.agent,
         "commit": log.commit,
@@ -78,7 +78,7 @@ def log_record(log: Log, end: LogEnd) -> dict[str, Any]:
     }
 
 
-def tail(log: Log, lines: int) -> LogEnd:
+def tail(log: AgentLog, lines: int) -> LogEnd:
     """The last lines of a log; none when nothing was logged yet."""
     with _opened(log) as descriptor:
         if descriptor is None:
@@ -96,7 +96,7 @@ def tail(log: Log, lines: int) -> LogEnd:
     )
 
 
-def after(log: Log, end: LogEnd) -> LogEnd:
+def after(log: AgentLog, end: LogEnd) -> LogEnd:
     """What was logged since `end` was read; from its beginning if the file is another one or was cut short."""
     with _opened(log) as descriptor:
         if descriptor is None:
@@ -111,7 +111,7 @@ def after(log: Log, end: LogEnd) -> LogEnd:
 
 
 @contextlib.contextmanager
-def _opened(log: Log) -> Iterator[int | None]:
+def _opened(log: AgentLog) -> Iterator[int | None]:
     """The log file, opened so that neither a link nor a pipe in its place can lead or hold anybody up."""
     plain = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with contextlib.ExitStack() as last:

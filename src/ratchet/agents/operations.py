@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.agentkit import AgentKitError, Change, NoSuchChange, StateStore
-from ratchet.agents.contract import Place, agents_directory, place_of
+from ratchet.agents.contract import AgentDirectory, agents_directory, place_of
 from ratchet.agents.state import CannotCarry
 from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, NotFound
@@ -87,7 +87,7 @@ def rollback(
     actor: str,
     request_id: str | None = None,
 ) -> Moved:
-    """Go back to the version that was current before, or to the one named. It goes on with its own state.
+    """Go back to the version that was current before, or to the one named. It keeps its own state.
 
     With `carry_state` it is first given the present one; the history of its state keeps what it had. Raises
     `CannotCarry`, with nothing moved, if that does not fit its schema.
@@ -128,7 +128,7 @@ def delete(
 ) -> Path | None:
     """Delete an agent and put its directory away; where it lies then. With `purge` it is removed for good.
 
-    Raises `Conflict` while an Architect works on it, or if its directory cannot be moved; then it goes on as it was.
+    Raises `Conflict` while an Architect works on it, or if its directory cannot be moved; then it stays as it was.
     """
     with runtime.ledger.read() as tx:
         get_agent(tx, name)
@@ -180,8 +180,8 @@ def restore_state(
     with _state_of(runtime, name, version, number) as (found, store):
         change = store.restore(number, by=actor)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
-        told = {"agent": name, "commit": found.commit, "change": change.number, "restored": number}
-        tx.event("agent.state", message=f"{name}: state {number} restored", data=told)
+        data = {"agent": name, "commit": found.commit, "change": change.number, "restored": number}
+        tx.event("agent.state", message=f"{name}: state {number} restored", data=data)
     return change
 
 
@@ -190,7 +190,7 @@ def _ready(tx: Transaction, name: str) -> Agent:
     if agent.status is not AgentStatus.READY:
         raise Conflict(
             f"the agent {name} is {agent.status}: {agent.reason or 'it has no version yet'}",
-            hint=f"see how far it is with `ratchet agent show {name}`",
+            hint=f"see its progress with `ratchet agent show {name}`",
         )
     return agent
 
@@ -220,7 +220,7 @@ def _move(tx: Transaction, agent: Agent, to: AgentVersion, *, why: str, reason: 
     return Moved(get_agent(tx, agent.name), get_version(tx, agent.id, to.commit), agent.current)
 
 
-def _carry_state(place: Place, current: str, to: AgentVersion) -> None:
+def _carry_state(place: AgentDirectory, current: str, to: AgentVersion) -> None:
     """Give an older version the present state, under its lock and its schema."""
     try:
         state = StateStore(place.version(current)).read()
@@ -230,7 +230,7 @@ def _carry_state(place: Place, current: str, to: AgentVersion) -> None:
     except AgentKitError as error:
         raise CannotCarry(
             f"the present state cannot go back to version {to.version} ({to.commit[:12]}): {error.message}",
-            hint="roll back without the state: that version goes on with its own",
+            hint="roll back without the state: that version keeps its own",
         ) from error
 
 
@@ -251,7 +251,7 @@ def _state_of(
         raise Conflict(error.message, hint=_STATE_HINT.format(name=name)) from error
 
 
-def _put_away(place: Place, grave: Path) -> None:
+def _put_away(place: AgentDirectory, grave: Path) -> None:
     try:
         grave.parent.mkdir(parents=True, exist_ok=True)
         if grave.exists() and not place.repository.exists():

@@ -13,9 +13,9 @@ from typing import Any
 
 from ratchet.agentkit import AgentKitError, StateStore
 from ratchet.agents.contract import CUT, FIRST_VERSION, METADATA, ToolShape
-from ratchet.agents.staging import (
+from ratchet.agents.staging_area import (
+    ArchitectWork,
     Decision,
-    Work,
     commit_tree,
     git_files,
     last_change,
@@ -46,7 +46,7 @@ class NewVersion:
     tools: list[Any]
 
 
-def make_version(work: Work, opened: OpenAttempt, proposed: Proposed) -> NewVersion:
+def make_version(work: ArchitectWork, opened: OpenAttempt, proposed: ProposedChange) -> NewVersion:
     """The commit of the version: the files that were checked, with their number. Made again, it is the same one."""
     assert proposed.commit is not None
     tools = opened.finished[JUDGED]["found"]["tools"]
@@ -62,7 +62,7 @@ def make_version(work: Work, opened: OpenAttempt, proposed: Proposed) -> NewVers
     return NewVersion(commit, version, tools)
 
 
-def _number(work: Work, proposed: Proposed, tools: Sequence[ToolShape]) -> str:
+def _number(work: ArchitectWork, proposed: ProposedChange, tools: Sequence[ToolShape]) -> str:
     """The engine proposes; a tool that is gone or has another signature forces more."""
     if work.base is None:
         return FIRST_VERSION
@@ -71,7 +71,7 @@ def _number(work: Work, proposed: Proposed, tools: Sequence[ToolShape]) -> str:
     return bumped(work.base.version, max(least, wanted))
 
 
-async def place_version(work: Work, proposed: Proposed, made: NewVersion) -> None:
+async def place_version(work: ArchitectWork, proposed: ProposedChange, made: NewVersion) -> None:
     """Give the version the state that its predecessor has now, push its commit and put its directory in place.
 
     Each part is done again without harm when a process died in the middle. Raises `CannotCarry`.
@@ -90,7 +90,7 @@ async def place_version(work: Work, proposed: Proposed, made: NewVersion) -> Non
     work.passed("placed")
 
 
-async def _give_state(work: Work, proposed: Proposed, staging: Path) -> None:
+async def _give_state(work: ArchitectWork, proposed: ProposedChange, staging: Path) -> None:
     staged = read_state(work, proposed.staged_state)
     if work.parent is None:
         StateStore(staging).begin(staged, by=work.by)
@@ -106,7 +106,7 @@ async def _give_state(work: Work, proposed: Proposed, staging: Path) -> None:
     (staging / CUT).write_text(json.dumps({"from": work.parent, "state": live}, ensure_ascii=False))
 
 
-def _push(work: Work, made: NewVersion) -> None:
+def _push(work: ArchitectWork, made: NewVersion) -> None:
     """The branch that the agent's address follows, or one of the variant's own, and the tag of the version."""
     refs = [f"refs/versions/{made.commit}"]
     if work.agent.current == work.parent:
@@ -119,7 +119,7 @@ def _push(work: Work, made: NewVersion) -> None:
         _point(work, ref, made.commit)
 
 
-def _point(work: Work, ref: str, commit: str) -> None:
+def _point(work: ArchitectWork, ref: str, commit: str) -> None:
     now = work.repository.ref(ref)
     if now != commit:
         work.repository.advance(ref, commit, expected=now)
@@ -130,7 +130,7 @@ _PAGE = 200
 _PATIENCE_SECONDS = 60.0
 
 
-def apply_state(work: Work, proposed: Proposed) -> None:
+def apply_state(work: ArchitectWork, proposed: ProposedChange) -> None:
     """Bring what the session changed into the state as it is now, under its lock and its schema. Done once only.
 
     Raises `CannotCarry` when the state has changed in the same places meanwhile, or would not fit its schema.
@@ -166,7 +166,7 @@ def _is_applied(store: StateStore, by: str, seen: int) -> bool:
     return False
 
 
-def read_state(work: Work, sha256: str | None) -> dict[str, Any]:
+def read_state(work: ArchitectWork, sha256: str | None) -> dict[str, Any]:
     """A state from the artifact store. Raises `CannotCarry` when it is none."""
     content = b"" if sha256 is None else work.job.ledger.artifacts.read(sha256)
     try:
@@ -181,7 +181,7 @@ def read_state(work: Work, sha256: str | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposed:
+class ProposedChange:
     """What a session came to. `commit` holds the files that it left, the states lie in the artifact store.
 
     `base_state` is the live state as the session was shown it; the first version has none. `seen` is the number of a
@@ -198,7 +198,7 @@ class Proposed:
     seen: int = 0
 
     @classmethod
-    def of(cls, opened: OpenAttempt) -> Proposed:
+    def of(cls, opened: OpenAttempt) -> ProposedChange:
         data = opened.finished[PROPOSED]
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
         return cls(**{**known, "decision": Decision(data["decision"])})
@@ -208,7 +208,7 @@ class Proposed:
 class AgentTrunk:
     """One change of one agent. Nothing that serves is touched before the very end, and that end is one transaction."""
 
-    work: Work
+    work: ArchitectWork
     _made: NewVersion | None = field(default=None, init=False)
     """The version that was put in place just now."""
 
@@ -242,7 +242,7 @@ class AgentTrunk:
     @contextlib.asynccontextmanager
     async def checkout(self, opened: OpenAttempt) -> AsyncIterator[Checkout]:
         """In the staging directory, which is made again: what does not pass is set aside from there."""
-        work, proposed = self.work, Proposed.of(opened)
+        work, proposed = self.work, ProposedChange.of(opened)
         assert proposed.commit is not None
         state = opened.artifacts.read(proposed.staged_state)
         staging = work.place.staging(work.parent)
@@ -255,7 +255,7 @@ class AgentTrunk:
             yield Checkout(staging, work.parent, diff)
 
     async def keep(self, opened: OpenAttempt) -> tuple[Outcome, str]:
-        work, proposed = self.work, Proposed.of(opened)
+        work, proposed = self.work, ProposedChange.of(opened)
         try:
             match proposed.decision:
                 case Decision.STATE:
@@ -281,7 +281,7 @@ class AgentTrunk:
         nothing = {"decision": None, "commit": None, "version": None, "summary": "", "promoted": False}
         if not kept:
             return nothing
-        work, proposed, made = self.work, Proposed.of(opened), self._made
+        work, proposed, made = self.work, ProposedChange.of(opened), self._made
         if proposed.decision is Decision.STATE:
             data = {"agent": work.agent.name, "commit": work.parent, "summary": proposed.summary}
             tx.event("agent.state", message=proposed.summary, run_id=work.run.id, data=data)
@@ -296,7 +296,7 @@ class AgentTrunk:
         return {**ended, "commit": made.commit, "version": made.version, "promoted": promoted}
 
 
-def _promote(tx: Transaction, work: Work, proposed: Proposed, made: NewVersion) -> bool:
+def _promote(tx: Transaction, work: ArchitectWork, proposed: ProposedChange, made: NewVersion) -> bool:
     """Record the version, and let the address lead to it unless it is pinned or was moved meanwhile."""
     agent = get_agent(tx, work.agent.name)
     add_version(

@@ -202,9 +202,11 @@ class Clash(Conflict):
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(path[:_LONGEST_PATH] for path in paths[:_MOST_PATHS])
-        told = ", ".join(path or "the whole value" for path in self.paths[:10])
+        listed = ", ".join(path or "the whole value" for path in self.paths[:10])
         more = f" and {len(paths) - 10} other places" if len(paths) > 10 else ""
-        super().__init__(f"both sides changed {told}{more}", hint="make one of the changes at another place")
+        super().__init__(
+            f"both sides changed {listed}{more}", hint="make one of the changes at another place"
+        )
 
 
 class _Absent:

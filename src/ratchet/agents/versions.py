@@ -41,7 +41,7 @@ class _Change(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolChanges:
+class AgentToolChanges:
     """Names of tools. Those who call a `removed` or `changed` one have to change as well.
 
     A `widened` one takes or answers more than before. `least` is the smallest bump that is honest about it all.
@@ -59,11 +59,11 @@ class ToolChanges:
         return Bump.MINOR if self.added or self.widened else Bump.PATCH
 
 
-def compare_tools(old: Sequence[ToolShape], new: Sequence[ToolShape]) -> ToolChanges:
+def compare_tools(old: Sequence[ToolShape], new: Sequence[ToolShape]) -> AgentToolChanges:
     """What became of the tools of a version in the next one."""
     before, after = {tool.name: tool for tool in old}, {tool.name: tool for tool in new}
     changes = {name: _change(before[name], after[name]) for name in sorted(before.keys() & after.keys())}
-    return ToolChanges(
+    return AgentToolChanges(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(name for name, change in changes.items() if change is _Change.BROKEN),
@@ -111,11 +111,11 @@ def _compared_answers(old: Mapping[str, Any] | None, new: Mapping[str, Any] | No
 def _compared(old: Any, new: Any, *, answer: bool) -> _Change:
     """How a schema changed. More properties only widen it, unless a caller would have to give them."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return _told(_meaning(old) == _meaning(new))
+        return _kept_or_not(_meaning(old) == _meaning(new))
     apart = (*_REMARKS, *_NAMED, *_SINGLE, "required")
     rests = [{key: part for key, part in schema.items() if key not in apart} for schema in (old, new)]
     return max(
-        _told(_meaning(rests[0]) == _meaning(rests[1])),
+        _kept_or_not(_meaning(rests[0]) == _meaning(rests[1])),
         _compared_required(_texts(old.get("required")), _texts(new.get("required")), answer=answer),
         *(_compared_named(key, old.get(key, {}), new.get(key, {}), answer=answer) for key in _NAMED),
         # Where no schema stands, anything goes.
@@ -125,12 +125,12 @@ def _compared(old: Any, new: Any, *, answer: bool) -> _Change:
 
 def _compared_required(old: set[str], new: set[str], *, answer: bool) -> _Change:
     """A caller has to give all that is required, and may rely on all that is required of an answer."""
-    return _told(old <= new if answer else old == new)
+    return _kept_or_not(old <= new if answer else old == new)
 
 
 def _compared_named(key: str, old: Any, new: Any, *, answer: bool) -> _Change:
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return _told(_meaning(old) == _meaning(new))
+        return _kept_or_not(_meaning(old) == _meaning(new))
     changes = [_compared(old[name], new[name], answer=answer) for name in old.keys() & new.keys()]
     # A definition that comes or goes means nothing by itself: what refers to it is compared as well.
     if key == "properties" and new.keys() - old.keys():
@@ -140,7 +140,7 @@ def _compared_named(key: str, old: Any, new: Any, *, answer: bool) -> _Change:
     return max(changes, default=_Change.NONE)
 
 
-def _told(kept: bool) -> _Change:
+def _kept_or_not(kept: bool) -> _Change:
     return _Change.NONE if kept else _Change.BROKEN
 
 
@@ -245,7 +245,7 @@ def _current(tx: Transaction, agent: Agent) -> AgentVersion:
     if agent.current is None:
         raise Conflict(
             f"the agent {agent.name} has no version yet: it is {agent.status}",
-            hint=f"see how far it is with `ratchet agent show {agent.name}`",
+            hint=f"see its progress with `ratchet agent show {agent.name}`",
         )
     return get_version(tx, agent.id, agent.current)
 

@@ -252,7 +252,7 @@ _MOST_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedVersions:
     """Two versions of an agent, found in the ledger; `comparison` reads the rest from its repository."""
 
     agent: Agent
@@ -260,7 +260,9 @@ class Compared:
     new: AgentVersion
 
 
-def find_compared(tx: Transaction, name: str, old: str | None = None, new: str | None = None) -> Compared:
+def find_compared(
+    tx: Transaction, name: str, old: str | None = None, new: str | None = None
+) -> ComparedVersions:
     """The versions to compare. `new` is the current one if it is not named, and `old` what `new` was made from.
 
     Raises `NotFound`, and `Conflict` for a first version, which was made from nothing.
@@ -268,10 +270,10 @@ def find_compared(tx: Transaction, name: str, old: str | None = None, new: str |
     agent = get_agent(tx, name)
     latter = find_version(tx, agent, "current" if new is None else new)
     former = _parent(tx, agent, latter) if old is None else find_version(tx, agent, old)
-    return Compared(agent, former, latter)
+    return ComparedVersions(agent, former, latter)
 
 
-def comparison(home: Path, compared: Compared) -> dict[str, Any]:
+def comparison(home: Path, compared: ComparedVersions) -> dict[str, Any]:
     """Both versions, what became of the tools, and the difference of the files as a patch.
 
     A very long patch is cut, which `is_cut` says. Bytes that are no text are marked.

@@ -41,18 +41,18 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     name = (named or settings.model or "").strip() or None
     table = f"engines.{agent}"
 
-    def told(key: str, address: str | None) -> SettingNames:
+    def names_for(key: str, address: str | None) -> SettingNames:
         return SettingNames(key, table, f"{table}.model", address)
 
     if name is not None and name.startswith(_ADDRESSES):
         address, _, model = name.partition("#")
         if not model:
             raise Misuse(f"{name!r} names no model", hint=f"write {address}#MODEL")
-        return AgentModel(model, address.rstrip("/"), "", told("", f"the address of {name}"))
+        return AgentModel(model, address.rstrip("/"), "", names_for("", f"the address of {name}"))
     key = settings.key_variable
     if settings.base_url is not None:
         own_setting = base_url_setting(("engines", agent), around.environment)
-        return AgentModel(name, settings.base_url, key, told(key, own_setting))
+        return AgentModel(name, settings.base_url, key, names_for(key, own_setting))
     if name is None:
         name = _usual(own, settings, around)
     place, slash, model = (name or "").partition("/")
@@ -63,7 +63,7 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     asked = model if slash else name
     if asked is not None and at is None:
         asked = spelled(asked, own.name)
-    return AgentModel(asked, at, key, told(key, setting))
+    return AgentModel(asked, at, key, names_for(key, setting))
 
 
 def told_model(engine: str, named: str | None, around: Surroundings) -> str | None:

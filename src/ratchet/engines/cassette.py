@@ -33,7 +33,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileState:
     """A file at one moment."""
 
     mode: str
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordedChange:
     """A file as it is after the session; without a mode it is gone."""
 
     path: str
@@ -49,26 +49,26 @@ class Change:
     content: bytes = b""
 
 
-def look(workspace: Path) -> dict[str, Entry]:
+def look(workspace: Path) -> dict[str, FileState]:
     """Every file below `workspace` by its relative path. Raises `OSError` for one that cannot be read."""
-    return {path: Entry(_mode(file), _sha256(file)) for path, file in _files(workspace)}
+    return {path: FileState(_mode(file), _sha256(file)) for path, file in _files(workspace)}
 
 
-def digest(files: Mapping[str, Entry]) -> str:
+def digest(files: Mapping[str, FileState]) -> str:
     """One hash for all of them."""
     lines = "".join(f"{files[path].mode} {files[path].sha256} {path}\0" for path in sorted(files))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def changes_since(before: Mapping[str, Entry], workspace: Path) -> list[Change]:
+def changes_since(before: Mapping[str, FileState], workspace: Path) -> list[RecordedChange]:
     """What is different now, with what is gone first: a directory may have become a file."""
     after = look(workspace)
-    gone = [Change(path) for path in sorted(before.keys() - after.keys())]
+    gone = [RecordedChange(path) for path in sorted(before.keys() - after.keys())]
     made = sorted(path for path, entry in after.items() if before.get(path) != entry)
-    return gone + [Change(path, after[path].mode, _content(workspace / path)) for path in made]
+    return gone + [RecordedChange(path, after[path].mode, _content(workspace / path)) for path in made]
 
 
-def remake(workspace: Path, changes: Iterable[Change]) -> None:
+def remake(workspace: Path, changes: Iterable[RecordedChange]) -> None:
     """Do the same changes again. Raises `RatchetError` for a path that leads out of the workspace, or into `.git`."""
     for change in changes:
         *parents, name = _parts(change.path)
@@ -77,7 +77,7 @@ def remake(workspace: Path, changes: Iterable[Change]) -> None:
                 _apply(change, name, chain, parents)
 
 
-def _apply(change: Change, name: str, chain: list[int], parents: list[str]) -> None:
+def _apply(change: RecordedChange, name: str, chain: list[int], parents: list[str]) -> None:
     directory = chain[-1]
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
@@ -191,7 +191,7 @@ class Recorded:
 
     request: Mapping[str, Any]
     steps: tuple[Step, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[RecordedChange, ...]
     ending: str
     result: Mapping[str, Any]
 
@@ -294,7 +294,7 @@ def _json(value: Any) -> bytes:
         return json.dumps(value, default=str).encode() + b"\n"
 
 
-def _change_line(change: Change) -> dict[str, Any]:
+def _change_line(change: RecordedChange) -> dict[str, Any]:
     if change.mode is None:
         return {"deleted": {"path": change.path}}
     try:
@@ -336,15 +336,15 @@ def _recorded(path: Path, number: int, lines: list[Step]) -> Recorded:
     return Recorded(lines[0][1], steps, changes, kinds[-1], lines[-1][1])
 
 
-def _change(path: Path, number: int, kind: str, value: Any) -> Change:
+def _change(path: Path, number: int, kind: str, value: Any) -> RecordedChange:
     match kind, value:
         case "deleted", {"path": str(file)}:
-            return Change(file)
+            return RecordedChange(file)
         case "file", {"path": str(file), "mode": mode, "text": str(text)} if mode in MODES:
-            return Change(file, mode, text.encode())
+            return RecordedChange(file, mode, text.encode())
         case "file", {"path": str(file), "mode": mode, "base64": str(text)} if mode in MODES:
             with contextlib.suppress(binascii.Error):
-                return Change(file, mode, base64.b64decode(text, validate=True))
+                return RecordedChange(file, mode, base64.b64decode(text, validate=True))
     raise _damaged(path, f"the session that ends in line {number} holds something that is not known: {kind}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.database_url import mask_text
-from ratchet.engines.cassette import Entry, digest
+from ratchet.engines.cassette import FileState, digest
 from ratchet.engines.engine import McpServer, Request
 from ratchet.observe.redaction import redact
 
@@ -79,7 +79,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 _HOLDS, _LACKS = "prompt_holds", "prompt_lacks"
 
 
-def describe(request: Request, files: Mapping[str, Entry] | None, place: Placeholder) -> dict[str, Any]:
+def describe(request: Request, files: Mapping[str, FileState] | None, place: Placeholder) -> dict[str, Any]:
     """The request as JSON. `files` is what lies in its workspace.
 
     Limits and the deadline are left out: they say how much a session may cost, and a replay checks them by itself. So

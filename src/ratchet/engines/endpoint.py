@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHORTEST = 6
 
 
-class Secrets:
+class HiddenKeys:
     def __init__(self, values: Iterable[str]) -> None:
         self._values = sorted({each for each in values if len(each) >= _SHORTEST}, key=len, reverse=True)
 
@@ -170,7 +170,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ProbedEndpoint:
     """`url` is the address below which `models` lies. Without a model only the key is looked at."""
 
     name: str
@@ -184,7 +184,7 @@ class Endpoint:
     """Where a session asks the model."""
 
 
-async def probe(endpoint: Endpoint) -> Readiness:
+async def probe(endpoint: ProbedEndpoint) -> Readiness:
     """Whether a session could begin with this key. What an endpoint does not tell counts in its favour."""
     import httpx2
 
@@ -204,32 +204,32 @@ async def probe(endpoint: Endpoint) -> Readiness:
             if models is not None and cause is None:
                 answer = await _without_request(http, endpoint) or answer
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        told = Secrets([endpoint.key]).hide(_in_words(error))
+        message = HiddenKeys([endpoint.key]).hide(_in_words(error))
         return Readiness(
             False,
-            f"{endpoint.name}: {endpoint.url} cannot be reached ({told})",
+            f"{endpoint.name}: {endpoint.url} cannot be reached ({message})",
             endpoint.names.hint(Cause.DOWN),
             Failure.CRASHED,
         )
     if cause is not None:
         return _not_ready(endpoint, cause, answer)
     if (what := _no_protocol(answer)) is not None:
-        told = f"{endpoint.name}: {answer.url} does not speak the protocol: it answers with {what}"
+        message = f"{endpoint.name}: {answer.url} does not speak the protocol: it answers with {what}"
         hint = _better_address(endpoint) or endpoint.names.hint(Cause.DOWN)
-        return Readiness(False, told, hint, Failure.NO_ACCESS)
+        return Readiness(False, message, hint, Failure.NO_ACCESS)
     if (unproven := _unproven(answer, models)) is not None:
-        told = f"{endpoint.name}: {endpoint.url} could not be verified ({unproven})"
-        return Readiness(True, told, _better_address(endpoint), unproven=unproven)
+        message = f"{endpoint.name}: {endpoint.url} could not be verified ({unproven})"
+        return Readiness(True, message, _better_address(endpoint), unproven=unproven)
     unlisted = "" if listed or not endpoint.model else " (it does not list this model)"
     unproven = "it lists its models without a key" if is_open else None
     return Readiness(True, f"{endpoint.name}: {endpoint.url} answers{unlisted}", unproven=unproven)
 
 
-async def _get(http: httpx2.AsyncClient, endpoint: Endpoint, path: str) -> httpx2.Response:
+async def _get(http: httpx2.AsyncClient, endpoint: ProbedEndpoint, path: str) -> httpx2.Response:
     return await http.get(f"{endpoint.url}/{path}", headers=_headers(endpoint))
 
 
-async def _without_request(http: httpx2.AsyncClient, endpoint: Endpoint) -> httpx2.Response | None:
+async def _without_request(http: httpx2.AsyncClient, endpoint: ProbedEndpoint) -> httpx2.Response | None:
     """What comes of asking the model nothing. A model's server refuses that, and nobody pays for it.
 
     A network or a proxy that wants a login first answers it as it would answer a session.
@@ -257,7 +257,7 @@ def _no_protocol(answer: httpx2.Response) -> str | None:
     return None
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
+def _headers(endpoint: ProbedEndpoint) -> dict[str, str]:
     headers = {}
     if endpoint.key and endpoint.speaks == "anthropic" and endpoint.key_kind == "api_key":
         headers["x-api-key"] = endpoint.key
@@ -268,7 +268,7 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     return headers
 
 
-async def _lists_to_all(http: httpx2.AsyncClient, endpoint: Endpoint) -> bool:
+async def _lists_to_all(http: httpx2.AsyncClient, endpoint: ProbedEndpoint) -> bool:
     """Whether the models are listed without a key, too, so that the list says nothing of the key."""
     return _models(await _get(http, replace(endpoint, key=""), "models")) is not None
 
@@ -290,26 +290,26 @@ def _refusal(answer: httpx2.Response) -> Cause | None:
     return cause if cause in (Cause.KEY, Cause.CREDIT) else None
 
 
-def _lacks_model(answer: httpx2.Response, endpoint: Endpoint) -> bool:
+def _lacks_model(answer: httpx2.Response, endpoint: ProbedEndpoint) -> bool:
     if endpoint.speaks == "ollama":
         return True
     gone = cause_of(None, answer.text) is Cause.MODEL or "not_found_error" in answer.text
     return answer.status_code == 404 and gone
 
 
-def _not_ready(endpoint: Endpoint, cause: Cause, answer: httpx2.Response) -> Readiness:
+def _not_ready(endpoint: ProbedEndpoint, cause: Cause, answer: httpx2.Response) -> Readiness:
     if cause is Cause.MODEL and endpoint.speaks == "ollama":
-        mend = f"ollama pull {endpoint.model}"
+        fix = f"ollama pull {endpoint.model}"
         return Readiness(
-            False, f"{endpoint.name}: Ollama does not have this model", mend, failure_of(Cause.MODEL)
+            False, f"{endpoint.name}: Ollama does not have this model", fix, failure_of(Cause.MODEL)
         )
     what = {
         Cause.KEY: "the key is refused",
         Cause.CREDIT: "the account has no credit left",
         Cause.MODEL: f"there is no model {endpoint.model}",
     }[cause]
-    told = f"{endpoint.name}: {what} by {endpoint.url} (HTTP {answer.status_code})"
-    return Readiness(False, told, endpoint.names.hint(cause), failure_of(cause))
+    message = f"{endpoint.name}: {what} by {endpoint.url} (HTTP {answer.status_code})"
+    return Readiness(False, message, endpoint.names.hint(cause), failure_of(cause))
 
 
 def _models(answer: httpx2.Response) -> set[str] | None:
@@ -331,7 +331,7 @@ def _unproven(answer: httpx2.Response, models: set[str] | None) -> str | None:
     return "its answer is no list of models"
 
 
-def _better_address(endpoint: Endpoint) -> str | None:
+def _better_address(endpoint: ProbedEndpoint) -> str | None:
     """What the address seems to lack, or to have too much of."""
     if endpoint.speaks == "anthropic" or endpoint.url.endswith("/v1"):
         return None
@@ -340,6 +340,6 @@ def _better_address(endpoint: Endpoint) -> str | None:
     return f"such an address ends in /v1 as a rule: set {endpoint.names.address or 'it'} to {better}"
 
 
-def _has(models: set[str], endpoint: Endpoint) -> bool:
+def _has(models: set[str], endpoint: ProbedEndpoint) -> bool:
     # Ollama calls the model `qwen3` also `qwen3:latest`.
     return endpoint.model in models or f"{endpoint.model}:latest" in models

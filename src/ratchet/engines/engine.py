@@ -291,8 +291,8 @@ def parse_answer(text: str, schema: Mapping[str, Any]) -> Any:
 
 def validate_answer(value: Any, schema: Mapping[str, Any]) -> Any:
     """`value` itself, if it is as `schema` wants it. Raises `NotAnAnswer`."""
-    if told := misfits(value, schema):
-        raise NotAnAnswer(f"the answer does not fit its schema: {told}")
+    if problems := misfits(value, schema):
+        raise NotAnAnswer(f"the answer does not fit its schema: {problems}")
     return value
 
 

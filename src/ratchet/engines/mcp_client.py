@@ -24,7 +24,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class McpProgram:
     """A server that is started and speaks over its pipes. `complaints` takes its stderr."""
 
     argv: tuple[str, ...]
@@ -32,7 +32,7 @@ class Program:
     complaints: TextIO
 
 
-Server = str | Program
+Server = str | McpProgram
 """Where a server listens, or how it is started."""
 
 
@@ -84,7 +84,7 @@ async def connected(server: Server, seconds: float | None = None) -> AsyncIterat
     """A connection to a server, closed when the block ends. No answer may take longer than `seconds`, if it is at an
     address.
     """
-    if isinstance(server, Program):
+    if isinstance(server, McpProgram):
         program, *arguments = server.argv
         started = StdioServerParameters(
             command=program, args=arguments, env=dict(server.environment), cwd="/"

@@ -125,7 +125,7 @@ class McpListener(uvicorn.Server):
         return self._door(scope)
 
 
-# One agent, which may connect anew.
+# One agent, which may connect again.
 _MOST_SESSIONS = 64
 
 

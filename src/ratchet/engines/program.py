@@ -209,20 +209,20 @@ NOWHERE = {"PATH": os.defpath, "HOME": "/nonexistent"}
 
 
 async def version_of(
-    path: Path, pattern: re.Pattern[bytes], oldest: tuple[int, ...], *, mend: str, update: str
+    path: Path, pattern: re.Pattern[bytes], oldest: tuple[int, ...], *, fix: str, update: str
 ) -> str:
     """What `path --version` tells by `pattern`. Raises `Fault` if that is nothing, or older than `oldest`."""
     asking = Invocation((str(path), "--version"), Path("/"), NOWHERE, network=False)
     finished = await try_out(asking, _SECONDS)
-    told = pattern.search(finished.stdout) if finished.ok else None
-    if told is None:
+    found = pattern.search(finished.stdout) if finished.ok else None
+    if found is None:
         said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
         raise Fault(
             Failure.MISSING,
             f"{path} --version does not tell the version that it should: {said or finished.problem or 'nothing'}",
-            hint=mend,
+            hint=fix,
         )
-    number = tuple(map(int, told.groups()))
+    number = tuple(map(int, found.groups()))
     if number < oldest:
         raise Fault(
             Failure.MISSING,

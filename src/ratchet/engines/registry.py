@@ -105,7 +105,7 @@ def _foreign(name: str) -> Opener:
     except Exception as error:
         raise RatchetError(
             f"the engine {name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}",
-            hint="mend or uninstall the package that brings it",
+            hint="fix or uninstall the package that brings it",
         ) from error
     return opener
 

@@ -17,7 +17,7 @@ from typing import Any
 from ratchet.engines.cassette import (
     Cassette,
     CassetteError,
-    Entry,
+    FileState,
     Header,
     Recorded,
     add,
@@ -99,7 +99,7 @@ class Recording:
 class _Tape:
     """One session while it is recorded."""
 
-    def __init__(self, request: Request, before: Mapping[str, Entry] | None) -> None:
+    def __init__(self, request: Request, before: Mapping[str, FileState] | None) -> None:
         self._asked = request
         self._before = before
         self._place = Placeholder(request.workspace)
@@ -175,10 +175,10 @@ class CassetteMismatch(Misuse):
 
 def open_replay(_surroundings: Surroundings, option: str) -> Engine:
     """The cassette at the path `option`, which may be relative to the working directory."""
-    return Replay(Path(option) if option else None)
+    return ReplayEngine(Path(option) if option else None)
 
 
-class Replay:
+class ReplayEngine:
     """Replays the cassette at `path`.
 
     Each session is used once. A request gets the first one that is left with the same request, so that a process which
@@ -253,10 +253,10 @@ class Replay:
                 number for number in left if not self._strict or answers(sessions[number].request, asked)
             ]
             if not fitting:
-                told = difference(sessions[left[0]].request, asked)
+                why = difference(sessions[left[0]].request, asked)
                 raise CassetteMismatch(
-                    f"session {left[0] + 1} of the cassette {self._path} was recorded for another request:\n{told}",
-                    told,
+                    f"session {left[0] + 1} of the cassette {self._path} was recorded for another request:\n{why}",
+                    why,
                 )
             chosen = sessions[fitting[0]]
             if not is_excerpt(chosen.request):
@@ -286,9 +286,9 @@ class Replay:
         """Ask the tool or the guard again, for its effects; its answer is what the model went on with."""
         answer = await question.answered_by(request)
         if self._strict and answer != question.answer:
-            told = difference(question.told(question.answer), question.told(answer))
+            why = difference(question.described(question.answer), question.described(answer))
             raise CassetteMismatch(
-                f"the {question.kind} did not answer {question.name} as it was recorded:\n{told}", told
+                f"the {question.kind} did not answer {question.name} as it was recorded:\n{why}", why
             )
 
 
@@ -313,7 +313,7 @@ class _Question:
                     return {"error": str(error)}
         return {}
 
-    def told(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def described(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": self.name, "input": self.given, **answer}
 
 

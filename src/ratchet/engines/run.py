@@ -21,7 +21,7 @@ from ratchet.engines.engine import (
     SessionFailed,
     Transcript,
 )
-from ratchet.engines.transcript import Account, Listener, Writer, record_session
+from ratchet.engines.transcript import Account, Listener, SessionWriter, record_session
 from ratchet.kernel import RatchetError, Usage
 from ratchet.ledger import Transaction
 
@@ -122,8 +122,8 @@ def _counting_on(
 
     def hear(event: SessionEvent) -> None:
         if event.kind is EventKind.USAGE:
-            told = {each.name: event.data.get(each.name, 0) for each in fields(Usage)}
-            event = replace(event, data={"engine": engine, **event.data, **asdict(spent + Usage(**told))})
+            reported = {each.name: event.data.get(each.name, 0) for each in fields(Usage)}
+            event = replace(event, data={"engine": engine, **event.data, **asdict(spent + Usage(**reported))})
         listen(event)
 
     return hear
@@ -167,7 +167,7 @@ def nothing_else(_tx: Transaction, _failed: SessionFailed) -> None:
 
 async def run_session(
     account: Account,
-    write: Writer,
+    write: SessionWriter,
     engine: Engine,
     requested: AbstractAsyncContextManager[Request],
     keeping: Keeping,
@@ -220,7 +220,7 @@ async def plain(request: Request) -> AsyncIterator[Request]:
 
 async def _record_failure(
     account: Account,
-    write: Writer,
+    write: SessionWriter,
     keeping: Keeping,
     listener: Listener,
     prompt: str,

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What the model is told. `failed` marks a mistake, its own or one of the tool."""
 
     text: str
@@ -76,30 +76,30 @@ class Calls:
             except ValueError as error:
                 raise Misuse(f"the tool {tool.name} cannot be offered: {error}") from None
             self.tools[tool.name] = tool
-        self._underway = Underway[Answer]()
+        self._underway = Underway[ToolAnswer]()
 
-    async def use(self, name: str, given: Mapping[str, Any]) -> Answer:
+    async def use(self, name: str, given: Mapping[str, Any]) -> ToolAnswer:
         """Run a tool as a model asked. Cancelling it cancels the tool, and waits for that."""
         tool = self.tools.get(name)
         if tool is None:
-            return Answer(f"there is no tool {name!r}; there are: {', '.join(self.tools)}", failed=True)
+            return ToolAnswer(f"there is no tool {name!r}; there are: {', '.join(self.tools)}", failed=True)
         try:
             fitting = validate_answer(given, tool.input_schema)
         except (ValueError, RecursionError) as error:
-            return Answer(f"the arguments of {name} cannot be used: {error}", failed=True)
+            return ToolAnswer(f"the arguments of {name} cannot be used: {error}", failed=True)
         answer = await self._underway.run(_run(tool, fitting))
-        return Answer(_ENDED, failed=True) if answer is None else answer
+        return ToolAnswer(_ENDED, failed=True) if answer is None else answer
 
     async def close(self) -> None:
         """Cancel what runs and wait until it has ended. Nothing can be used afterwards."""
         await self._underway.close()
 
 
-async def _run(tool: Tool, given: Mapping[str, Any]) -> Answer:
+async def _run(tool: Tool, given: Mapping[str, Any]) -> ToolAnswer:
     try:
-        return Answer(await tool.run(given))
+        return ToolAnswer(await tool.run(given))
     except Exception as error:  # noqa: BLE001 - told to the model, as a tool promises
-        return Answer(in_words(error), failed=True)
+        return ToolAnswer(in_words(error), failed=True)
 
 
 def in_words(error: Exception) -> str:
@@ -186,7 +186,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTools:
     """A request with the tools in it. With `Way.NONE` there are none: such a session can only leave its files."""
 
     request: Request
@@ -201,14 +201,14 @@ def way_to(engine: Engine) -> Way:
 
 
 @asynccontextmanager
-async def offer(engine: Engine, request: Request, tools: Sequence[Tool]) -> AsyncIterator[Offered]:
+async def offer(engine: Engine, request: Request, tools: Sequence[Tool]) -> AsyncIterator[OfferedTools]:
     """The request with these tools, for the block: they cannot be used any more when it ends."""
     way = way_to(engine) if tools else Way.NONE
     match way:
         case Way.MCP:
             async with served(tools) as server:
-                yield Offered(replace(request, mcp_servers=(*request.mcp_servers, server)), way)
+                yield OfferedTools(replace(request, mcp_servers=(*request.mcp_servers, server)), way)
         case Way.FUNCTIONS:
-            yield Offered(replace(request, tools=(*request.tools, *tools)), way)
+            yield OfferedTools(replace(request, tools=(*request.tools, *tools)), way)
         case Way.NONE:
-            yield Offered(request, way)
+            yield OfferedTools(request, way)

@@ -48,13 +48,13 @@ class Book(Protocol):
     def write(self) -> AbstractContextManager[Transaction]: ...
 
 
-class Writer(Protocol):
+class SessionWriter(Protocol):
     """Does work in a transaction: one of its own, or one that others share."""
 
     async def __call__(self, work: Callable[[Transaction], T], /) -> T: ...
 
 
-def write_now(book: Book) -> Writer:
+def write_now(book: Book) -> SessionWriter:
     """A transaction of `book`, in the event loop's own thread."""
 
     async def write(work: Callable[[Transaction], T]) -> T:
@@ -64,7 +64,7 @@ def write_now(book: Book) -> Writer:
     return write
 
 
-def write_in_thread(book: Book) -> Writer:
+def write_in_thread(book: Book) -> SessionWriter:
     """A transaction of `book` in another thread, for an event loop that has others to serve."""
 
     def write_it(work: Callable[[Transaction], T]) -> T:
@@ -116,7 +116,7 @@ class Listener:
         finally:
             self._timer.cancel()
 
-    async def record(self, write: Writer, used: Usage, work: Callable[[Transaction], T]) -> T:
+    async def record(self, write: SessionWriter, used: Usage, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that also writes the rest and charges what the whole session used.
 
         When the transaction fails, because the job belongs to another process by now or for any other reason, that is
@@ -192,10 +192,10 @@ _USAGE_MARK = f'"kind": "{EventKind.USAGE}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TranscriptEntry:
     """What was said at once, from line `number` to line `last`. `ms` is when, counted from the session's beginning.
 
-    `turn` is what was used since the session last told its usage, where this tells it.
+    `turn` is what was used since the session last reported its usage, where this entry reports it.
     """
 
     number: int
@@ -211,7 +211,7 @@ class Entry:
 class TranscriptPage:
     """`next` is the line to go on after. `matches` says how many entries of the whole fit what was sought."""
 
-    entries: list[Entry]
+    entries: list[TranscriptEntry]
     next: int | None
     lines: int
     matches: int | None = None
@@ -236,9 +236,9 @@ class _Reading:
     def __init__(self, after: int, limit: int, search: str | None) -> None:
         self._after, self._limit = after, limit
         self._wanted = None if search is None else search.casefold()
-        self._entries: list[Entry] = []
-        self._open: Entry | None = None
-        self._told = Usage()
+        self._entries: list[TranscriptEntry] = []
+        self._open: TranscriptEntry | None = None
+        self._reported_usage = Usage()
         self._lines = self._size = self._matches = 0
         self._full = False
 
@@ -249,8 +249,11 @@ class _Reading:
             return
         entry = _entry(number, line)
         if tells:
-            before, self._told = self._told, _usage(entry.data).largest(self._told)
-            entry = replace(entry, turn=self._told.less(before))
+            before, self._reported_usage = (
+                self._reported_usage,
+                _usage(entry.data).largest(self._reported_usage),
+            )
+            entry = replace(entry, turn=self._reported_usage.less(before))
         if self._open is not None and _continues(self._open, entry):
             text = self._open.text + entry.text
             self._open = replace(self._open, last=number, text=text, data=entry.data)
@@ -282,26 +285,30 @@ class _Reading:
             self._size = size
 
 
-def _continues(last: Entry, entry: Entry) -> bool:
+def _continues(last: TranscriptEntry, entry: TranscriptEntry) -> bool:
     """Whether a text that comes in pieces goes on; a piece that is not the last one has `more`."""
     more = isinstance(last.data, dict) and last.data.get("more") is True
     return more and last.kind == entry.kind
 
 
-def _entry(number: int, line: bytes) -> Entry:
+def _entry(number: int, line: bytes) -> TranscriptEntry:
     try:
         found = json.loads(line)
         kind, text = str(found["kind"]), str(found.get("text") or "")
-        return Entry(number, number, int(found.get("ms") or 0), kind, text, found.get("data") or None)
+        return TranscriptEntry(
+            number, number, int(found.get("ms") or 0), kind, text, found.get("data") or None
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Entry(number, number, 0, str(EventKind.NOTE), line.decode("utf-8", "replace").strip(), None)
+        return TranscriptEntry(
+            number, number, 0, str(EventKind.NOTE), line.decode("utf-8", "replace").strip(), None
+        )
 
 
-def _has(entry: Entry, wanted: str) -> bool:
+def _has(entry: TranscriptEntry, wanted: str) -> bool:
     return any(wanted in part.casefold() for part in _texts(entry))
 
 
-def _texts(entry: Entry) -> Iterator[str]:
+def _texts(entry: TranscriptEntry) -> Iterator[str]:
     yield entry.kind
     yield entry.text
     if entry.data is not None:

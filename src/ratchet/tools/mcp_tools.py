@@ -239,13 +239,13 @@ def _defined(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, comp
 
 
 def _program(argv: list[str], policy: Policy, bounds: Bounds, complaints: TextIO) -> Any:
-    from ratchet.engines.mcp_client import Program
+    from ratchet.engines.mcp_client import McpProgram
 
     try:
         confined = wrapped(argv, cwd=SCRATCH, policy=policy, bounds=bounds)
     except (Refused, Misuse) as error:
         raise ToolFailed(str(error), hint=error.hint, final=True) from error
-    return Program(tuple(confined), policy.environment, complaints)
+    return McpProgram(tuple(confined), policy.environment, complaints)
 
 
 async def _protocol() -> ModuleType:

@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from ratchet.config.workflow_settings import Tools
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, variable
 from ratchet.tools.definition import OpenApiBody, Tool
 from ratchet.tools.definition_file import loaded_yaml
@@ -51,7 +51,7 @@ _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 class Credentials:
     headers: Mapping[str, str] = field(default_factory=dict)
     query: tuple[tuple[str, str], ...] = ()
-    secrets: Secrets = field(default_factory=lambda: Secrets(()))
+    secrets: HiddenKeys = field(default_factory=lambda: HiddenKeys(()))
 
 
 def credentials(auth: Mapping[str, Any], settings: Tools) -> Credentials:
@@ -64,7 +64,7 @@ def credentials(auth: Mapping[str, Any], settings: Tools) -> Credentials:
     if kind == "none":
         return Credentials()
     secret = variable(_variable_of(auth), settings)
-    hidden = Secrets([secret, base64.b64encode(secret.encode()).decode()])
+    hidden = HiddenKeys([secret, base64.b64encode(secret.encode()).decode()])
     name = auth.get("name") or auth.get("header") or auth.get("header_name") or auth.get("param")
     match kind:
         case "bearer" | "token" | "oauth2":
@@ -246,7 +246,7 @@ async def _fetched_spec(tool: Tool, url: str, http: httpx2.AsyncClient) -> Mappi
     return spec
 
 
-def _refused(tool: Tool, status: int, content: bytes, secrets: Secrets, use: ToolUse) -> ToolFailed:
+def _refused(tool: Tool, status: int, content: bytes, secrets: HiddenKeys, use: ToolUse) -> ToolFailed:
     said = secrets.hide(content[:_SHOWN].decode(errors="replace"))
     if 300 <= status < 400:
         return ToolFailed(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.checks import Checked, check_version
+from ratchet.agents.checks import CheckedVersion, check_version
 from ratchet.config.agent_settings import Agents
 from tests.agents.specimens import write_agent
 
-Check = Callable[..., Checked]
+Check = Callable[..., CheckedVersion]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
 
     def run(
         directory: Path, *, base: Path | None = None, deadline: float | None = None, **settings: Any
-    ) -> Checked:
+    ) -> CheckedVersion:
         known = Agents(**settings)
         return asyncio.run(
             check_version(directory, known, agent="greeter", base=base, deadline_seconds=deadline)
@@ -42,7 +42,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
     assert list(place.iterdir()) == []
 
 
-def sections(checked: Checked) -> dict[str, Any]:
+def sections(checked: CheckedVersion) -> dict[str, Any]:
     """What the report says of each check."""
     [report] = checked.judged.reports
     assert checked.judged.verdict.report == report.sha256

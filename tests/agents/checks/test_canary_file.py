@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.checks.canary import MAX_CALLS, Call, read_calls
+from ratchet.agents.checks.canary import MAX_CALLS, CanaryCall, read_calls
 from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called
@@ -19,8 +19,8 @@ def test_a_call_is_for_the_runner_unless_it_says_otherwise() -> None:
         b' {"tool": "b", "arguments": {}, "server": "tuner", "expect": {"contains": "ok"}}]'
     )
     assert calls == (
-        Call("a", {"n": 1}, {}, Role.RUNNER),
-        Call("b", {}, {"contains": "ok"}, Role.TUNER),
+        CanaryCall("a", {"n": 1}, {}, Role.RUNNER),
+        CanaryCall("b", {}, {"contains": "ok"}, Role.TUNER),
     )
 
 
@@ -68,7 +68,7 @@ def answered(text: str, structured: Any = None) -> Called:
     ],
 )
 def test_an_answer_meets_what_is_expected(expect: dict[str, Any], answer: Called) -> None:
-    assert Call("a", {}, expect, Role.RUNNER).unmet(answer) is None
+    assert CanaryCall("a", {}, expect, Role.RUNNER).unmet(answer) is None
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_an_answer_meets_what_is_expected(expect: dict[str, Any], answer: Called
     ],
 )
 def test_another_answer_does_not(expect: dict[str, Any], answer: Called) -> None:
-    assert Call("a", {}, expect, Role.RUNNER).unmet(answer) is not None
+    assert CanaryCall("a", {}, expect, Role.RUNNER).unmet(answer) is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.checks._read_program import Problem, check_state, functions_of
+from ratchet.agents.checks._read_program import FileProblem, check_state, functions_of
 from ratchet.agents.checks.files import MAX_BYTES, MAX_FILES, take_snapshot
 from ratchet.agents.checks.version import check_form
 from ratchet.agents.contract import REQUIRED
@@ -191,7 +191,7 @@ def test_what_is_no_schema_of_an_object_and_no_such_object_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "state_schema.json").write_text(schema)
     (tmp_path / "state.json").write_text(state)
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(FileProblem) as raised:
         check_state("state_schema.json", "state.json")
     assert reason in str(raised.value)
 
@@ -199,7 +199,7 @@ def test_what_is_no_schema_of_an_object_and_no_such_object_is_refused(
 def test_a_state_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state_schema.json").write_text(SCHEMA)
     os.mkfifo(tmp_path / "state.json")
-    with pytest.raises(Problem, match="not a plain file"):
+    with pytest.raises(FileProblem, match="not a plain file"):
         check_state(str(tmp_path / "state_schema.json"), str(tmp_path / "state.json"))
 
 

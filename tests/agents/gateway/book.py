@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ratchet.agents.gateway import Route, SessionOver
+from ratchet.agents.gateway import AgentRoute, SessionOver
 from ratchet.kernel import NotFound, RatchetError
 
 
@@ -14,16 +14,16 @@ from ratchet.kernel import NotFound, RatchetError
 class Book:
     """`ports` names the server of each route; sessions stay where they began."""
 
-    ports: dict[Route, int] = field(default_factory=dict)
+    ports: dict[AgentRoute, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     inside: Counter[int] = field(default_factory=Counter)
-    entries: list[tuple[Route, str | None]] = field(default_factory=list)
+    entries: list[tuple[AgentRoute, str | None]] = field(default_factory=list)
     # Set to keep callers waiting.
     opening: asyncio.Event | None = None
     trouble: RatchetError | None = None
 
-    async def enter(self, route: Route, session: str | None) -> Visit:
+    async def enter(self, route: AgentRoute, session: str | None) -> Visit:
         self.entries.append((route, session))
         if self.opening is not None:
             await self.opening.wait()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.agents.gateway import Limits
+from ratchet.agents.gateway import GatewayLimits
 from tests.agents.gateway.wire import ECHO, SECONDS, Caller, Stand, read_message, stand
 
 CHUNKED = {"content_length": None, "transfer_encoding": "chunked"}
@@ -106,7 +106,7 @@ def test_a_head_may_not_grow_for_ever() -> None:
 
 def test_a_body_may_not_grow_for_ever() -> None:
     async def run() -> None:
-        limits = Limits(body_bytes=200_000, held_bytes=50_000)
+        limits = GatewayLimits(body_bytes=200_000, held_bytes=50_000)
         async with stand(limits=limits) as here:
             refused = await here.ask(here.request(b"", content_length="200001"))
             assert (refused.status, here.book.entries) == (413, [])
@@ -140,7 +140,7 @@ async def pour(caller: Caller) -> None:
 
 def test_a_caller_that_is_refused_and_goes_on_sending_is_parted_from() -> None:
     async def run() -> None:
-        limits = Limits(linger_seconds=0.05, look_seconds=0.01)
+        limits = GatewayLimits(linger_seconds=0.05, look_seconds=0.01)
         async with stand(limits=limits) as here, here.caller() as caller:
             await caller.send(here.request(content_length=str(2**30)))
             with pytest.raises(ConnectionError):
@@ -152,7 +152,10 @@ def test_a_caller_that_is_refused_and_goes_on_sending_is_parted_from() -> None:
 @pytest.mark.parametrize("sent", [b"", b"POST /agents/echo", b"POST / HTTP/1.1\r\nHost: x\r\n"])
 def test_a_head_that_does_not_come_to_an_end_is_given_up(sent: bytes) -> None:
     async def run() -> None:
-        async with stand(limits=Limits(head_seconds=0.1, look_seconds=0.02)) as here, here.caller() as caller:
+        async with (
+            stand(limits=GatewayLimits(head_seconds=0.1, look_seconds=0.02)) as here,
+            here.caller() as caller,
+        ):
             answered = await caller.ask(sent)
             assert answered.status == 408
             assert await caller.rest() == b""
@@ -162,7 +165,7 @@ def test_a_head_that_does_not_come_to_an_end_is_given_up(sent: bytes) -> None:
 
 def test_a_body_that_does_not_go_on_is_given_up_before_and_after_a_server_has_it() -> None:
     async def run() -> None:
-        limits = Limits(body_seconds=0.1, look_seconds=0.02, held_bytes=1000)
+        limits = GatewayLimits(body_seconds=0.1, look_seconds=0.02, held_bytes=1000)
         async with stand(limits=limits) as here:
             for begun in (b"a" * 10, b"a" * 5000):
                 async with here.caller() as caller:
@@ -183,7 +186,7 @@ def test_a_silent_connection_is_closed_and_one_that_waits_for_its_answer_is_not(
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             await reader.read()
 
-        limits = Limits(idle_seconds=0.05, look_seconds=0.01)
+        limits = GatewayLimits(idle_seconds=0.05, look_seconds=0.01)
         async with stand(late, limits=limits) as here, here.caller() as waiting, here.caller() as silent:
             await waiting.send(here.request(b"x"))
             assert (await silent.ask(here.request(b"x", path="/agents/nobody/runner/mcp"))).status == 404
@@ -224,7 +227,7 @@ def test_a_bad_request_behind_a_good_one_is_refused_in_its_turn() -> None:
 
 def test_the_house_can_be_full() -> None:
     async def run() -> None:
-        async with stand(limits=Limits(connections=2)) as here:
+        async with stand(limits=GatewayLimits(connections=2)) as here:
             async with here.caller() as first, here.caller() as second:
                 assert (await first.ask(here.request(b"x"))).status == 200
                 assert (await second.ask(here.request(b"x"))).status == 200

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ratchet.agents.gateway import Limits
+from ratchet.agents.gateway import GatewayLimits
 from tests.agents.gateway.wire import OK, Handler, read_chunk, read_head, read_message, stand
 
 CHUNKED = {"content_length": None, "transfer_encoding": "chunked"}
@@ -81,7 +81,7 @@ def test_a_long_body_is_passed_on_while_it_comes(chunked: bool) -> None:
                 bodies.append(await reader.readexactly(int(headers["content-length"])))
             writer.write(OK)
 
-        async with stand(handler, limits=Limits(held_bytes=1000)) as here, here.caller() as caller:
+        async with stand(handler, limits=GatewayLimits(held_bytes=1000)) as here, here.caller() as caller:
             half = b"4b0\r\n" + b"a" * 1200 + b"\r\n" if chunked else b"a" * 1200
             await caller.send(here.request(half, **(CHUNKED if chunked else {"content_length": "2400"})))
             await begun.wait()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ratchet.agents.gateway import Limits
+from ratchet.agents.gateway import GatewayLimits
 from ratchet.agents.gateway.backend import Pool
 
 
@@ -25,7 +25,7 @@ def port_of(listening: socket.socket) -> int:
 
 def test_a_connection_that_was_given_back_is_taken_again(listening: socket.socket) -> None:
     async def run() -> None:
-        pool = Pool(Limits())
+        pool = Pool(GatewayLimits())
         first = await pool.take(port_of(listening), new=False)
         pool.give_back(first)
         assert await pool.take(port_of(listening), new=False) is first
@@ -39,7 +39,7 @@ def test_one_that_the_server_has_left_a_moment_ago_is_not_taken(
     listening: socket.socket, last_words: bytes
 ) -> None:
     async def run() -> None:
-        pool = Pool(Limits())
+        pool = Pool(GatewayLimits())
         first = await pool.take(port_of(listening), new=False)
         pool.give_back(first)
         accepted, _ = listening.accept()
@@ -55,7 +55,7 @@ def test_one_that_the_server_has_left_a_moment_ago_is_not_taken(
 
 def test_no_more_are_kept_than_allowed(listening: socket.socket) -> None:
     async def run() -> None:
-        pool = Pool(Limits(idle_backends=2))
+        pool = Pool(GatewayLimits(idle_backends=2))
         taken = [await pool.take(port_of(listening), new=True) for _ in range(3)]
         for each in taken:
             pool.give_back(each)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from ratchet.agents.contract import Role
-from ratchet.agents.gateway import Route
+from ratchet.agents.gateway import AgentRoute
 from ratchet.agents.gateway.routes import ARCHITECT, route_of
 
 
 @pytest.mark.parametrize(
     ("target", "route"),
     [
-        (b"/agents/echo/runner/mcp", Route("echo", Role.RUNNER, None)),
-        (b"/agents/echo/tuner/mcp", Route("echo", Role.TUNER, None)),
-        (b"/agents/a.b_c-9/runner/mcp", Route("a.b_c-9", Role.RUNNER, None)),
-        (b"/agents/echo@latest/runner/mcp", Route("echo", Role.RUNNER, "latest")),
-        (b"/agents/echo@v0.1.0/tuner/mcp", Route("echo", Role.TUNER, "v0.1.0")),
-        (b"/agents/echo@%b/runner/mcp" % (b"0a" * 20), Route("echo", Role.RUNNER, "0a" * 20)),
+        (b"/agents/echo/runner/mcp", AgentRoute("echo", Role.RUNNER, None)),
+        (b"/agents/echo/tuner/mcp", AgentRoute("echo", Role.TUNER, None)),
+        (b"/agents/a.b_c-9/runner/mcp", AgentRoute("a.b_c-9", Role.RUNNER, None)),
+        (b"/agents/echo@latest/runner/mcp", AgentRoute("echo", Role.RUNNER, "latest")),
+        (b"/agents/echo@v0.1.0/tuner/mcp", AgentRoute("echo", Role.TUNER, "v0.1.0")),
+        (b"/agents/echo@%b/runner/mcp" % (b"0a" * 20), AgentRoute("echo", Role.RUNNER, "0a" * 20)),
         (b"/architect/mcp", ARCHITECT),
     ],
 )

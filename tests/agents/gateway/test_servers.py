@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from ratchet.agents.gateway import Limits, Unavailable
+from ratchet.agents.gateway import GatewayLimits, Unavailable
 from tests.agents.gateway.wire import ECHO, OK, SECONDS, read_head, read_message, server, stand
 from tests.waiting import eventually_async
 
@@ -60,7 +60,7 @@ def test_connections_that_nobody_needs_are_closed() -> None:
             await reader.read()
             ended += 1
 
-        limits = Limits(idle_backend_seconds=0.05, look_seconds=0.01)
+        limits = GatewayLimits(idle_backend_seconds=0.05, look_seconds=0.01)
         async with stand(count, limits=limits) as here:
             assert (await here.ask(here.request(b"x"))).status == 200
             await eventually_async(lambda: ended == 1)
@@ -278,7 +278,7 @@ def test_an_early_answer_ends_the_request() -> None:
             await writer.drain()
             await reader.readexactly(1000)
 
-        async with stand(refuse, limits=Limits(held_bytes=1000)) as here, here.caller() as caller:
+        async with stand(refuse, limits=GatewayLimits(held_bytes=1000)) as here, here.caller() as caller:
             await caller.send(here.request(b"a" * 2000, content_length="4000"))
             assert (await caller.answer()).status == 413
             # The rest of the body must not be taken for a request.

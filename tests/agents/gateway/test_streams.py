@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ratchet.agents.gateway import Limits
+from ratchet.agents.gateway import GatewayLimits
 from tests.agents.gateway.wire import (
     ECHO,
     OK,
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_read_is_not_read_for() -> None:
                 left -= len(await reader.read(MEGABYTE))
             writer.write(OK)
 
-        async with stand(slow, limits=Limits(body_bytes=size)) as here, here.caller() as caller:
+        async with stand(slow, limits=GatewayLimits(body_bytes=size)) as here, here.caller() as caller:
             await caller.send(here.request(b"", content_length=str(size)))
 
             async def pour() -> None:
@@ -144,7 +144,7 @@ def test_a_caller_that_never_reads_is_parted_from() -> None:
                 writer.write(b"100000\r\n" + bytes(MEGABYTE) + b"\r\n")
                 await writer.drain()
 
-        async with stand(pour, limits=Limits(stalled_seconds=0.1, look_seconds=0.02)) as here:
+        async with stand(pour, limits=GatewayLimits(stalled_seconds=0.1, look_seconds=0.02)) as here:
             caller = await reluctant(here)
             await caller.send(here.request(b"x"))
             await eventually_async(lambda: len(here.book.entries) == 1)

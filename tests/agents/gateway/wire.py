@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ratchet.agents.contract import Role
-from ratchet.agents.gateway import Gateway, Limits, Route
+from ratchet.agents.gateway import AgentRoute, Gateway, GatewayLimits
 from tests.agents.gateway.book import Book
 from tests.waiting import eventually_async
 
 SECONDS = 120.0
-ECHO = Route("echo", Role.RUNNER, None)
+ECHO = AgentRoute("echo", Role.RUNNER, None)
 PATH = "/agents/echo/runner/mcp"
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
 
@@ -140,7 +140,7 @@ class Stand:
 @contextlib.asynccontextmanager
 async def stand(handler: Handler | None = None, **options: Any) -> AsyncIterator[Stand]:
     """With a handler of connections, or a server that notes each request and answers `ok`."""
-    limits = options.pop("limits", Limits())
+    limits = options.pop("limits", GatewayLimits())
     book = Book()
     gateway = Gateway(
         book, architect_port=options.pop("architect_port", lambda: None), limits=limits, **options

@@ -13,7 +13,7 @@ import pytest
 
 from ratchet.agents.addresses import announced
 from ratchet.agents.host import hosting
-from ratchet.agents.servers import NoAnswer
+from ratchet.agents.servers import ServerGaveNoAnswer
 from ratchet.ledger.agents import get_agent, release_version
 from ratchet.runtime import open_ledger, open_runtime
 from tests.agents.host.conftest import MakeHome
@@ -29,7 +29,7 @@ on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 async def crash(url: str | None) -> None:
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ServerGaveNoAnswer):
         await call(url, "crash")
 
 
@@ -72,7 +72,7 @@ def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answ
                 await crash(host.url)
             # No call is lost on the way back: this one waits for the older version.
             assert await said(host.url) == "one"
-            with pytest.raises(NoAnswer, match="quarantined"):
+            with pytest.raises(ServerGaveNoAnswer, match="quarantined"):
                 await said(host.url, version=second)
 
     asyncio.run(scenario())
@@ -92,7 +92,7 @@ def test_the_only_version_says_why_it_is_quarantined_until_a_person_releases_it(
             for _ in range(3):
                 assert await said(host.url) == "one"
                 await crash(host.url)
-            with pytest.raises(NoAnswer, match="quarantined: its runner crashed 3 times"):
+            with pytest.raises(ServerGaveNoAnswer, match="quarantined: its runner crashed 3 times"):
                 await said(host.url)
             with home.runtime.ledger.write() as tx:
                 release_version(tx, get_agent(tx, "greeter"), commit)

@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.agents.contract import Role
 from ratchet.agents.host import hosting, reached
-from ratchet.agents.servers import NoAnswer, call_tool
+from ratchet.agents.servers import ServerGaveNoAnswer, call_tool
 from ratchet.kernel import Conflict
 from ratchet.ledger.agents import delete_agent, get_agent
 from tests.agents.host.conftest import MakeHome
@@ -83,9 +83,9 @@ def test_a_version_can_be_named_and_is_started_for_it(home: Home) -> None:
                 ("0.0.0", "names 2 versions"),
                 ("nonsense", "does not name"),
             ):
-                with pytest.raises(NoAnswer, match=reason):
+                with pytest.raises(ServerGaveNoAnswer, match=reason):
                     await said(host.url, version=unknown)
-            with pytest.raises(NoAnswer, match="agent nobody does not exist"):
+            with pytest.raises(ServerGaveNoAnswer, match="agent nobody does not exist"):
                 await said(host.url, name="nobody")
 
     asyncio.run(scenario())
@@ -103,7 +103,7 @@ def test_a_deleted_agent_is_stopped_and_its_name_can_be_used_again(home: Home) -
             with home.runtime.ledger.write() as tx:
                 delete_agent(tx, get_agent(tx, "greeter"))
             await eventually_async(lambda: not home.processes())
-            with pytest.raises(NoAnswer, match="does not exist"):
+            with pytest.raises(ServerGaveNoAnswer, match="does not exist"):
                 await said(host.url)
             home.make_agent("another")
             assert await said(host.url) == "another"

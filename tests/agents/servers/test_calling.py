@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.gateway.routes import Refusal
-from ratchet.agents.servers import NoAnswer, call_tool, list_tools
+from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, list_tools
 from ratchet.engines.mcp_client import MOST_BYTES, MOST_TOOLS
 from tests.agents.servers import tiny
 from tests.cancelling import refusing_server, unheeded_moments
@@ -68,7 +68,7 @@ def _compressed(handler: BaseHTTPRequestHandler) -> None:
 def test_an_answer_that_would_fill_the_memory_is_not_taken(
     answer: Callable[[BaseHTTPRequestHandler], None], told: str
 ) -> None:
-    with listening(_answering(answer)) as url, pytest.raises(NoAnswer, match=told):
+    with listening(_answering(answer)) as url, pytest.raises(ServerGaveNoAnswer, match=told):
         asyncio.run(list_tools(url, _SECONDS))
 
 
@@ -107,7 +107,7 @@ def test_asking_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
 def test_what_the_gateway_answers_by_itself_is_told_with_its_hint() -> None:
     refusal = Refusal(503, "version 4f2a91 of greeter is quarantined", hint="call another version")
     refusing = _answering(lambda each: _write(each, refusal.encoded(close=True)))
-    with listening(refusing) as url, pytest.raises(NoAnswer) as raised:
+    with listening(refusing) as url, pytest.raises(ServerGaveNoAnswer) as raised:
         asyncio.run(list_tools(url, _SECONDS))
 
     assert (str(raised.value), raised.value.hint) == (refusal.message, refusal.hint)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.contract import Role
-from ratchet.agents.servers import NoAnswer, call_tool, serving
+from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, serving
 from ratchet.agents.servers.process import MOST_BYTES
 from ratchet.config.agent_settings import Agents
 from tests.agents.servers.versions import HELLO, launch_of, processes_in, soon, write_version
@@ -90,7 +90,7 @@ def test_a_server_that_a_call_brings_down_is_seen_to_have_ended(
 
     async def ruin() -> tuple[str, str | None]:
         async with serving(launch_of(directory), Role.RUNNER, settings) as server:
-            with pytest.raises(NoAnswer):
+            with pytest.raises(ServerGaveNoAnswer):
                 await call_tool(server.url, tool, {}, _SECONDS)
             async with asyncio.timeout(_SECONDS):
                 return await server.ended(), await server.problem(_SECONDS)
@@ -107,7 +107,7 @@ def test_a_call_that_is_not_answered_in_time_has_no_answer_and_leaves_the_server
 
     async def wait() -> str | None:
         async with serving(launch_of(directory), Role.RUNNER, Agents()) as server:
-            with pytest.raises(NoAnswer, match=r"did not answer within 0\.2 s"):
+            with pytest.raises(ServerGaveNoAnswer, match=r"did not answer within 0\.2 s"):
                 await call_tool(server.url, "hang", {}, 0.2)
             return await server.problem(_SECONDS)
 

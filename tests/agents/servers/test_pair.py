@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.contract import Role
-from ratchet.agents.servers import Called, NoAnswer, Pair, call_tool, list_tools, serving_pair
+from ratchet.agents.servers import Called, Pair, ServerGaveNoAnswer, call_tool, list_tools, serving_pair
 from ratchet.config.agent_settings import Agents
 from tests.agents.servers.versions import launch_of, processes_in, soon, write_version
 
@@ -109,7 +109,7 @@ async def _watch(directory: Path, home: Path) -> Seen:
         problems = [await each.problem(_SECONDS) for each in (pair.runner, pair.tuner)]
         left = len(processes_in(directory))
     assert not remembered.failed
-    with pytest.raises(NoAnswer) as failure:
+    with pytest.raises(ServerGaveNoAnswer) as failure:
         await list_tools(pair.runner.url, _SECONDS)
     return Seen(
         pair=pair,

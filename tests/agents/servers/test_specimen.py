@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.contract import Role
-from ratchet.agents.servers import NoAnswer, call_tool, serving, serving_pair
+from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, serving, serving_pair
 from ratchet.config.agent_settings import Agents
 from tests.agents.servers.versions import launch_of
 from tests.agents.specimens import write_agent
@@ -41,7 +41,7 @@ def test_a_greeter_that_crashes_on_a_call_is_seen_to_have_ended(tmp_path: Path) 
 
     async def use() -> str:
         async with serving(launch_of(directory), Role.RUNNER, _PATIENT) as server:
-            with pytest.raises(NoAnswer):
+            with pytest.raises(ServerGaveNoAnswer):
                 await call_tool(server.url, "greet", {"name": "Ada"}, _SECONDS)
             async with asyncio.timeout(_SECONDS):
                 return await server.ended()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Failure, Request
-from ratchet.engines.llm.exchange import Conversation, Conversations
+from ratchet.engines.llm.exchange import LlmConversation, LlmConversations
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.conftest import Place
 from tests.engines.contract import KEY, SCHEMA, fails, propose
@@ -98,14 +98,14 @@ def test_one_that_cannot_be_read_is_refused(llm: LlmSubject, place: Place, conte
 
 def test_old_ones_are_dropped_and_what_is_not_ours_stays(tmp_path: Path) -> None:
     today = datetime.date(2026, 1, 1)
-    store = Conversations(tmp_path, keep_days=7, today=lambda: today)
-    old = store.keep(Conversation("old"), hide=str)
+    store = LlmConversations(tmp_path, keep_days=7, today=lambda: today)
+    old = store.keep(LlmConversation("old"), hide=str)
     (tmp_path / "notes").mkdir()
     today = datetime.date(2026, 1, 8)
-    young = store.keep(Conversation("young"), hide=str)
+    young = store.keep(LlmConversation("young"), hide=str)
     assert store.load(old).system == "old"
     today = datetime.date(2026, 1, 9)
-    store.keep(Conversation("new"), hide=str)
+    store.keep(LlmConversation("new"), hide=str)
     assert store.load(young).system == "young"
     with pytest.raises(Exception, match="there is no conversation"):
         store.load(old)

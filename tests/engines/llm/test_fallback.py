@@ -100,7 +100,7 @@ def test_when_none_answers_all_are_named_and_the_most_hopeful_reason_counts(llm:
     engine = llm.open(fail(429, retry_after=900), spare=[fail(401)], option="both")
     failed = fails(engine, HI)
     assert (failed.failure, failed.retry_after, failed.worked) == (Failure.RATE_LIMITED, 900, False)
-    assert "local/scripted is asked too often" in str(failed)
+    assert "local/scripted is rate limited" in str(failed)
     assert "spare/scripted refused the key" in str(failed)
 
 

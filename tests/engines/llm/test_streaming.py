@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ratchet.engines import EventKind, Request, SessionEvent
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.modelserver import ModelServer, cut, say
 from tests.engines.conftest import Place
 from tests.engines.contract import fails, lines, propose
@@ -48,9 +48,9 @@ def test_what_was_said_before_a_cut_is_in_the_transcript(llm: LlmSubject) -> Non
     [("my key is abc", 3), ("abcd", 4), ("abcdef", 6), ("xbcd", 3), ("abcdefg", 0), ("", 0), ("xyz", 0)],
 )
 def test_the_beginning_of_a_secret_waits_for_the_rest(text: str, held: int) -> None:
-    secrets = Secrets(["abcdefg", "bcdefx"])
+    secrets = HiddenKeys(["abcdefg", "bcdefx"])
     assert secrets.held_back(text) == held
 
 
 def test_short_placeholders_are_no_secrets() -> None:
-    assert Secrets(["", "none"]).hide("none of it") == "none of it"
+    assert HiddenKeys(["", "none"]).hide("none of it") == "none of it"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.agents.checks.version import Checked, VersionJudge, check_version
+    from ratchet.agents.checks.version import CheckedVersion, VersionJudge, check_version
 else:
     __getattr__ = on_demand(__name__)
 
-__all__ = ["Checked", "VersionJudge", "check_version"]
+__all__ = ["CheckedVersion", "VersionJudge", "check_version"]

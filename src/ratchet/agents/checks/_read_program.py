@@ -23,7 +23,7 @@ _MOST = 5
 _SHOWN = 300
 
 
-class Problem(Exception):
+class FileProblem(Exception):
     """What is wrong, with the file and the place in it."""
 
 
@@ -34,32 +34,32 @@ def main() -> None:
     for path in wanted.get("python", []):
         try:
             functions[path] = functions_of(path)
-        except Problem as problem:
+        except FileProblem as problem:
             problems.append(str(problem))
     for label, schema in wanted.get("schemas", {}).items():
         try:
             check_schema(schema, label)
-        except Problem as problem:
+        except FileProblem as problem:
             problems.append(str(problem))
     state = None
     if "schema" in wanted:
         try:
             check_state(wanted["schema"], wanted["state"])
-        except Problem as problem:
+        except FileProblem as problem:
             state = str(problem)
     print(json.dumps({"problems": problems[:_MOST], "state": state, "functions": functions}))
 
 
 def functions_of(path: str) -> list[str]:
     """The functions of a module and, as `Class.method`, of its classes, without fixtures of pytest, which may be called
-    like tests. Raises `Problem` if it is no Python."""
+    like tests. Raises `FileProblem` if it is no Python."""
     try:
         tree = ast.parse(Path(path).read_bytes(), path)
         compile(tree, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise Problem(f"{path}, line {error.lineno}: {error.msg}; mend it") from None
+        raise FileProblem(f"{path}, line {error.lineno}: {error.msg}; fix it") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Problem(
+        raise FileProblem(
             f"{path} cannot be parsed: {error or type(error).__name__}; write it in a simpler way"
         ) from None
     functions = [each.name for each in _functions(tree.body)]
@@ -78,24 +78,24 @@ def _makes_fixture(decorator: ast.expr) -> bool:
 
 
 def check_state(schema_path: str, state_path: str) -> None:
-    """Raise `Problem` unless the one file holds the JSON Schema of an object, and the other a state that fits it."""
+    """Raise `FileProblem` unless one file holds the JSON Schema of an object, and the other a state that fits it."""
     schema, state = _json(schema_path), _json(state_path)
     try:
         schemas.check_state(values.plain(state), Path(schema_path))
     except SchemaInvalid as error:
-        raise Problem(f"{schema_path}: {error}") from None
+        raise FileProblem(f"{schema_path}: {error}") from None
     except (StateInvalid, StateDamaged) as error:
-        raise Problem(f"{state_path}: {error}") from None
+        raise FileProblem(f"{state_path}: {error}") from None
     if schema.get("type") != "object":
-        raise Problem(f'{schema_path} must describe an object: say "type": "object" at its top')
+        raise FileProblem(f'{schema_path} must describe an object: say "type": "object" at its top')
 
 
 def check_schema(schema: object, label: str) -> None:
-    """Raise `Problem` for what is no JSON Schema."""
+    """Raise `FileProblem` for what is no JSON Schema."""
     try:
         schemas.first_fault({}, json.dumps(schema).encode())
     except SchemaInvalid as error:
-        raise Problem(f"{label}: {error}") from None
+        raise FileProblem(f"{label}: {error}") from None
 
 
 def _json(path: str) -> Any:
@@ -104,12 +104,12 @@ def _json(path: str) -> Any:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Problem(f"{path} is not a plain file")
+                raise FileProblem(f"{path} is not a plain file")
             return json.loads(file.read(), parse_constant=_no_constant, object_pairs_hook=_no_twins)
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from None
+        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise Problem(f"{path} is not JSON: {str(error)[:_SHOWN]}") from None
+        raise FileProblem(f"{path} is not JSON: {str(error)[:_SHOWN]}") from None
 
 
 def _no_constant(name: str) -> Any:

@@ -16,11 +16,11 @@ from typing import Any
 from ratchet.agents.checks.files import NotPassed, read_schemas, read_state
 from ratchet.agents.contract import CANARY, SCHEMA, STATE, Role, ToolShape
 from ratchet.agents.servers import (
+    AgentServer,
     Called,
     Launch,
-    NoAnswer,
     Pair,
-    Server,
+    ServerGaveNoAnswer,
     StartFailed,
     call_tool,
     serving_pair,
@@ -38,7 +38,7 @@ _SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CanaryCall:
     """One call. `expect` is empty, or has one of `contains` and `equals`."""
 
     tool: str
@@ -46,7 +46,7 @@ class Call:
     expect: Mapping[str, Any]
     server: Role
 
-    def told(self) -> str:
+    def described(self) -> str:
         return f"{self.server}: {self.tool}({shown(self.arguments)})"
 
     def unmet(self, answer: Called) -> str | None:
@@ -60,7 +60,7 @@ class Call:
         return None
 
 
-def read_calls(content: bytes) -> tuple[Call, ...]:
+def read_calls(content: bytes) -> tuple[CanaryCall, ...]:
     """The calls in canary.json. Raises `NotPassed`."""
     try:
         found = strict_json(content, CANARY)
@@ -79,7 +79,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _read_call(found: Any, label: str) -> Call:
+def _read_call(found: Any, label: str) -> CanaryCall:
     if not isinstance(found, dict):
         raise NotPassed(f"{label} is {type(found).__name__}, not an object")
     unknown = sorted(found.keys() - _KEYS)
@@ -93,7 +93,7 @@ def _read_call(found: Any, label: str) -> Call:
     server = found.get("server", Role.RUNNER)
     if server not in tuple(Role):
         raise NotPassed(f'{label} has "server": {shown(server)}; it may be "runner" or "tuner"')
-    return Call(tool, arguments, _read_expect(found.get("expect", {}), label), Role(server))
+    return CanaryCall(tool, arguments, _read_expect(found.get("expect", {}), label), Role(server))
 
 
 def _read_expect(found: Any, label: str) -> Mapping[str, Any]:
@@ -145,8 +145,8 @@ async def started(
 
     `section` of the report is told how they are confined.
     """
-    with leased_port() as nobody:
-        launch = Launch(agent=agent, commit=_NO_COMMIT, directory=directory, architect_port=nobody)
+    with leased_port() as unused:
+        launch = Launch(agent=agent, commit=_NO_COMMIT, directory=directory, architect_port=unused)
         section["layers"] = command_layers(Policy(network=settings.network))
         async with AsyncExitStack() as held:
             try:
@@ -176,7 +176,7 @@ async def check_tools(
     return {f"{role}_tools": [tool.name for tool in those] for role, those in tools.items()}
 
 
-async def check_calls(pair: Pair, calls: Sequence[Call], settings: Agents, answers: list[Any]) -> None:
+async def check_calls(pair: Pair, calls: Sequence[CanaryCall], settings: Agents, answers: list[Any]) -> None:
     """Make the calls in order; `answers` grows by what came of each. Raises `NotPassed` at the first that fails."""
     servers = {Role.RUNNER: pair.runner, Role.TUNER: pair.tuner}
     for call in calls:
@@ -184,13 +184,13 @@ async def check_calls(pair: Pair, calls: Sequence[Call], settings: Agents, answe
         names = [tool.name for tool in server.tools]
         if call.tool not in names:
             raise NotPassed(
-                f"{CANARY} calls {call.told()}, but the {call.server} has only {', '.join(names)}"
+                f"{CANARY} calls {call.described()}, but the {call.server} has only {', '.join(names)}"
             )
-        answer: dict[str, Any] = {"call": call.told()}
+        answer: dict[str, Any] = {"call": call.described()}
         answers.append(answer)
         problem = await _call(server, call, settings.call_seconds, answer)
         if problem is not None:
-            raise NotPassed(f"{call.told()}: {problem}")
+            raise NotPassed(f"{call.described()}: {problem}")
     for server in servers.values():
         problem = await server.problem(settings.call_seconds)
         if problem is not None:
@@ -207,11 +207,11 @@ async def check_state_after(source: Path, directory: Path, deadline: Deadline) -
         raise NotPassed(f"after the calls of {CANARY}: {finding}", finding.details) from None
 
 
-async def _call(server: Server, call: Call, seconds: float, answer: dict[str, Any]) -> str | None:
+async def _call(server: AgentServer, call: CanaryCall, seconds: float, answer: dict[str, Any]) -> str | None:
     """Why a call does not pass."""
     try:
         called = await call_tool(server.url, call.tool, call.arguments, seconds)
-    except NoAnswer as error:
+    except ServerGaveNoAnswer as error:
         ended = await _ended(server)
         answer["problem"] = f"no answer: {ended or error}"
         return str(answer["problem"])
@@ -223,7 +223,7 @@ async def _call(server: Server, call: Call, seconds: float, answer: dict[str, An
     return None if unmet is None else f"the answer is not as expected: {unmet}; it is {text!r}"
 
 
-async def _ended(server: Server) -> str | None:
+async def _ended(server: AgentServer) -> str | None:
     """Why a server has ended, if it has. Its connections break before that is known."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_ENDING_SECONDS):
@@ -244,7 +244,7 @@ def _check_plain(role: Role, tools: Sequence[ToolShape]) -> None:
     for tool in tools:
         if not _is_plain(tool):
             raise NotPassed(
-                f"what {role}.{tool.name} says of itself is no plain text of at most {MAX_TOOL_BYTES} bytes; mend it"
+                f"what {role}.{tool.name} says of itself is no plain text of at most {MAX_TOOL_BYTES} bytes; fix it"
             )
         if tool.input_schema.get("type") != "object":
             raise NotPassed(f'the input schema of {role}.{tool.name} must say "type": "object"')

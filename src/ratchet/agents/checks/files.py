@@ -40,7 +40,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class FilesSnapshot:
     """The code of a version and its state, as they were. `files` are their paths below `directory`."""
 
     directory: Path
@@ -51,7 +51,7 @@ class Snapshot:
         return (self.directory / name).read_bytes()
 
 
-def take_snapshot(source: Path, target: Path) -> Snapshot:
+def take_snapshot(source: Path, target: Path) -> FilesSnapshot:
     """Copy `source` to `target`, without what a running agent writes besides its state. Raises `NotPassed`.
 
     What is not copied may hold no traps either: servers will write there. The inside of `.git` is not looked at.
@@ -66,7 +66,7 @@ def take_snapshot(source: Path, target: Path) -> Snapshot:
         taking.take(place, "", target)
     finally:
         os.close(place)
-    return Snapshot(target, frozenset(taking.files), taking.size)
+    return FilesSnapshot(target, frozenset(taking.files), taking.size)
 
 
 @dataclass(slots=True)

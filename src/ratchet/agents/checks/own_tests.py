@@ -41,7 +41,7 @@ _TAIL = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class OwnTestsResult:
     """How a run of tests.py went. `problem` says why it does not count as passed."""
 
     problem: str | None
@@ -91,7 +91,7 @@ def _read_tests(directory: Path) -> bytes | None:
 
 async def _run(
     source: Path, place: Path, settings: Agents, *, tests: Sequence[str], agent: str, deadline: Deadline
-) -> Tested:
+) -> OwnTestsResult:
     reports = place / "reports"
     reports.mkdir(parents=True)
     config = place / "pytest.ini"
@@ -116,9 +116,9 @@ async def _run(
     try:
         counts = await in_thread(lambda: _counts(finished, secret, reports, bounds))
     except BadReport as error:
-        return Tested(str(error), details)
+        return OwnTestsResult(str(error), details)
     details |= {**counts.measurements(), "broken_tests": counts.broken}
-    return Tested(_problem(finished, counts, tests), details)
+    return OwnTestsResult(_problem(finished, counts, tests), details)
 
 
 def _counts(finished: Finished, secret: str, reports: Path, bounds: Bounds) -> TestCounts:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ratchet.agents.checks.canary import (
     MAX_CALLS,
-    Call,
+    CanaryCall,
     check_calls,
     check_state_after,
     check_tools,
@@ -27,8 +27,8 @@ from ratchet.agents.checks.files import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_FILES,
+    FilesSnapshot,
     NotPassed,
-    Snapshot,
     read_code,
     read_state,
     take_snapshot,
@@ -63,7 +63,7 @@ _NUMBERS = ("seconds", "cpu_ms", "peak_bytes", "tests", "failures", "errors", "s
 
 
 @dataclass(slots=True)
-class Record:
+class CheckRecord:
     """One section for each check that was begun, in order."""
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -116,11 +116,13 @@ class Form:
 
     version: str
     tests: tuple[str, ...] | None
-    calls: tuple[Call, ...]
+    calls: tuple[CanaryCall, ...]
     details: dict[str, Any]
 
 
-async def check_form(snapshot: Snapshot, base: Path | None, settings: Agents, *, deadline: Deadline) -> Form:
+async def check_form(
+    snapshot: FilesSnapshot, base: Path | None, settings: Agents, *, deadline: Deadline
+) -> Form:
     """Raises `NotPassed` at the first file that is not as it should be.
 
     A state that is still in the form of the version before is migrated in `snapshot`, as it will be later.
@@ -149,7 +151,7 @@ async def check_form(snapshot: Snapshot, base: Path | None, settings: Agents, *,
 
 
 async def _migrate(
-    snapshot: Snapshot, base: Path | None, settings: Agents, misfit: str, deadline: Deadline
+    snapshot: FilesSnapshot, base: Path | None, settings: Agents, misfit: str, deadline: Deadline
 ) -> None:
     """Replace the state by what migrate.py makes of it. Raises `NotPassed` with `misfit` if it makes nothing new."""
     directory = snapshot.directory
@@ -185,7 +187,7 @@ def read_version(metadata: bytes) -> str:
     return version
 
 
-def _check_present(snapshot: Snapshot, base: Path | None) -> None:
+def _check_present(snapshot: FilesSnapshot, base: Path | None) -> None:
     for name in (*REQUIRED, STATE):
         if name not in snapshot.files:
             raise NotPassed(f"{name} is missing; an agent has {', '.join((*REQUIRED, STATE))}")
@@ -213,7 +215,13 @@ _SPARE_SECONDS = 60.0
 
 
 async def check_all(
-    directory: Path, settings: Agents, record: Record, *, agent: str, base: Path | None, deadline: Deadline
+    directory: Path,
+    settings: Agents,
+    record: CheckRecord,
+    *,
+    agent: str,
+    base: Path | None,
+    deadline: Deadline,
 ) -> Pair:
     """Make every check of what lies in `directory`, on copies; the servers that were started, which have ended by then.
 
@@ -254,7 +262,7 @@ async def check_all(
 async def _try_base_tests(
     source: Path, base: Path, place: Path, settings: Agents, *, agent: str, deadline: Deadline
 ) -> dict[str, Any] | None:
-    """Behaviour may change on purpose, so it is only told whether old tests still pass."""
+    """Behaviour may change on purpose, so it is only cause whether old tests still pass."""
     left = deadline.left
     if left is not None and left < settings.tests_seconds + _SPARE_SECONDS:
         return {"passed": None, "reason": "there was not enough time left to run them"}
@@ -269,7 +277,7 @@ _LONGEST = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedVersion:
     """The verdict on a version; if it passed, also the tools of its Runner and of its Tuner."""
 
     judged: Judged
@@ -325,13 +333,13 @@ async def check_version(
     agent: str,
     base: Path | None = None,
     deadline_seconds: float | None = None,
-) -> Checked:
+) -> CheckedVersion:
     """Check what lies in `directory`, which is not changed. Whatever it is, there is a verdict.
 
     Cancelling ends all that was started.
     """
     judge = VersionJudge(settings, agent, base)
-    record, deadline = Record(), Deadline(deadline_seconds)
+    record, deadline = CheckRecord(), Deadline(deadline_seconds)
     tools: tuple[ToolShape, ...] = ()
     tuner_tools: tuple[ToolShape, ...] = ()
     try:
@@ -342,13 +350,13 @@ async def check_version(
     except NotPassed as finding:
         outcome, reason = Outcome.FAILED, f"{record.last}: {finding}"
     except Exception as error:  # noqa: BLE001 - whatever it is, the version was not judged
-        told = OutOfTime() if limit.expired() else error
+        cause = OutOfTime() if limit.expired() else error
         _log.warning("a check of a version broke down", agent=agent, check=record.last, exc_info=True)
-        outcome, reason = Outcome.ERROR, f"{record.last}: {type(told).__name__}: {told}"
+        outcome, reason = Outcome.ERROR, f"{record.last}: {type(cause).__name__}: {cause}"
     reason = _plain(reason)
     report = record.report(judge.name, agent=agent, outcome=outcome, reason=reason)
     judged = ruled(judge, outcome, reason, report=report, measurements=record.numbers())
-    return Checked(judged, tools, tuner_tools)
+    return CheckedVersion(judged, tools, tuner_tools)
 
 
 def _plain(text: str) -> str:

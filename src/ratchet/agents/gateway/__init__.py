@@ -6,8 +6,15 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.agents.gateway.gateway import Gateway
-    from ratchet.agents.gateway.routes import Directory, Entered, Limits, Route, SessionOver, Unavailable
+    from ratchet.agents.gateway.routes import (
+        AgentRoute,
+        Directory,
+        Entered,
+        GatewayLimits,
+        SessionOver,
+        Unavailable,
+    )
 else:
     __getattr__ = on_demand(__name__)
 
-__all__ = ["Directory", "Entered", "Gateway", "Limits", "Route", "SessionOver", "Unavailable"]
+__all__ = ["AgentRoute", "Directory", "Entered", "Gateway", "GatewayLimits", "SessionOver", "Unavailable"]

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import httptools
 
-from ratchet.agents.gateway.request import Header, Request, RequestHead, for_caller, without_named
-from ratchet.agents.gateway.routes import STATUS_LINES, Limits, Refusal
+from ratchet.agents.gateway.request import Header, ProxyRequest, RequestHead, for_caller, without_named
+from ratchet.agents.gateway.routes import STATUS_LINES, GatewayLimits, Refusal
 
 _NO_CONTENT = (204, 304)
 
@@ -28,7 +28,7 @@ class AnswerHead(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
 
-class Answer:
+class ProxyResponse:
     """Takes the answer piece by piece. What comes together is written together.
 
     A head that promises a length waits for the first of its body, since it is of no use before: servers write the two
@@ -95,11 +95,11 @@ class NotTaken(Exception):
     """The server has not read the request, so another may be asked."""
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """The server has left a request without a whole answer; what it did with it is not known."""
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """Where a body comes from, when it comes faster than the server takes it."""
 
     def hold(self) -> None: ...
@@ -109,7 +109,7 @@ class Source(Protocol):
 
 class Backend(asyncio.Protocol):
     def __init__(
-        self, port: int, connected: socket.socket, limits: Limits, lost: Callable[[Backend], None]
+        self, port: int, connected: socket.socket, limits: GatewayLimits, lost: Callable[[Backend], None]
     ) -> None:
         self.port = port
         self.idle_since = 0.0
@@ -119,9 +119,9 @@ class Backend(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None
+        self._answer: ProxyResponse | None = None
         self._over: asyncio.Future[bool] | None = None
-        self._source: Source | None = None
+        self._source: BodySource | None = None
         self._repeatable = False
         self._unread = False
         self._has_spoken = False
@@ -142,10 +142,10 @@ class Backend(asyncio.Protocol):
         # The end, or bytes that nobody has asked for.
         return False
 
-    async def carry(self, request: Request, answer: Answer, source: Source) -> bool:
+    async def carry(self, request: ProxyRequest, answer: ProxyResponse, source: BodySource) -> bool:
         """Send a request and pass its answer on; whether the connection is good for another.
 
-        Raises `NotTaken`, `Broken`, or the `Refusal` that the rest of the body has met.
+        Raises `NotTaken`, `ConnectionBroken`, or the `Refusal` that the rest of the body has met.
         """
         if request.refusal is not None:
             raise request.refusal
@@ -163,7 +163,7 @@ class Backend(asyncio.Protocol):
         self._transport.write(encoded)
         try:
             return await self._over
-        except Broken as error:
+        except ConnectionBroken as error:
             if harmless and not answer.begun:
                 raise NotTaken(str(error)) from error
             raise
@@ -229,7 +229,7 @@ class Backend(asyncio.Protocol):
         if unread and self._repeatable and not self._has_spoken:
             self._end_with(NotTaken(reason))
         else:
-            self._end_with(Broken(reason))
+            self._end_with(ConnectionBroken(reason))
 
     def pause_writing(self) -> None:
         if self._source is not None:
@@ -296,7 +296,7 @@ class Backend(asyncio.Protocol):
 
     def _break(self, reason: str) -> None:
         self._transport.abort()
-        self._end_with(Broken(reason))
+        self._end_with(ConnectionBroken(reason))
 
     def _end_with(self, error: Exception) -> None:
         if self._over is not None and not self._over.done():
@@ -306,7 +306,7 @@ class Backend(asyncio.Protocol):
 class Pool:
     """Every caller has at most one request under way, so the connections in use are as many as the callers at most."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GatewayLimits) -> None:
         self._limits = limits
         self._idle: dict[int, list[Backend]] = defaultdict(list)
 

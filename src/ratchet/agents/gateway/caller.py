@@ -10,15 +10,29 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
-from ratchet.agents.gateway.backend import Answer, AnswerHead, Broken, NotTaken, Pool, Source
-from ratchet.agents.gateway.request import METHODS, Reading, Request, RequestHead, Stage, is_session
+from ratchet.agents.gateway.backend import (
+    AnswerHead,
+    BodySource,
+    ConnectionBroken,
+    NotTaken,
+    Pool,
+    ProxyResponse,
+)
+from ratchet.agents.gateway.request import (
+    METHODS,
+    ParserStage,
+    ProxyRequest,
+    RequestHead,
+    RequestParser,
+    is_session,
+)
 from ratchet.agents.gateway.routes import (
+    AgentRoute,
     Architect,
     Directory,
     Entered,
-    Limits,
+    GatewayLimits,
     Refusal,
-    Route,
     route_of,
     shown,
 )
@@ -39,7 +53,7 @@ class Forwarding:
         self._pool = pool
         self._architect_port = architect_port
 
-    async def forward(self, request: Request, transport: asyncio.Transport, source: Source) -> None:
+    async def forward(self, request: ProxyRequest, transport: asyncio.Transport, source: BodySource) -> None:
         """Have a request answered. Raises `Refusal` when nobody does, and `BrokenOff`.
 
         A request is brought again only if it is certain that no server has read it.
@@ -49,7 +63,7 @@ class Forwarding:
             if pause:
                 await asyncio.sleep(pause)
             entered = await self._enter(request)
-            answer = Answer(request.head, transport, partial(_note_session, request, entered))
+            answer = ProxyResponse(request.head, transport, partial(_note_session, request, entered))
             try:
                 await self._through(entered.port, request, answer, source, new=number > 0)
                 return
@@ -59,7 +73,7 @@ class Forwarding:
                 if answer.begun:
                     raise BrokenOff from error
                 raise
-            except Broken as error:
+            except ConnectionBroken as error:
                 _log.warning(
                     "a server left a call without an answer", to=shown(request.route), reason=str(error)
                 )
@@ -74,7 +88,7 @@ class Forwarding:
                 entered.leave()
         raise Refusal(502, f"{shown(request.route)} does not take calls: {reason}", hint="try again")
 
-    async def _enter(self, request: Request) -> Entered:
+    async def _enter(self, request: ProxyRequest) -> Entered:
         if isinstance(request.route, Architect):
             port = self._architect_port()
             if port is None:
@@ -86,7 +100,7 @@ class Forwarding:
             raise Refusal(error.http_status, str(error), hint=error.hint) from error
 
     async def _through(
-        self, port: int, request: Request, answer: Answer, source: Source, *, new: bool
+        self, port: int, request: ProxyRequest, answer: ProxyResponse, source: BodySource, *, new: bool
     ) -> None:
         try:
             # What is not here as a whole could not be brought again, should a kept connection turn out to be closed.
@@ -119,7 +133,7 @@ class _AtArchitect(NamedTuple):
         pass
 
 
-def _note_session(request: Request, entered: Entered, head: AnswerHead) -> None:
+def _note_session(request: ProxyRequest, entered: Entered, head: AnswerHead) -> None:
     """Tell of a session that begins or ends with this answer, before the caller can use what it learns."""
     if not 200 <= head.status < 300:
         return
@@ -136,7 +150,7 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _HTTP_PORT = 80
 
 
-class Door(NamedTuple):
+class ListenAddress(NamedTuple):
     """An address that was connected to: the hosts it goes by, and whether strangers can reach it."""
 
     hosts: frozenset[bytes]
@@ -148,7 +162,7 @@ def is_loopback(address: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def door_at(address: str, port: int, *, guarded: bool, names: tuple[str, ...]) -> Door:
+def door_at(address: str, port: int, *, guarded: bool, names: tuple[str, ...]) -> ListenAddress:
     """A name with a port counts as it is; one without counts alone and with the port of the door."""
     bare = address.partition("%")[0]
     own = [*_LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare]
@@ -159,10 +173,10 @@ def door_at(address: str, port: int, *, guarded: bool, names: tuple[str, ...]) -
         hosts.add(name)
         if not name.rpartition(":")[2].isdigit():
             hosts.add(f"{name}:{port}")
-    return Door(frozenset(host.lower().encode() for host in hosts), guarded)
+    return ListenAddress(frozenset(host.lower().encode() for host in hosts), guarded)
 
 
-def admit(head: RequestHead, door: Door, token: bytes | None) -> Route | Architect:
+def admit(head: RequestHead, door: ListenAddress, token: bytes | None) -> AgentRoute | Architect:
     """Where a request may go. Raises `Refusal`.
 
     A page of another site that has its name resolved to this machine shows it in Host or Origin.
@@ -189,7 +203,7 @@ def admit(head: RequestHead, door: Door, token: bytes | None) -> Route | Archite
     return route
 
 
-def _own(origin: bytes, door: Door) -> bool:
+def _own(origin: bytes, door: ListenAddress) -> bool:
     scheme, separator, authority = origin.lower().partition(b"://")
     return bool(separator) and scheme in (b"http", b"https") and authority in door.hosts
 
@@ -211,30 +225,30 @@ _MOST_AHEAD = 16
 class House(Protocol):
     """What all callers share."""
 
-    limits: Limits
+    limits: GatewayLimits
     forwarding: Forwarding
     token: bytes | None
 
-    def welcome(self, caller: Caller, address: str, port: int) -> Door | None:
+    def welcome(self, caller: CallerConnection, address: str, port: int) -> ListenAddress | None:
         """The door at that address, which a caller has come through; `None` when the house is full."""
         ...
 
-    def say_goodbye(self, caller: Caller) -> None: ...
+    def say_goodbye(self, caller: CallerConnection) -> None: ...
 
 
-class Caller(asyncio.Protocol):
+class CallerConnection(asyncio.Protocol):
     def __init__(self, house: House) -> None:
         self._house = house
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
-        self._reading = Reading(house.limits, self._admit, self._invite, self._put)
+        self._reading = RequestParser(house.limits, self._admit, self._invite, self._put)
         self._transport: asyncio.Transport
-        self._door: Door
+        self._door: ListenAddress
         self.serving: asyncio.Task[None] | None = None
         # What was read and is not answered yet; a refusal is the last of a connection.
-        self._ahead: deque[Request | Refusal] = deque()
+        self._ahead: deque[ProxyRequest | Refusal] = deque()
         self._more: asyncio.Future[None] | None = None
-        self._current: Request | None = None
+        self._current: ProxyRequest | None = None
         self._is_last = False
         self._server_is_slow = False
         self._idle_since = self._loop.time()
@@ -255,12 +269,12 @@ class Caller(asyncio.Protocol):
     def look(self, now: float) -> None:
         """Part from a caller that takes too long."""
         limits, stage = self._limits, self._reading.stage
-        if stage is Stage.WASTE:
+        if stage is ParserStage.WASTE:
             if self._is_free() and now - self._reading.since > limits.linger_seconds:
                 self._transport.abort()
         elif self._unread_since is not None and now - self._unread_since > limits.stalled_seconds:
             self._transport.abort()
-        elif stage is not Stage.NOTHING:
+        elif stage is not ParserStage.NOTHING:
             self._reading.refuse_late(now, is_held=self._is_held())
         elif self._is_free() and now - self._idle_since > limits.idle_seconds:
             self._transport.close()
@@ -319,7 +333,7 @@ class Caller(asyncio.Protocol):
                 await self._answer(item)
         self._part()
 
-    async def _next(self) -> Request | Refusal:
+    async def _next(self) -> ProxyRequest | Refusal:
         if not self._ahead:
             self._idle_since = self._loop.time()
             self._more = self._loop.create_future()
@@ -328,7 +342,7 @@ class Caller(asyncio.Protocol):
         self._regulate()
         return item
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: ProxyRequest) -> None:
         self._current = request
         self._is_last = self._is_last or not request.head.persistent
         try:
@@ -350,18 +364,18 @@ class Caller(asyncio.Protocol):
 
     def _part(self) -> None:
         """Hang up. A caller that still sends is heard out for a moment, or it would not get to read the answer."""
-        if self._reading.stage in (Stage.NOTHING, Stage.HEAD):
+        if self._reading.stage in (ParserStage.NOTHING, ParserStage.HEAD):
             self._transport.close()
             return
-        self._reading.enter(Stage.WASTE)
+        self._reading.enter(ParserStage.WASTE)
         self._regulate()
         if not self._transport.is_closing():
             self._transport.write_eof()
 
-    def _admit(self, head: RequestHead) -> Route | Architect:
+    def _admit(self, head: RequestHead) -> AgentRoute | Architect:
         return admit(head, self._door, self._house.token)
 
-    def _put(self, item: Request | Refusal) -> None:
+    def _put(self, item: ProxyRequest | Refusal) -> None:
         self._ahead.append(item)
         self._regulate()
         if self._more is not None and not self._more.done():
@@ -380,7 +394,7 @@ class Caller(asyncio.Protocol):
     def _is_held(self) -> bool:
         """Whether what has come must be used before more is read."""
         full = self._server_is_slow or len(self._ahead) >= _MOST_AHEAD or self._reading.is_full
-        return full and self._reading.stage is not Stage.WASTE
+        return full and self._reading.stage is not ParserStage.WASTE
 
     def _regulate(self) -> None:
         if self._transport.is_closing():

@@ -9,8 +9,8 @@ import ipaddress
 from collections.abc import Callable, Iterable
 
 from ratchet.agents.gateway.backend import Pool
-from ratchet.agents.gateway.caller import Caller, Door, Forwarding, door_at, is_loopback
-from ratchet.agents.gateway.routes import Directory, Limits
+from ratchet.agents.gateway.caller import CallerConnection, Forwarding, ListenAddress, door_at, is_loopback
+from ratchet.agents.gateway.routes import Directory, GatewayLimits
 from ratchet.kernel import Conflict, Misuse, RatchetError
 
 
@@ -27,10 +27,10 @@ class Gateway:
         architect_port: Callable[[], int | None],
         token: str | None = None,
         hosts: Iterable[str] = (),
-        limits: Limits | None = None,
+        limits: GatewayLimits | None = None,
     ) -> None:
         """`hosts` are names, with or without a port, that callers may use besides the address itself."""
-        self.limits = limits or Limits()
+        self.limits = limits or GatewayLimits()
         self.token = token.encode() if token else None
         self._pool = Pool(self.limits)
         self.forwarding = Forwarding(directory, self._pool, architect_port)
@@ -39,7 +39,7 @@ class Gateway:
         self._guarded: set[int] = set()
         self._servers: list[asyncio.Server] = []
         self._urls: list[str] = []
-        self._callers: set[Caller] = set()
+        self._callers: set[CallerConnection] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -103,17 +103,17 @@ class Gateway:
             serving.append(self._looking)
         await asyncio.gather(*serving, return_exceptions=True)
 
-    def welcome(self, caller: Caller, address: str, port: int) -> Door | None:
+    def welcome(self, caller: CallerConnection, address: str, port: int) -> ListenAddress | None:
         if self._is_closing or len(self._callers) >= self.limits.connections:
             return None
         self._callers.add(caller)
         return door_at(address, port, guarded=port in self._guarded, names=self._names)
 
-    def say_goodbye(self, caller: Caller) -> None:
+    def say_goodbye(self, caller: CallerConnection) -> None:
         self._callers.discard(caller)
 
-    def _receive(self) -> Caller:
-        return Caller(self)
+    def _receive(self) -> CallerConnection:
+        return CallerConnection(self)
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A request as its caller sent it, read strictly and framed anew for a server."""
+"""A request as its caller sent it, read strictly and framed again for a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import NamedTuple, Protocol
 
 import httptools
 
-from ratchet.agents.gateway.routes import AGENT_PATH, ARCHITECT_PATH, Architect, Limits, Refusal, Route
+from ratchet.agents.gateway.routes import (
+    AGENT_PATH,
+    ARCHITECT_PATH,
+    AgentRoute,
+    Architect,
+    GatewayLimits,
+    Refusal,
+)
 
 Header = tuple[bytes, bytes]
 """A name in lower case, and a value."""
@@ -142,7 +149,7 @@ def is_session(text: bytes) -> bool:
     return _SESSION.fullmatch(text) is not None
 
 
-class Carrier(Protocol):
+class BodyWriter(Protocol):
     """What takes the rest of a body to a server, and brings the answer no faster than its caller reads."""
 
     def pass_on(self, data: bytes) -> None: ...
@@ -154,18 +161,18 @@ class Carrier(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Request:
+class ProxyRequest:
     """A request and as much of its body as has come and is not passed on yet."""
 
     __slots__ = ("carrier", "complete", "head", "parts", "refusal", "route", "size")
 
-    def __init__(self, head: RequestHead, route: Route | Architect) -> None:
+    def __init__(self, head: RequestHead, route: AgentRoute | Architect) -> None:
         self.head = head
         self.route = route
         self.parts: list[bytes] = []
         self.size = 0
         self.complete = False
-        self.carrier: Carrier | None = None
+        self.carrier: BodyWriter | None = None
         # Set when the rest of the body turns out to be unacceptable.
         self.refusal: Refusal | None = None
 
@@ -241,7 +248,7 @@ def _expects(known: dict[bytes, bytes]) -> bool:
     return expected is not None
 
 
-class Stage(Enum):
+class ParserStage(Enum):
     """What is being read."""
 
     HEAD = auto()
@@ -252,7 +259,7 @@ class Stage(Enum):
     """Nothing counts any more; the caller may still be reading what it was told last."""
 
 
-class Reading:
+class RequestParser:
     """Hands each request on as soon as it is whole, or too long to be held back.
 
     What cannot be a request is handed on as a `Refusal`, and after that nothing is.
@@ -260,10 +267,10 @@ class Reading:
 
     def __init__(
         self,
-        limits: Limits,
-        admit: Callable[[RequestHead], Route | Architect],
+        limits: GatewayLimits,
+        admit: Callable[[RequestHead], AgentRoute | Architect],
         begun: Callable[[], None],
-        hand_on: Callable[[Request | Refusal], None],
+        hand_on: Callable[[ProxyRequest | Refusal], None],
     ) -> None:
         """`begun` hears of a head that was admitted, before anything of its body."""
         self._limits = limits
@@ -274,12 +281,12 @@ class Reading:
         self._parser = httptools.HttpRequestParser(self)
         self._headers: list[Header] = []
         self._target = b""
-        self._request: Request | None = None
+        self._request: ProxyRequest | None = None
         # Bytes that came since the last sign of progress: a head, or the trailers of a body, must end some time.
         self._unheard = 0
         # Whether the caller sends its body only when it is told to.
         self.is_expectant = False
-        self.enter(Stage.HEAD)
+        self.enter(ParserStage.HEAD)
 
     @property
     def is_full(self) -> bool:
@@ -287,14 +294,14 @@ class Reading:
         request = self._request
         return request is not None and request.carrier is None and self._is_long(request)
 
-    def enter(self, stage: Stage) -> None:
+    def enter(self, stage: ParserStage) -> None:
         self.stage = stage
         self.since = self._loop.time()
-        if stage is not Stage.HEAD:
+        if stage is not ParserStage.HEAD:
             self._unheard = 0
 
     def feed(self, data: bytes) -> None:
-        if self.stage is Stage.WASTE:
+        if self.stage is ParserStage.WASTE:
             return
         self._unheard += len(data)
         try:
@@ -311,10 +318,10 @@ class Reading:
 
     def refuse(self, refusal: Refusal) -> None:
         """Read no further. A request that is being answered already hears it, any other is answered with it."""
-        if self.stage is Stage.WASTE:
+        if self.stage is ParserStage.WASTE:
             return
         request, self._request = self._request, None
-        self.enter(Stage.WASTE)
+        self.enter(ParserStage.WASTE)
         if request is not None and self._is_long(request):
             request.fail(refusal)
         else:
@@ -323,23 +330,25 @@ class Reading:
     def refuse_late(self, now: float, *, is_held: bool) -> None:
         """Give up on a caller that takes too long; one that is not read from is not to blame."""
         limits, waited = self._limits, now - self.since
-        if self.stage is Stage.HEAD and waited > limits.head_seconds:
+        if self.stage is ParserStage.HEAD and waited > limits.head_seconds:
             self.refuse(
                 Refusal(408, f"the head of the request did not come within {limits.head_seconds:g} s")
             )
-        elif self.stage is Stage.BODY and not is_held and waited > limits.body_seconds:
-            self.refuse(Refusal(408, f"the body of the request did not go on for {limits.body_seconds:g} s"))
+        elif self.stage is ParserStage.BODY and not is_held and waited > limits.body_seconds:
+            self.refuse(
+                Refusal(408, f"the body of the request did not continue for {limits.body_seconds:g} s")
+            )
 
     def on_message_begin(self) -> None:
         self._headers = []
         self._target = b""
-        self.enter(Stage.HEAD)
+        self.enter(ParserStage.HEAD)
 
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.stage is not Stage.HEAD:
+        if self.stage is not ParserStage.HEAD:
             return  # a trailer, which nobody waits for
         self._headers.append((name.lower(), value))
         if len(self._headers) > self._limits.headers:
@@ -362,9 +371,9 @@ class Reading:
         route = self._admit(head)
         if head.length is not None and head.length > limits.body_bytes:
             raise self._too_large()
-        self._request = Request(head, route)
+        self._request = ProxyRequest(head, route)
         self.is_expectant = head.expects and head.has_body
-        self.enter(Stage.BODY)
+        self.enter(ParserStage.BODY)
         self._begun()
 
     def on_body(self, body: bytes) -> None:
@@ -375,7 +384,7 @@ class Reading:
         was_long = self._is_long(request)
         request.add(body)
         self.is_expectant = False
-        self.enter(Stage.BODY)
+        self.enter(ParserStage.BODY)
         if self._is_long(request) and not was_long:
             self._hand_on(request)
 
@@ -383,12 +392,12 @@ class Reading:
         request, self._request = self._request, None
         assert request is not None
         self.is_expectant = False
-        self.enter(Stage.NOTHING)
+        self.enter(ParserStage.NOTHING)
         request.end()
         if not self._is_long(request):
             self._hand_on(request)
 
-    def _is_long(self, request: Request) -> bool:
+    def _is_long(self, request: ProxyRequest) -> bool:
         return request.size >= self._limits.held_bytes
 
     def _too_long(self) -> Refusal:

@@ -53,7 +53,7 @@ class Refusal(Exception):
         return head if bodiless else head + body
 
 
-class Route(NamedTuple):
+class AgentRoute(NamedTuple):
     """What an address names. Without a version it is the stable address, which leads to the current one."""
 
     agent: str
@@ -81,7 +81,7 @@ class Entered(Protocol):
 class Directory(Protocol):
     """Leads calls to servers."""
 
-    async def enter(self, route: Route, session: str | None) -> Entered:
+    async def enter(self, route: AgentRoute, session: str | None) -> Entered:
         """The server for a call; may wait until one is up, and is cancelled when the caller goes away.
 
         Raises `NotFound` for an agent or a version that is not there, `Unavailable` when its server cannot be started,
@@ -103,7 +103,7 @@ class SessionOver(RatchetError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GatewayLimits:
     """What one caller, or one server, may send, and how long it may take. What goes beyond is refused."""
 
     head_bytes: int = 64 * 1024
@@ -148,13 +148,13 @@ _AGENT = re.compile(
 _LONGEST = 200
 
 
-def route_of(target: bytes) -> Route | Architect | None:
+def route_of(target: bytes) -> AgentRoute | Architect | None:
     """The address that `target` spells, or `None`."""
     return _route_of(target) if len(target) <= _LONGEST else None
 
 
 @lru_cache(maxsize=1024)
-def _route_of(target: bytes) -> Route | Architect | None:
+def _route_of(target: bytes) -> AgentRoute | Architect | None:
     text = target.decode("latin-1")
     if text == ARCHITECT_PATH:
         return ARCHITECT
@@ -166,10 +166,10 @@ def _route_of(target: bytes) -> Route | Architect | None:
         check_name(name)
     except Misuse:
         return None
-    return None if version is not None and ".." in version else Route(name, Role(role), version)
+    return None if version is not None and ".." in version else AgentRoute(name, Role(role), version)
 
 
-def shown(route: Route | Architect) -> str:
+def shown(route: AgentRoute | Architect) -> str:
     """A route as a sentence calls it."""
     if isinstance(route, Architect):
         return "the Architect"

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.contract import Place, Role
+from ratchet.agents.contract import AgentDirectory, Role
 from ratchet.agents.gateway import SessionOver, Unavailable
-from ratchet.agents.host.records import Records, Row
-from ratchet.agents.host.supervisor import Change, Tasks
-from ratchet.agents.host.version import Entry, HostedVersion
+from ratchet.agents.host.records import HostedAgent, Records
+from ratchet.agents.host.supervisor import ChangeSignal, Tasks
+from ratchet.agents.host.version import EnteredCall, HostedVersion
 from ratchet.agents.servers import Launch
 from ratchet.agents.state import Carried, Succession, read_cut
 from ratchet.agents.versions import CURRENT
@@ -28,7 +28,7 @@ _COMMIT_DIGITS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostSurroundings:
     """What the addresses of one host share. `carries` says that late changes of states are this host's business."""
 
     settings: Agents
@@ -47,14 +47,14 @@ class _Leaving:
     succession: Succession | None
 
 
-class Address:
+class AgentAddress:
     """Follows where the ledger says that the address shall lead, one step after the other.
 
     Everything here happens in one event loop. What must not be seen half done is done without an `await` in between:
     a call chooses a version and is counted there, the address moves, a version that nobody uses begins to stop.
     """
 
-    def __init__(self, row: Row, place: Place, surroundings: Surroundings) -> None:
+    def __init__(self, row: HostedAgent, place: AgentDirectory, surroundings: HostSurroundings) -> None:
         self.name = row.agent.name
         self._agent = row.agent
         self._place = place
@@ -65,7 +65,7 @@ class Address:
         self._awaited: HostedVersion | None = None
         self._versions: dict[str, HostedVersion] = {}
         self._leaving: dict[str, _Leaving] = {}
-        self._change = Change()
+        self._change = ChangeSignal()
         self._stale = asyncio.Event()
         self._gone = False
 
@@ -93,7 +93,7 @@ class Address:
         finally:
             hearing.cancel()
 
-    async def enter(self, role: Role, version: str | None, session: str | None) -> Entry:
+    async def enter(self, role: Role, version: str | None, session: str | None) -> EnteredCall:
         """See `ratchet.agents.gateway.Directory.enter`."""
         commit = None if version is None or version in CURRENT else await self._commit(version)
         if session is not None:
@@ -141,7 +141,7 @@ class Address:
         current = None if self._current is None else self._current.commit
         return {"agent": self.name, "current": current, "versions": versions}
 
-    def _enter(self, role: Role, commit: str | None) -> Entry | None:
+    def _enter(self, role: Role, commit: str | None) -> EnteredCall | None:
         """Enter the version that is to answer, if it does; else see to it that it will."""
         if self._gone:
             raise NotFound("agent", self.name)
@@ -151,24 +151,24 @@ class Address:
         port = version.port(role)
         if port is not None:
             version.occupancy.enter(role, None)
-            return Entry(version.occupancy, role, port, None)
+            return EnteredCall(version.occupancy, role, port, None)
         # A current version that was just given up is about to be replaced, unless the ledger has no other one.
         fault = version.quarantine or (None if version is self._current else version.fault)
         if fault is not None:
             raise Unavailable(
                 f"version {version.commit[:12]} of {self.name} is quarantined: {fault}",
-                hint="call another version, or give feedback that mends it",
+                hint="call another version, or give feedback that fixes it",
             )
         version.start()
         return None
 
-    def _resume(self, role: Role, commit: str | None, session: str) -> Entry:
+    def _resume(self, role: Role, commit: str | None, session: str) -> EnteredCall:
         for version in self._versions.values():
             if version.occupancy.knows(role, session) and commit in (None, version.commit):
                 port = version.port(role)
                 if port is not None:
                     version.occupancy.enter(role, session)
-                    return Entry(version.occupancy, role, port, session)
+                    return EnteredCall(version.occupancy, role, port, session)
         raise SessionOver(f"this session with {self.name} is over", hint="begin a new one")
 
     async def _commit(self, text: str) -> str:
@@ -291,12 +291,12 @@ class Address:
     async def _carry(self, succession: Succession | None) -> None:
         carried = Carried() if succession is None else await succession.carry()
         if succession is not None and carried != Carried():
-            told = {
+            data = {
                 "from": succession.old.name,
                 "left_out": list(carried.left_out),
                 "problem": carried.problem,
             }
-            self._tell("state", succession.new.name, **told)
+            self._tell("state", succession.new.name, **data)
 
     async def _settle(self, succession: Succession | None) -> None:
         if succession is not None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ratchet.agents.addresses import Tokens, announce, announced, seat
+from ratchet.agents.addresses import AgentTokens, announce, announced, host_lock
 from ratchet.agents.contract import place_of
-from ratchet.agents.gateway import Gateway, Route, Unavailable
-from ratchet.agents.host.address import Address, Surroundings
-from ratchet.agents.host.records import Records, Row
+from ratchet.agents.gateway import AgentRoute, Gateway, Unavailable
+from ratchet.agents.host.address import AgentAddress, HostSurroundings
+from ratchet.agents.host.records import HostedAgent, Records
 from ratchet.agents.host.supervisor import Tasks, persistently
-from ratchet.agents.host.version import Entry
+from ratchet.agents.host.version import EnteredCall
 from ratchet.agents.servers import Launch
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
@@ -41,11 +41,11 @@ _LONGEST_SWEEP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class HostAccess:
     """How the servers that a host starts reach Ratchet: at `url`, with tokens of their own."""
 
     url: str
-    tokens: Tokens
+    tokens: AgentTokens
 
     def launch(self, agent: str, commit: str, directory: Path) -> Launch:
         port = urlsplit(self.url).port
@@ -66,10 +66,10 @@ class Host:
         self._runtime = runtime
         self._lasting = lasting
         self._records = Records(runtime.ledger)
-        self._addresses: dict[str, Address] = {}
-        self._surroundings: Surroundings | None = None
+        self._addresses: dict[str, AgentAddress] = {}
+        self._surroundings: HostSurroundings | None = None
 
-    async def enter(self, route: Route, session: str | None) -> Entry:
+    async def enter(self, route: AgentRoute, session: str | None) -> EnteredCall:
         address = self._addresses.get(route.agent)
         if address is None:
             address = self._open(await self._records.look(route.agent))
@@ -80,12 +80,12 @@ class Host:
         agents = [self._addresses[name].status() for name in sorted(self._addresses)]
         return {"url": self.url, "active": self.is_active, "agents": agents}
 
-    async def run(self, access: Access, ready: asyncio.Event) -> None:
+    async def run(self, access: HostAccess, ready: asyncio.Event) -> None:
         """Serve until cancelled; then everything that was started has ended. `ready` is set when calls can be led."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = Tasks(group)
-                self._surroundings = Surroundings(
+                self._surroundings = HostSurroundings(
                     self._runtime.settings.agents, self._records, tasks, access.launch, carries=self._lasting
                 )
                 tasks.keep_doing(self._records.write_events)
@@ -127,16 +127,16 @@ class Host:
         if row is not None and self._is_here(row) and name not in self._addresses:
             self._tasks.start(self._open(row).bring_up)
 
-    async def _restore(self, addresses: list[Address]) -> None:
+    async def _restore(self, addresses: list[AgentAddress]) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def restore(address: Address) -> None:
+        async def restore(address: AgentAddress) -> None:
             async with gate:
                 await address.bring_up()
 
         await asyncio.gather(*(restore(address) for address in addresses))
 
-    def _open(self, row: Row) -> Address:
+    def _open(self, row: HostedAgent) -> AgentAddress:
         """The address of an agent. Raises `Unavailable` for one that cannot be served here."""
         known = self._addresses.get(row.agent.name)
         if known is not None:
@@ -148,12 +148,12 @@ class Host:
                 f"the agent {row.agent.name} does not lie in {self._runtime.home}",
                 hint="call it where it was created: another home shares this ledger",
             )
-        address = Address(row, place_of(self._runtime.home, row.agent.name), self._surroundings)
+        address = AgentAddress(row, place_of(self._runtime.home, row.agent.name), self._surroundings)
         self._addresses[row.agent.name] = address
         self._tasks.start(partial(self._tend, address))
         return address
 
-    async def _tend(self, address: Address) -> None:
+    async def _tend(self, address: AgentAddress) -> None:
         await persistently(address.tend)
         if self._addresses.get(address.name) is address:
             del self._addresses[address.name]
@@ -169,7 +169,7 @@ class Host:
             for address in list(self._addresses.values()):
                 address.sweep()
 
-    def _is_here(self, row: Row) -> bool:
+    def _is_here(self, row: HostedAgent) -> bool:
         return place_of(self._runtime.home, row.agent.name).root.is_dir()
 
     def _last_event(self) -> int:
@@ -197,7 +197,7 @@ async def hosting(runtime: Runtime, loaded: Loaded, *, api_token: str | None = N
     and `Misuse`.
     """
     host = Host(runtime)
-    with seat(loaded.home) as is_ours:
+    with host_lock(loaded.home) as is_ours:
         if is_ours:
             async with _serving(host, runtime, loaded, api_token):
                 yield host
@@ -224,7 +224,7 @@ async def hosting_alone(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
 async def _take_over(host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None) -> None:
     while True:
         await asyncio.sleep(_TAKE_OVER_SECONDS)
-        with seat(loaded.home) as is_ours:
+        with host_lock(loaded.home) as is_ours:
             host.url = announced(loaded.home)
             if not is_ours:
                 continue
@@ -264,7 +264,7 @@ async def _open(
     # Only now: a command that finds a running host needs none of it, and importing it takes long.
     from ratchet.agents.architect_server import architect_listening
 
-    tokens = Tokens()
+    tokens = AgentTokens()
     chosen = loaded.settings.server.token
     # Without an API token, nobody knows the one that opens the Architect to people.
     async with architect_listening(
@@ -276,7 +276,7 @@ async def _open(
         try:
             urls = [await gateway.listen(address, *ports) for address, ports in places]
             host.url = urls[0]
-            async with _running(host, Access(host.url, tokens)):
+            async with _running(host, HostAccess(host.url, tokens)):
                 try:
                     yield host.url
                 finally:
@@ -286,7 +286,7 @@ async def _open(
 
 
 @asynccontextmanager
-async def _running(host: Host, access: Access) -> AsyncIterator[None]:
+async def _running(host: Host, access: HostAccess) -> AsyncIterator[None]:
     ready = asyncio.Event()
     running = asyncio.create_task(host.run(access, ready))
     try:

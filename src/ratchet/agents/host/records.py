@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HostedAgent:
     """An agent that can be called, and the version that its address is to lead to."""
 
     agent: Agent
@@ -56,29 +56,29 @@ class Records:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._waiting: deque[_Happened] = deque(maxlen=_MOST_WAITING)
-        self._told = asyncio.Event()
+        self._wake = asyncio.Event()
         # One writer at a time takes what waits, or it would be written twice: a cancelled task leaves its thread.
         self._writing = threading.Lock()
 
-    async def everything(self) -> tuple[list[Row], int]:
+    async def everything(self) -> tuple[list[HostedAgent], int]:
         """All agents that can be called, the ones changed last first, and the number of the event up to which."""
         return await self._patiently(self._everything)
 
-    async def row(self, name: str) -> Row | None:
+    async def row(self, name: str) -> HostedAgent | None:
         """The agent as it is now; `None` if it cannot be called (any more)."""
         return await self._patiently(lambda: self._row(name))
 
-    async def look(self, name: str) -> Row:
+    async def look(self, name: str) -> HostedAgent:
         """The same for a caller who cannot wait. Raises `NotFound`, `Unavailable` and `LedgerUnavailable`."""
 
-        def look() -> Row:
+        def look() -> HostedAgent:
             with self._ledger.read() as tx:
                 agent = get_agent(tx, name)
                 row = _row_of(tx, agent)
             if row is None:
                 raise Unavailable(
                     f"the agent {name} is {agent.status}",
-                    hint=f"`ratchet agent show {name}` tells how far it is",
+                    hint=f"`ratchet agent show {name}` shows its progress",
                 )
             return row
 
@@ -106,13 +106,13 @@ class Records:
         """Record that something happened to a version, soon."""
         message = f"{agent} {commit[:12]} {kind}"
         self._waiting.append(_Happened(f"agent.{kind}", message, {"agent": agent, "commit": commit, **data}))
-        self._told.set()
+        self._wake.set()
 
     async def write_events(self) -> None:
         """Write what is told, until cancelled."""
         while True:
-            await self._told.wait()
-            self._told.clear()
+            await self._wake.wait()
+            self._wake.clear()
             await self._patiently(self._write_waiting)
 
     async def write_last(self) -> None:
@@ -131,7 +131,7 @@ class Records:
                 _log.warning("the ledger does not answer; trying again", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _everything(self) -> tuple[list[Row], int]:
+    def _everything(self) -> tuple[list[HostedAgent], int]:
         with self._ledger.read() as tx:
             agents: list[Agent] = []
             while page := list_agents(tx, after=agents[-1].name if agents else "", limit=_PAGE):
@@ -140,7 +140,7 @@ class Records:
             rows.sort(key=lambda each: each.agent.updated_at, reverse=True)
             return rows, event_log.last_id(tx.connection)
 
-    def _row(self, name: str) -> Row | None:
+    def _row(self, name: str) -> HostedAgent | None:
         with self._ledger.read() as tx:
             try:
                 return _row_of(tx, get_agent(tx, name))
@@ -173,7 +173,7 @@ class Records:
                 self._waiting.popleft()
 
 
-def _row_of(tx: Transaction, agent: Agent) -> Row | None:
+def _row_of(tx: Transaction, agent: Agent) -> HostedAgent | None:
     if agent.status is not AgentStatus.READY or agent.current is None:
         return None
-    return Row(agent, get_version(tx, agent.id, agent.current))
+    return HostedAgent(agent, get_version(tx, agent.id, agent.current))

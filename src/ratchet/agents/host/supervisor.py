@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from enum import StrEnum
 
 from ratchet.agents.contract import Role
-from ratchet.agents.servers import Launch, Server, StartFailed, serving
+from ratchet.agents.servers import AgentServer, Launch, StartFailed, serving
 from ratchet.config.agent_settings import Agents
 from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 
 
-class Change:
+class ChangeSignal:
     """Everybody who waits is woken by the next `tell`, and looks at what has become of the thing."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Tasks:
         return self._group.create_task(_is_done(work))
 
     def keep_doing(self, work: Work) -> asyncio.Task[None]:
-        """Begin anew when it goes wrong, until it is done."""
+        """Start again when it fails, until it is done."""
         return self._group.create_task(persistently(work))
 
 
@@ -66,7 +66,7 @@ async def _is_done(work: Work) -> bool:
 
 
 class Crashes:
-    """Crashes count for `crash_seconds`; a server that stays up for so long begins anew."""
+    """Crashes count for `crash_seconds`; a server that stays up for so long begins again."""
 
     def __init__(self, settings: Agents) -> None:
         self._settings = settings
@@ -135,7 +135,7 @@ class Keeper:
         self.role = role
         self.condition = Condition.STOPPED
         self.since = time.time()
-        self.server: Server | None = None
+        self.server: AgentServer | None = None
         self.restarts = 0
         self.crashes = Crashes(settings)
         self._settings = settings
@@ -150,7 +150,7 @@ class Keeper:
                 try:
                     reason = await self._serve(launch)
                 except StartFailed as error:
-                    reason = _told(error)
+                    reason = _reason(error)
                 # Not the version's fault: what it needs of this machine or of Ratchet is missing, perhaps not for long.
                 # Whatever it is, the other agents must not suffer from it.
                 except Exception as error:  # noqa: BLE001
@@ -181,7 +181,7 @@ class Keeper:
             with self._led_to(server):
                 return await self._fault(server)
 
-    async def _fault(self, server: Server) -> str:
+    async def _fault(self, server: AgentServer) -> str:
         """Look at it until it has ended or is not well."""
         look_seconds = min(_LOOK_SECONDS, max(2.0, self._settings.health_seconds))
         ended = asyncio.create_task(server.ended())
@@ -197,7 +197,7 @@ class Keeper:
             ended.cancel()
 
     @contextlib.contextmanager
-    def _led_to(self, server: Server) -> Iterator[None]:
+    def _led_to(self, server: AgentServer) -> Iterator[None]:
         self.server = server
         self._turn(Condition.UP)
         try:
@@ -217,5 +217,5 @@ class Keeper:
         self._changed()
 
 
-def _told(error: StartFailed) -> str:
+def _reason(error: StartFailed) -> str:
     return f"{error}\n{error.log}".strip()[-_LONGEST_REASON:] if error.log else str(error)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.agents.contract import Role
-from ratchet.agents.host.supervisor import Change, Condition, GivenUp, Keeper, Tasks
+from ratchet.agents.host.supervisor import ChangeSignal, Condition, GivenUp, Keeper, Tasks
 from ratchet.agents.servers import Launch
 from ratchet.config.agent_settings import Agents
 
@@ -18,7 +18,7 @@ _MOST_SESSIONS = 10_000
 
 
 @dataclass(slots=True)
-class Session:
+class ClientSession:
     """What a client began with one server; `used` is when it last called or was answered."""
 
     role: Role
@@ -35,7 +35,7 @@ class Occupancy:
     def __init__(self, changed: Callable[[], None]) -> None:
         self.calls = 0
         self.used = time.monotonic()
-        self._sessions: dict[tuple[Role, str], Session] = {}
+        self._sessions: dict[tuple[Role, str], ClientSession] = {}
         self._changed = changed
 
     @property
@@ -70,7 +70,7 @@ class Occupancy:
     def open(self, role: Role, session: str) -> None:
         if len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda each: self._sessions[each].used)]
-        self._sessions[role, session] = Session(role, time.monotonic())
+        self._sessions[role, session] = ClientSession(role, time.monotonic())
 
     def close(self, role: Role, session: str) -> None:
         if self._sessions.pop((role, session), None) is not None:
@@ -84,7 +84,7 @@ class Occupancy:
         since = time.monotonic() - seconds
         self._keep({key: each for key, each in self._sessions.items() if each.used > since})
 
-    def _keep(self, sessions: dict[tuple[Role, str], Session]) -> None:
+    def _keep(self, sessions: dict[tuple[Role, str], ClientSession]) -> None:
         if len(sessions) < len(self._sessions):
             self._sessions = sessions
             self._tell_if_free()
@@ -106,7 +106,9 @@ Tell = Callable[..., None]
 class HostedVersion:
     """`fault` says that it was given up; `quarantine` that the ledger knows, and why. Neither is started again."""
 
-    def __init__(self, launch: Launch, settings: Agents, tasks: Tasks, change: Change, tell: Tell) -> None:
+    def __init__(
+        self, launch: Launch, settings: Agents, tasks: Tasks, change: ChangeSignal, tell: Tell
+    ) -> None:
         self.commit = launch.commit
         self.directory = launch.directory
         self.fault: str | None = None
@@ -235,7 +237,7 @@ class HostedVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EnteredCall:
     """A call that has entered a server; see `ratchet.agents.gateway.Entered`."""
 
     occupancy: Occupancy

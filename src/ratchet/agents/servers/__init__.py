@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.agents.servers.client import Called, NoAnswer, StartFailed, call_tool, list_tools
+    from ratchet.agents.servers.client import Called, ServerGaveNoAnswer, StartFailed, call_tool, list_tools
     from ratchet.agents.servers.process import Launch
-    from ratchet.agents.servers.server import Pair, Server, serving, serving_pair
+    from ratchet.agents.servers.server import AgentServer, Pair, serving, serving_pair
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
+    "AgentServer",
     "Called",
     "Launch",
-    "NoAnswer",
     "Pair",
-    "Server",
+    "ServerGaveNoAnswer",
     "StartFailed",
     "call_tool",
     "list_tools",

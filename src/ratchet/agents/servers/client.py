@@ -24,7 +24,7 @@ class StartFailed(RatchetError):
         self.log = log
 
 
-class NoAnswer(RatchetError):
+class ServerGaveNoAnswer(RatchetError):
     """A server could not be reached, did not answer in time, or did not answer as MCP wants it."""
 
     http_status = 502
@@ -45,7 +45,7 @@ class Called:
 
 
 async def list_tools(url: str, seconds: float) -> tuple[ToolShape, ...]:
-    """The tools of the server at `url`. Raises `NoAnswer`."""
+    """The tools of the server at `url`. Raises `ServerGaveNoAnswer`."""
     protocol = await load_protocol()
     with _explained(url, seconds):
         listed = await protocol.ask_for_tools(url, seconds)
@@ -55,7 +55,7 @@ async def list_tools(url: str, seconds: float) -> tuple[ToolShape, ...]:
 
 
 async def call_tool(url: str, tool: str, arguments: Mapping[str, Any], seconds: float) -> Called:
-    """Use a tool of the server at `url`. What it refuses to do is `failed`. Raises `NoAnswer`."""
+    """Use a tool of the server at `url`. What it refuses to do is `failed`. Raises `ServerGaveNoAnswer`."""
     protocol = await load_protocol()
     with _explained(url, seconds):
         answer = await protocol.ask_tool(url, tool, arguments, seconds)
@@ -78,13 +78,13 @@ def _explained(url: str, seconds: float) -> Iterator[None]:
     except Exception as error:
         reason = _innermost(error)
         if isinstance(reason, TimeoutError):
-            raise NoAnswer(
+            raise ServerGaveNoAnswer(
                 f"{url} did not answer within {seconds:g} s", hint="look at the log of that server"
             ) from error
         if (hint := _hint(reason)) is not None:
-            raise NoAnswer(str(reason)[:_LONGEST], hint=hint[:_SHOWN]) from error
+            raise ServerGaveNoAnswer(str(reason)[:_LONGEST], hint=hint[:_SHOWN]) from error
         said = f"{type(reason).__name__}: {reason}"[:_SHOWN]
-        raise NoAnswer(
+        raise ServerGaveNoAnswer(
             f"{url} does not answer as an MCP server: {said}", hint="look whether it runs and speaks MCP"
         ) from error
 

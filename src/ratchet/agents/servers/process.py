@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import ratchet
 from ratchet.agents.contract import LOGS, UNTRACKED, Role
-from ratchet.agents.servers.relay import ADDRESS, TO_RATCHET, TO_SERVER, Carrier, Streams, opened
+from ratchet.agents.servers.relay import ADDRESS, TO_RATCHET, TO_SERVER, Relay, Streams, opened
 from ratchet.config.agent_settings import Agents
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Running, Stopped, start
 
@@ -107,8 +107,8 @@ async def relayed(port: int, ratchet_port: int) -> AsyncIterator[Path]:
     from ratchet.judges.scratch import scratch
 
     async with scratch() as folder:
-        inward = Carrier(lambda: _reach(folder / TO_SERVER))
-        outward = Carrier(lambda: asyncio.open_connection(ADDRESS, ratchet_port))
+        inward = Relay(lambda: _reach(folder / TO_SERVER))
+        outward = Relay(lambda: asyncio.open_connection(ADDRESS, ratchet_port))
         with (
             opened(folder) as short,
             closing(inward),
@@ -230,12 +230,12 @@ def _processors(wanted: float) -> tuple[int, ...]:
 _Result = TypeVar("_Result")
 
 
-class Ended(Exception):
+class ServerEnded(Exception):
     """The process has ended; the message tells why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ServerProcess:
     role: Role
     port: int
     printed: Printed
@@ -252,22 +252,22 @@ class Process:
             finished = await self._running.wait()
         except (Broken, CannotStart) as error:
             return str(error)
-        return self._told(finished)
+        return self._reason(finished)
 
     async def while_it_runs(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """What comes of `work`, which is given up when the process ends first: that raises `Ended`."""
+        """What comes of `work`, which is given up when the process ends first: that raises `ServerEnded`."""
         working, ending = asyncio.create_task(work), asyncio.create_task(self.ended())
         try:
             await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
-                raise Ended(ending.result())
+                raise ServerEnded(ending.result())
             return working.result()
         finally:
             for task in (working, ending):
                 task.cancel()
             await asyncio.gather(working, ending, return_exceptions=True)
 
-    def _told(self, finished: Finished) -> str:
+    def _reason(self, finished: Finished) -> str:
         file = self.role.file
         match finished.stopped:
             case Stopped.MEMORY:
@@ -282,7 +282,7 @@ class Process:
 
 
 @asynccontextmanager
-async def running(launch: Launch, role: Role, port: int, settings: Agents) -> AsyncIterator[Process]:
+async def running(launch: Launch, role: Role, port: int, settings: Agents) -> AsyncIterator[ServerProcess]:
     """The process for the block; leaving it ends the whole tree. Raises `Refused`, and `OSError` for a taken port."""
     argv = [sys.executable, role.file, str(port)]
     if role is Role.TUNER:
@@ -298,4 +298,4 @@ async def running(launch: Launch, role: Role, port: int, settings: Agents) -> As
         run = await held.enter_async_context(
             start(argv, cwd=launch.directory, bounds=bounds, policy=policy, hear=printed.take)
         )
-        yield Process(role, port, printed, run, settings)
+        yield ServerProcess(role, port, printed, run, settings)

@@ -30,7 +30,7 @@ def opened(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-class Carrier:
+class Relay:
     """Takes connections, and connects each to what `reach` opens. One that leads nowhere is closed."""
 
     def __init__(self, reach: Callable[[], Awaitable[Streams]]) -> None:
@@ -98,8 +98,8 @@ def main() -> NoReturn:
 
 
 async def _carry(inward: socket.socket, outward: socket.socket, ratchet: Path, port: int) -> None:
-    to_server = Carrier(lambda: asyncio.open_connection(ADDRESS, port))
-    to_ratchet = Carrier(lambda: asyncio.open_unix_connection(ratchet))
+    to_server = Relay(lambda: asyncio.open_connection(ADDRESS, port))
+    to_ratchet = Relay(lambda: asyncio.open_unix_connection(ratchet))
     await asyncio.start_unix_server(to_server.take, sock=inward)
     await asyncio.start_server(to_ratchet.take, sock=outward)
     await asyncio.Event().wait()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.agents.contract import Role, ToolShape
-from ratchet.agents.servers.client import NoAnswer, StartFailed, list_tools, load_protocol
-from ratchet.agents.servers.process import COMPILED, Ended, Launch, Process, running
+from ratchet.agents.servers.client import ServerGaveNoAnswer, StartFailed, list_tools, load_protocol
+from ratchet.agents.servers.process import COMPILED, Launch, ServerEnded, ServerProcess, running
 from ratchet.agents.servers.relay import ADDRESS
 from ratchet.config.agent_settings import Agents
 from ratchet.kernel import RatchetError
@@ -72,10 +72,10 @@ def _candidates() -> list[int]:
     return [port for port in wanted if not first <= port <= last] or list(wanted)
 
 
-class Server:
+class AgentServer:
     """One of a version's two servers, which answers at `url` on this machine. `tools` are those it listed at first."""
 
-    def __init__(self, process: Process, tools: tuple[ToolShape, ...]) -> None:
+    def __init__(self, process: ServerProcess, tools: tuple[ToolShape, ...]) -> None:
         self._process = process
         self.tools = tools
 
@@ -104,7 +104,7 @@ class Server:
         """What is wrong with it, if anything: it has ended, or does not list its tools within `seconds`."""
         try:
             await self._process.while_it_runs(list_tools(self.url, seconds))
-        except (Ended, NoAnswer) as error:
+        except (ServerEnded, ServerGaveNoAnswer) as error:
             return str(error)
         return None
 
@@ -118,12 +118,12 @@ _SHOWN = 300
 class Pair:
     """Both servers of a version."""
 
-    runner: Server
-    tuner: Server
+    runner: AgentServer
+    tuner: AgentServer
 
 
 @asynccontextmanager
-async def serving(launch: Launch, role: Role, settings: Agents) -> AsyncIterator[Server]:
+async def serving(launch: Launch, role: Role, settings: Agents) -> AsyncIterator[AgentServer]:
     """A server that answers, for the block; leaving it kills it and all that it started.
 
     Raises `StartFailed`, and `Refused` where the machine cannot confine it.
@@ -145,7 +145,7 @@ async def serving_pair(launch: Launch, settings: Agents) -> AsyncIterator[Pair]:
         yield Pair(runner.result(), tuner.result())
 
 
-async def _started(held: AsyncExitStack, launch: Launch, role: Role, settings: Agents) -> Server:
+async def _started(held: AsyncExitStack, launch: Launch, role: Role, settings: Agents) -> AgentServer:
     """A server that answers, and that `held` ends. It gets another port where a foreign program took the first."""
     _check(launch, role)
     for tries_left in reversed(range(_PORTS_TRIED)):
@@ -162,7 +162,9 @@ async def _started(held: AsyncExitStack, launch: Launch, role: Role, settings: A
     raise AssertionError("the last try returns or raises")
 
 
-async def _tried(trial: AsyncExitStack, launch: Launch, role: Role, port: int, settings: Agents) -> Server:
+async def _tried(
+    trial: AsyncExitStack, launch: Launch, role: Role, port: int, settings: Agents
+) -> AgentServer:
     """A server that answers on `port`, and that `trial` ends. None is left if this raises."""
     async with AsyncExitStack() as mine:
         try:
@@ -173,10 +175,10 @@ async def _tried(trial: AsyncExitStack, launch: Launch, role: Role, port: int, s
         if not tools and role is Role.RUNNER:
             raise _failed(process, f"{role.file} lists no tools, so there is nothing that it could do")
         trial.push_async_exit(mine.pop_all())
-    return Server(process, tools)
+    return AgentServer(process, tools)
 
 
-async def _answer(process: Process, seconds: float) -> tuple[ToolShape, ...]:
+async def _answer(process: ServerProcess, seconds: float) -> tuple[ToolShape, ...]:
     """The first answer of a server: the tools that it lists."""
     silent = f"nothing listens on port {process.port}, which is its first argument"
     slow = f"it listens on port {process.port}, but keeps its first caller waiting"
@@ -189,7 +191,7 @@ async def _answer(process: Process, seconds: float) -> tuple[ToolShape, ...]:
                 trouble = slow if trouble is silent else trouble
                 try:
                     return await list_tools(process.url, seconds)
-                except NoAnswer as error:
+                except ServerGaveNoAnswer as error:
                     trouble = str(error)
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -198,7 +200,7 @@ async def _answer(process: Process, seconds: float) -> tuple[ToolShape, ...]:
     try:
         async with asyncio.timeout(seconds):
             return await process.while_it_runs(ask_until_answered())
-    except Ended as end:
+    except ServerEnded as end:
         raise _failed(process, f"{end} before it answered") from None
     except TimeoutError:
         why = f"{process.role.file} did not answer within {seconds:g} s (agents.start_seconds): {trouble}"
@@ -219,10 +221,10 @@ def _check(launch: Launch, role: Role) -> None:
     if file.is_symlink() or not file.is_file():
         raise StartFailed(f"{file} is not a file, so it cannot be run", hint="restore the version's files")
     if compiled.is_symlink():
-        raise StartFailed(f"{compiled} is a link to compiled code of somebody else", hint="remove it")
+        raise StartFailed(f"{compiled} is a link to compiled code of another owner", hint="remove it")
 
 
-def _failed(process: Process, why: str) -> StartFailed:
+def _failed(process: ServerProcess, why: str) -> StartFailed:
     log = process.printed.tail
     said = log.strip().rpartition("\n")[2][:_SHOWN]
     return StartFailed(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.agents.contract import Role
-from ratchet.agents.logs import MOST_LINES, Log, LogEnd, after, find_log, log_record, tail
+from ratchet.agents.logs import MOST_LINES, AgentLog, LogEnd, after, find_log, log_record, tail
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_document, print_line
@@ -76,7 +76,7 @@ def logs(
             note(f"The {server} of {name} {log.commit[:12]} has {what} nothing{other}.")
 
 
-def _follow(session: Session, log: Log, end: LogEnd) -> None:
+def _follow(session: Session, log: AgentLog, end: LogEnd) -> None:
     _print(session, end)
     if not session.json:
         note("Following; Ctrl-C ends it.")

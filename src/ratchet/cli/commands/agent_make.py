@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.agents.architect import (
+    AgentRequest,
     Severity,
-    Wanted,
     check_creation,
     check_feedback,
     create_agent,
@@ -78,7 +78,7 @@ def create(
     loaded = session.load()
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
     with foreground(loaded) as here:
-        wanted = Wanted(name=name, description=description, **options)
+        wanted = AgentRequest(name=name, description=description, **options)
         here.check(partial(check_creation, here.runtime, wanted), detach=detach)
         run_id = create_agent(here.runtime, wanted, actor="cli")
         return _carry(session, here, name, run_id, f"making {name}", detach=detach)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.agents.addresses import address
-from ratchet.agents.architect import Wanted, create_agent, send_feedback
+from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
 from ratchet.agents.contract import Role
 from ratchet.agents.host import reached
 from ratchet.agents.servers import call_tool
@@ -91,7 +91,7 @@ def _asked(stage: Stage, name: str, action: str) -> Run:
 def _begin(stage: Stage, name: str, action: str) -> int:
     if action == "feedback":
         return send_feedback(stage.runtime, name, FEEDBACK, simulated=True, actor="demo")
-    wanted = Wanted(name=name, description=WISH, engine=recorded_engine("architect"), simulated=True)
+    wanted = AgentRequest(name=name, description=WISH, engine=recorded_engine("architect"), simulated=True)
     return create_agent(stage.runtime, wanted, actor="demo")
 
 

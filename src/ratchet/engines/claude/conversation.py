@@ -12,7 +12,7 @@ from typing import Any
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, CLINotFoundError, Message, ResultMessage
 
 from ratchet.engines.claude.environment import Leash, server_names
-from ratchet.engines.claude.events import Hearing
+from ratchet.engines.claude.events import ClaudeEvents
 from ratchet.engines.endpoint import Cause, SettingNames, cause_of, failure_of
 from ratchet.engines.engine import EventKind, Failure, Fault, Request
 
@@ -31,16 +31,18 @@ _BUDGET = {
 
 def check_ending(result: ResultMessage, *, names: SettingNames, retry_after: float | None) -> None:
     """Nothing if the session ended well. Raises `Fault` otherwise."""
-    told = "; ".join(result.errors or []) or (result.result or "").strip() or result.subtype
+    message = "; ".join(result.errors or []) or (result.result or "").strip() or result.subtype
     if result.subtype in _BUDGET:
-        raise Fault(Failure.BUDGET, f"the session was stopped: {told}", hint=_BUDGET[result.subtype])
+        raise Fault(Failure.BUDGET, f"the session was stopped: {message}", hint=_BUDGET[result.subtype])
     if result.subtype == "error_max_structured_output_retries":
-        raise Fault(Failure.BAD_OUTPUT, told, hint="make the schema simpler, or the prompt clearer about it")
+        raise Fault(
+            Failure.BAD_OUTPUT, message, hint="make the schema simpler, or the prompt clearer about it"
+        )
     if result.stop_reason == "refusal":
-        raise Fault(Failure.REFUSED, f"the model refuses: {told}", hint="change the prompt or the model")
+        raise Fault(Failure.REFUSED, f"the model refuses: {message}", hint="change the prompt or the model")
     if not result.is_error and result.subtype == "success":
         return
-    raise _failed(result, told, names, retry_after)
+    raise _failed(result, message, names, retry_after)
 
 
 def crashed(error: Exception, stderr: str) -> Fault:
@@ -56,16 +58,16 @@ def crashed(error: Exception, stderr: str) -> Fault:
     )
 
 
-def _failed(result: ResultMessage, told: str, names: SettingNames, retry_after: float | None) -> Fault:
+def _failed(result: ResultMessage, message: str, names: SettingNames, retry_after: float | None) -> Fault:
     status: Any = result.api_error_status
-    if status is None and told.startswith("Not logged in"):
+    if status is None and message.startswith("Not logged in"):
         return Fault(Failure.MISSING, "the Claude CLI has no key", hint=f"set the variable {names.key}")
-    cause = cause_of(status, told) or Cause.DOWN
+    cause = cause_of(status, message) or Cause.DOWN
     failure = failure_of(cause)
     answered = f" ({status})" if status is not None else ""
     return Fault(
         failure,
-        f"{_WORDS.get(cause, 'the endpoint refuses the request')}{answered}: {told}",
+        f"{_WORDS.get(cause, 'the endpoint refuses the request')}{answered}: {message}",
         hint=names.hint(cause),
         retry_after=retry_after if failure is Failure.RATE_LIMITED else None,
     )
@@ -94,7 +96,7 @@ class Talk:
         options: ClaudeAgentOptions,
         request: Request,
         *,
-        hearing: Hearing,
+        hearing: ClaudeEvents,
         leash: Leash,
         bounds: TimeBounds,
     ) -> None:

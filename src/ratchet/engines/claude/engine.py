@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ratchet.config.engine_settings import Claude
 from ratchet.engines.agent_model import agent_model
-from ratchet.engines.claude.environment import Conversations, Terms, check_names, find_terms
-from ratchet.engines.endpoint import Endpoint, Secrets, probe
+from ratchet.engines.claude.environment import ClaudeConversations, Terms, check_names, find_terms
+from ratchet.engines.endpoint import HiddenKeys, ProbedEndpoint, probe
 from ratchet.engines.engine import (
     Capabilities,
     Engine,
@@ -37,7 +37,7 @@ from ratchet.kernel import Missing
 _ANTHROPIC = "https://api.anthropic.com"
 
 if TYPE_CHECKING:
-    from ratchet.engines.claude.session import Sitting
+    from ratchet.engines.claude.session import ClaudeSession
 
 
 def open_claude(surroundings: Surroundings, option: str) -> Engine:
@@ -51,7 +51,9 @@ class ClaudeEngine:
         self._around = surroundings
         self._model = model
         self._home = surroundings.home.absolute()
-        self._kept = Conversations(KeptSessions(self._home / "sessions" / "claude", settings.resume_days))
+        self._kept = ClaudeConversations(
+            KeptSessions(self._home / "sessions" / "claude", settings.resume_days)
+        )
         # Raises for a model that Claude cannot ask, before anything is begun with it.
         agent_model(model, "claude", settings, surroundings)
 
@@ -77,9 +79,10 @@ class ClaudeEngine:
         except (Fault, Missing) as error:
             return Readiness(False, str(error), error.hint)
         settings = terms.settings
-        driven = f"{program.version} at {program.path}, driven by claude-agent-sdk {program.sdk_version}, {terms.told}"
+        sdk = f"driven by claude-agent-sdk {program.sdk_version}"
+        driven = f"{program.version} at {program.path}, {sdk}, {terms.description}"
         found = await probe(
-            Endpoint(
+            ProbedEndpoint(
                 terms.model or "claude",
                 f"{(settings.base_url or _ANTHROPIC).removesuffix('/v1')}/v1",
                 terms.key,
@@ -103,7 +106,7 @@ class ClaudeEngine:
             program = await find_program(terms.settings, terms.environment)
         except (Fault, Missing) as error:
             session = Session(self.name, model=request.model or self._model)
-            raise _failed(error, session, Secrets(()), worked=False) from None
+            raise _failed(error, session, HiddenKeys(()), worked=False) from None
         request = replace(request, model=None)
         # In a thread, since it imports the SDK, which takes a second.
         sitting = await asyncio.to_thread(_sit_down, terms, program, request, transcript)
@@ -114,13 +117,13 @@ class ClaudeEngine:
             raise _failed(error, sitting.session(), terms.secrets, worked=sitting.worked) from None
 
 
-def _failed(error: Fault | Missing, session: Session, secrets: Secrets, *, worked: bool) -> SessionFailed:
+def _failed(error: Fault | Missing, session: Session, secrets: HiddenKeys, *, worked: bool) -> SessionFailed:
     # What an endpoint complains about may contain what it was given. `Missing` is room, or a layer of the sandbox.
-    told = secrets.hide(str(error))
-    fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, told, hint=error.hint)
+    message = secrets.hide(str(error))
+    fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, message, hint=error.hint)
     return SessionFailed(
         fault.failure,
-        told,
+        message,
         session=session,
         hint=fault.hint,
         retry_after=fault.retry_after,
@@ -128,12 +131,14 @@ def _failed(error: Fault | Missing, session: Session, secrets: Secrets, *, worke
     )
 
 
-def _sit_down(terms: Terms, program: Program, request: Request, transcript: Transcript) -> Sitting:
-    from ratchet.engines.claude.session import Sitting
+def _sit_down(
+    terms: Terms, program: ClaudeProgram, request: Request, transcript: Transcript
+) -> ClaudeSession:
+    from ratchet.engines.claude.session import ClaudeSession
 
     # The SDK calls each end of its program a fatal error, also one that we brought about; ours are typed.
     logging.getLogger("claude_agent_sdk").setLevel(logging.CRITICAL)
-    return Sitting(terms, program, request, transcript)
+    return ClaudeSession(terms, program, request, transcript)
 
 
 # Older ones take an @path or a /command inside a prompt for an order of the person who starts them.
@@ -144,7 +149,7 @@ _VERSION = re.compile(rb"(\d{1,9})\.(\d{1,9})\.(\d{1,9}) \(Claude Code\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ClaudeProgram:
     path: Path
     version: str
     sdk_version: str
@@ -154,15 +159,15 @@ class Program:
 _known: dict[tuple[Path, int, int], str] = {}
 
 
-async def find_program(settings: Claude, environment: Mapping[str, str]) -> Program:
+async def find_program(settings: Claude, environment: Mapping[str, str]) -> ClaudeProgram:
     """The program to use, of a version that will do. Raises `Fault`."""
     path = _located(settings, environment)
     stat = path.stat()
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
         update = f"update it, or unset engines.claude.path and {_install()}"
-        _known[key] = await version_of(path, _VERSION, OLDEST, mend=_NAMED, update=update)
-    return Program(path, _known[key], version("claude-agent-sdk"))
+        _known[key] = await version_of(path, _VERSION, OLDEST, fix=_NAMED, update=update)
+    return ClaudeProgram(path, _known[key], version("claude-agent-sdk"))
 
 
 def _install() -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.config.engine_settings import Claude
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.agent_model import agent_model, claude_login
-from ratchet.engines.endpoint import Secrets, SettingNames
+from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
@@ -43,35 +43,37 @@ class Terms:
     home: Path
     """Of Ratchet."""
     key: str
-    secrets: Secrets
-    kept: Conversations
+    secrets: HiddenKeys
+    kept: ClaudeConversations
     prices: Mapping[str, Prices]
     names: SettingNames
-    told: str = ""
+    description: str = ""
     """With what it goes to whom."""
 
 
-def find_terms(named: str | None, around: Surroundings, kept: Conversations) -> Terms:
+def find_terms(named: str | None, around: Surroundings, kept: ClaudeConversations) -> Terms:
     """Raises `Fault` when there is no key and no login, and `Misuse` for a model that Claude cannot ask."""
     settings = around.settings.engines.claude
     found = agent_model(named, "claude", settings, around)
     held = settings.model_copy(update={"base_url": found.base_url, "key_variable": found.key_variable})
     key = read_key(around.environment, found.key_variable)
-    told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
+    description = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
     if not key and found.key_variable and settings.base_url is None:
-        key, told = _login(around.environment)
+        key, description = _login(around.environment)
         held = held.model_copy(update={"key_kind": "oauth_token"}) if key else held
     if held.base_url is None and not key:
         raise Fault(
             Failure.MISSING,
-            f"{held.key_variable} is not set, Claude is not logged in, and Anthropic answers nobody without a key",
+            f"{held.key_variable} is not set, Claude is not logged in, and Anthropic needs a key",
             hint=f"run `ratchet setup`; or put a key into {held.key_variable}, log in with `claude`, or set "
             "engines.claude.base_url to an endpoint that needs none",
         )
-    secrets = Secrets((key, json.dumps(key)[1:-1]))
+    secrets = HiddenKeys((key, json.dumps(key)[1:-1]))
     home = around.home.absolute()
     prices = around.settings.llm.prices
-    return Terms(held, found.model, around.environment, home, key, secrets, kept, prices, found.names, told)
+    return Terms(
+        held, found.model, around.environment, home, key, secrets, kept, prices, found.names, description
+    )
 
 
 def _login(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -96,7 +98,7 @@ PROJECT = "session"
 _LARGEST = 64 * 1024 * 1024
 
 
-class Conversations:
+class ClaudeConversations:
     def __init__(self, kept: KeptSessions) -> None:
         self._kept = kept
 

@@ -56,8 +56,8 @@ def own_server(tools: tuple[Tool, ...]) -> McpSdkServerConfig:
 def guarding(guard: Guard, denied: Callable[[str, str, Any, str], None]) -> HookMatcher:
     """A hook that asks `guard`, and forbids what it could not be asked about."""
 
-    async def ask(told: Any, call: str | None, _context: Any) -> Any:
-        name, arguments = str(told["tool_name"]), told["tool_input"]
+    async def ask(reported: Any, call: str | None, _context: Any) -> Any:
+        name, arguments = str(reported["tool_name"]), reported["tool_input"]
         reason = await guard(name, arguments)
         if reason is None:
             return {}
@@ -117,12 +117,12 @@ class Tally:
         self._finished = Usage()
         self._open: dict[str | None, Usage] = {}
 
-    def begin(self, helper: str | None, told: Any) -> None:
+    def begin(self, helper: str | None, reported: Any) -> None:
         self._finished += self._open.pop(helper, Usage())
-        self._open[helper] = _tokens(told)
+        self._open[helper] = _tokens(reported)
 
-    def update(self, helper: str | None, told: Any) -> None:
-        self._open[helper] = larger(self._open.get(helper, Usage()), _tokens(told))
+    def update(self, helper: str | None, reported: Any) -> None:
+        self._open[helper] = larger(self._open.get(helper, Usage()), _tokens(reported))
 
     @property
     def total(self) -> Usage:
@@ -148,16 +148,16 @@ def billed(models: Iterable[Mapping[str, Any]], cost_usd: float | None) -> Usage
     return total
 
 
-def _tokens(told: Any) -> Usage:
-    if not isinstance(told, Mapping):
+def _tokens(reported: Any) -> Usage:
+    if not isinstance(reported, Mapping):
         return Usage()
-    read = _count(told.get("cache_read_input_tokens"))
+    read = _count(reported.get("cache_read_input_tokens"))
     return Usage(
-        input_tokens=_count(told.get("input_tokens"))
-        + _count(told.get("cache_creation_input_tokens"))
+        input_tokens=_count(reported.get("input_tokens"))
+        + _count(reported.get("cache_creation_input_tokens"))
         + read,
         cached_tokens=read,
-        output_tokens=_count(told.get("output_tokens")),
+        output_tokens=_count(reported.get("output_tokens")),
     )
 
 
@@ -175,7 +175,7 @@ _NOBODY = "<synthetic>"
 _STDERR = 4096
 
 
-class Hearing:
+class ClaudeEvents:
     """What was heard of one session. `enough` is set when it must be ended, and `fault` then says why."""
 
     def __init__(
@@ -355,8 +355,8 @@ class Hearing:
 
     def _told_usage(self) -> None:
         used = asdict(self.usage)
-        told = {name: value for name, value in used.items() if name != "wall_ms"}
-        self.say(EventKind.USAGE, data={"model": self.model, **told})
+        shown = {name: value for name, value in used.items() if name != "wall_ms"}
+        self.say(EventKind.USAGE, data={"model": self.model, **shown})
 
     def _inside(self, path: str) -> str:
         """A path as people know it: from the workspace on, where it is inside."""

@@ -12,7 +12,7 @@ from typing import Any
 from claude_agent_sdk import ClaudeAgentOptions
 
 from ratchet.engines.claude.conversation import Talk, TimeBounds, check_ending
-from ratchet.engines.claude.engine import Program
+from ratchet.engines.claude.engine import ClaudeProgram
 from ratchet.engines.claude.environment import (
     KEY_VARIABLE,
     OURS,
@@ -24,7 +24,7 @@ from ratchet.engines.claude.environment import (
     write_launcher,
     write_servers,
 )
-from ratchet.engines.claude.events import EDITS, Hearing, guarding, hidden, own_server
+from ratchet.engines.claude.events import EDITS, ClaudeEvents, guarding, hidden, own_server
 from ratchet.engines.engine import Failure, Fault, NotAnAnswer, Request, Session, Transcript, validate_answer
 from ratchet.engines.program import check_budget, out_of_time, seconds_for
 from ratchet.engines.providers import price_of, priced
@@ -50,7 +50,7 @@ def make_options(
     workspace: Path,
     launcher: Path,
     environment: Mapping[str, str],
-    hearing: Hearing,
+    hearing: ClaudeEvents,
 ) -> ClaudeAgentOptions:
     """The options of the session `token`, whose own files are in `directory`."""
     servers = directory / "servers.json"
@@ -64,7 +64,7 @@ def make_options(
     return ClaudeAgentOptions(
         cli_path=launcher,
         cwd=workspace,
-        # The SDK adds these to the environment of this process; the sandbox lets in those that it was told of.
+        # The SDK adds these to the environment of this process; the sandbox lets in those that it was reported of.
         env={**environment, KEY_VARIABLE: terms.key or _NO_KEY},
         model=request.model or terms.model,
         effort=settings.effort,
@@ -119,8 +119,10 @@ _PROCESSES = 4096
 _GRACE_SECONDS = 30.0
 
 
-class Sitting:
-    def __init__(self, terms: Terms, program: Program, request: Request, transcript: Transcript) -> None:
+class ClaudeSession:
+    def __init__(
+        self, terms: Terms, program: ClaudeProgram, request: Request, transcript: Transcript
+    ) -> None:
         self._terms = terms
         self._program = program
         self._request = request
@@ -131,7 +133,7 @@ class Sitting:
         self._seconds = seconds_for(request)
         self._ends_at = time.monotonic() + self._seconds
         self._workspace = request.workspace.resolve() if request.workspace else None
-        self._hearing = Hearing(
+        self._hearing = ClaudeEvents(
             request,
             transcript,
             ends_at=self._ends_at,
@@ -275,12 +277,12 @@ class Sitting:
         heard.text = result.result or heard.text
         return self.session(self._answer(result.structured_output))
 
-    def _answer(self, told: Any) -> Any:
+    def _answer(self, reported: Any) -> Any:
         schema = self._request.output_schema or {}
         try:
-            if told is None:
+            if reported is None:
                 raise NotAnAnswer("it gave none")
-            return validate_answer(told if wants_object(schema) else told.get(ANSWER), schema)
+            return validate_answer(reported if wants_object(schema) else reported.get(ANSWER), schema)
         except NotAnAnswer as error:
             raise Fault(
                 Failure.BAD_OUTPUT,

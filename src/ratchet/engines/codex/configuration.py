@@ -1,4 +1,4 @@
-"""The configuration of one session of the Codex CLI, written by us and by nobody else."""
+"""The configuration of one session of the Codex CLI, written by Ratchet alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.config.engine_settings import Codex
 from ratchet.engines.agent_model import AgentModel, Login, agent_model, codex_login
-from ratchet.engines.endpoint import Secrets, SettingNames
+from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
@@ -34,10 +34,10 @@ class CodexAccess:
     settings: Codex
     model: str | None
     environment: Mapping[str, str] = field(repr=False)
-    secrets: Secrets = field(repr=False)
+    secrets: HiddenKeys = field(repr=False)
     names: SettingNames
     headers: Mapping[str, str] = field(default_factory=dict)
-    told: str = ""
+    description: str = ""
     """With what it goes to whom."""
     by_login: bool = False
 
@@ -59,13 +59,13 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Cod
         variable = found.key_variable
         raise Fault(
             Failure.MISSING,
-            f"{variable} is not set, Codex is not logged in, and OpenAI answers nobody without a key",
+            f"{variable} is not set, Codex is not logged in, and OpenAI needs a key",
             hint=f"run `ratchet setup`; or put a key into {variable}, run `codex login`, or set "
             "engines.codex.base_url to an endpoint that needs none",
         )
-    told = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
+    description = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
     environment = {**around.environment, found.key_variable: key} if key else around.environment
-    return CodexAccess(held, found.model, environment, _hiding(key), found.names, told=told)
+    return CodexAccess(held, found.model, environment, _hiding(key), found.names, description=description)
 
 
 def _logged_in(
@@ -90,8 +90,8 @@ def _logged_in(
     )
 
 
-def _hiding(key: str) -> Secrets:
-    return Secrets((key, json.dumps(key)[1:-1]))
+def _hiding(key: str) -> HiddenKeys:
+    return HiddenKeys((key, json.dumps(key)[1:-1]))
 
 
 _PROVIDER = "ratchet"

@@ -13,9 +13,9 @@ from pathlib import Path
 from ratchet.config.engine_settings import Codex
 from ratchet.engines.agent_model import agent_model
 from ratchet.engines.codex.configuration import OPENAI, CodexAccess, SessionFiles, find_access, write_files
-from ratchet.engines.codex.events import Conversation, Rollout
-from ratchet.engines.codex.session import KeptRollouts, Sitting
-from ratchet.engines.endpoint import Endpoint, probe
+from ratchet.engines.codex.events import CodexEvents, Rollout
+from ratchet.engines.codex.session import CodexSession, KeptRollouts
+from ratchet.engines.endpoint import ProbedEndpoint, probe
 from ratchet.engines.engine import (
     Capabilities,
     Engine,
@@ -44,7 +44,7 @@ _VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CodexProgram:
     """`default_model` is the one that it takes when none is named, if it tells."""
 
     path: Path
@@ -53,19 +53,19 @@ class Program:
 
 
 # By path, size and time of change: a program that was replaced is asked again.
-_known: dict[tuple[Path, int, int], Program] = {}
+_known: dict[tuple[Path, int, int], CodexProgram] = {}
 
 
-async def find_program(settings: Codex, environment: Mapping[str, str]) -> Program:
+async def find_program(settings: Codex, environment: Mapping[str, str]) -> CodexProgram:
     """The program to use, of a version that will do. Raises `Fault`."""
     path = _native(_located(settings, environment))
     stat = path.stat()
     key = (path, stat.st_size, stat.st_mtime_ns)
     if key not in _known:
         version = await version_of(
-            path, _VERSION, MINIMUM, mend=f"reinstall it: {_install()}", update=f"update it: {_install()}"
+            path, _VERSION, MINIMUM, fix=f"reinstall it: {_install()}", update=f"update it: {_install()}"
         )
-        _known[key] = Program(path, version, await _default_model(path))
+        _known[key] = CodexProgram(path, version, await _default_model(path))
     return _known[key]
 
 
@@ -132,7 +132,7 @@ _SECONDS = 30.0
 _worked: set[tuple[Path, str, str, str]] = set()
 
 
-async def check_sandbox(program: Program, mode: str, session: Invocation) -> None:
+async def check_sandbox(program: CodexProgram, mode: str, session: Invocation) -> None:
     """Start a command as `session` would, in the same directory with the same environment. Raises `Fault`."""
     key = (program.path, program.version, mode, session.environment["PATH"])
     if mode == "danger-full-access" or key in _worked:
@@ -194,7 +194,7 @@ class CodexEngine:
         except Fault as fault:
             return Readiness(False, str(fault), fault.hint, fault.failure)
         access = access.or_model(program.default_model)
-        driven = f"{program.version} at {program.path}, {access.told}"
+        driven = f"{program.version} at {program.path}, {access.description}"
         if access.by_login:
             # Its endpoint is the program's own affair; it lists no models to others.
             return Readiness(
@@ -202,7 +202,7 @@ class CodexEngine:
             )
         settings = access.settings
         found = await probe(
-            Endpoint(
+            ProbedEndpoint(
                 access.model or "codex",
                 settings.base_url or OPENAI,
                 access.environment.get(settings.key_variable, ""),
@@ -228,8 +228,8 @@ class CodexEngine:
         except Fault as fault:
             session = Session(self.name, model=request.model or self._model)
             raise fault.failed(session, worked=False) from None
-        conversation = Conversation(transcript, access.secrets.hide)
-        sitting = Sitting(request, conversation, access, self._prices)
+        conversation = CodexEvents(transcript, access.secrets.hide)
+        sitting = CodexSession(request, conversation, access, self._prices)
         try:
             program = await find_program(self._settings, self._environment)
             access = access.or_model(program.default_model)
@@ -243,7 +243,7 @@ class CodexEngine:
             raise fault.failed(sitting.session(), worked=sitting.worked) from None
 
     async def _hold(
-        self, sitting: Sitting, program: Program, files: SessionFiles, access: CodexAccess
+        self, sitting: CodexSession, program: CodexProgram, files: SessionFiles, access: CodexAccess
     ) -> Session:
         request = sitting.request
         invocation = self._prepare(program, request, files, access)
@@ -258,7 +258,7 @@ class CodexEngine:
         return sitting.conclude(finished, complaint)
 
     def _prepare(
-        self, program: Program, request: Request, files: SessionFiles, access: CodexAccess
+        self, program: CodexProgram, request: Request, files: SessionFiles, access: CodexAccess
     ) -> Invocation:
         """Write the files of a session and say how it is called."""
         workspace = request.workspace.resolve() if request.workspace else files.scratch
@@ -289,7 +289,7 @@ class CodexEngine:
         )
 
     def _argv(
-        self, program: Program, request: Request, files: SessionFiles, workspace: Path
+        self, program: CodexProgram, request: Request, files: SessionFiles, workspace: Path
     ) -> tuple[str, ...]:
         schema = ("--output-schema", str(files.schema)) if request.output_schema is not None else ()
         resume = ("resume", request.resume) if request.resume is not None else ()

@@ -146,8 +146,8 @@ def usage_of(tokens: dict[str, Any]) -> Usage:
 _STRANGE = 100
 
 
-class Conversation:
-    """What was said and done so far, each thing told to the transcript as it comes."""
+class CodexEvents:
+    """What was said and done so far, each thing listed to the transcript as it comes."""
 
     def __init__(self, transcript: Transcript, hide: Callable[[str], str]) -> None:
         self.transcript = transcript
@@ -245,8 +245,8 @@ class Conversation:
                 say(EventKind.TOOL_RESULT, _result(item), data)
             case "file_change":
                 changes = [each for each in item.get("changes") or () if isinstance(each, dict)]
-                told = ", ".join(f"{each.get('kind')} {each.get('path')}" for each in changes)
-                say(EventKind.FILE_CHANGE, told, {"changes": changes, "status": item.get("status")})
+                listed = ", ".join(f"{each.get('kind')} {each.get('path')}" for each in changes)
+                say(EventKind.FILE_CHANGE, listed, {"changes": changes, "status": item.get("status")})
             case _:
                 say(EventKind.NOTE, kind, item)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ratchet.config.llm_settings import Prices
 from ratchet.engines.codex.configuration import CodexAccess
-from ratchet.engines.codex.events import Conversation, Rollout
+from ratchet.engines.codex.events import CodexEvents, Rollout
 from ratchet.engines.endpoint import Cause, SettingNames, cause_of, failure_of
 from ratchet.engines.engine import EventKind, Failure, Fault, NotAnAnswer, Request, Session, parse_answer
 from ratchet.engines.program import check_budget
@@ -98,8 +98,8 @@ def _status(message: str, reason: Any) -> int | None:
         status = detail.get("http_status_code") if isinstance(detail, dict) else None
         if isinstance(status, int):
             return status
-    if told := _STATUS.search(message):
-        return int(told[1])
+    if found := _STATUS.search(message):
+        return int(found[1])
     return 400 if reason == "bad_request" or message.lstrip().startswith("{") else None
 
 
@@ -120,11 +120,11 @@ def _seconds_in(message: str) -> float | None:
 _PATIENCE = 4
 
 
-class Sitting:
+class CodexSession:
     def __init__(
         self,
         request: Request,
-        conversation: Conversation,
+        conversation: CodexEvents,
         access: CodexAccess,
         prices: Mapping[str, Prices],
     ) -> None:
@@ -134,7 +134,7 @@ class Sitting:
         self._names = access.names
         self._prices = prices
         self.asked_model = access.model
-        self._told = Usage()
+        self._reported = Usage()
         self._resume: str | None = None
         self._layers: tuple[str, ...] = ()
         self.rollout: Rollout | None = None
@@ -146,15 +146,15 @@ class Sitting:
 
     @property
     def worked(self) -> bool:
-        return self.conversation.worked or self._told.tokens > 0
+        return self.conversation.worked or self._reported.tokens > 0
 
     def used(self) -> Usage:
-        """What the session has used until now; the listener is told whenever that is more tokens than before."""
+        """What the session has used until now; the listener is found whenever that is more tokens than before."""
         transcript = self.conversation.transcript
         tokens = self._tokens()
         usage = replace(priced(tokens, self._price()), wall_ms=transcript.wall_ms)
-        if usage.tokens > self._told.tokens:
-            self._told = usage
+        if usage.tokens > self._reported.tokens:
+            self._reported = usage
             transcript.say(EventKind.USAGE, data={"model": self.model, **asdict(usage)})
         return usage
 

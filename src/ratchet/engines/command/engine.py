@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ratchet.config.command_settings import Command, placeholders_in
 from ratchet.engines.command.catalog import READY
-from ratchet.engines.command.session import Sitting
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.command.session import CommandSession
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import Capabilities, Engine, Failure, Fault, Readiness, Request, Session
 from ratchet.engines.program import Invocation, check_fit, could_not_write, supervise, try_out
 from ratchet.engines.providers import price_of
@@ -166,7 +166,7 @@ class CommandEngine:
         self._prices = surroundings.settings.llm.prices
         self._home = surroundings.home
         self._environment = surroundings.environment
-        self._secrets = Secrets(
+        self._secrets = HiddenKeys(
             self._environment.get(each, "")
             for each in description.environment
             if _SECRET.search(each.upper())
@@ -200,7 +200,7 @@ class CommandEngine:
 
     async def propose(self, request: Request) -> Session:
         check_fit(request, self._name, self.capabilities)
-        sitting = Sitting(self._name, self._description, request, self._secrets, self._prices)
+        sitting = CommandSession(self._name, self._description, request, self._secrets, self._prices)
         try:
             sitting.check_price()
             program = find_program(self._description, self._name, self._environment)
@@ -235,4 +235,4 @@ class CommandEngine:
                 f"{program} cannot be run: {said[-1] if said else finished.problem}",
                 hint=f"reinstall it: {self._description.install}" if self._description.install else None,
             )
-        return said[0] if said else "no version told"
+        return said[0] if said else "no version reported"

@@ -12,7 +12,7 @@ from typing import Any
 
 from ratchet.config.command_settings import Command
 from ratchet.config.llm_settings import Prices
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import (
     EventKind,
     Failure,
@@ -251,20 +251,20 @@ def _waiting(match: re.Match[str]) -> float | None:
 def _ending(finished: Finished) -> str:
     if finished.signal is not None:
         return f"was ended by signal {finished.signal}"
-    return "told of an error" if finished.exit_code == 0 else f"ended with exit code {finished.exit_code}"
+    return "reported an error" if finished.exit_code == 0 else f"ended with exit code {finished.exit_code}"
 
 
 # What is told line by line; an agent that prints more is still read to its end.
 _NOTED = 10_000
 
 
-class Sitting:
+class CommandSession:
     def __init__(
         self,
         name: str,
         description: Command,
         request: Request,
-        secrets: Secrets,
+        secrets: HiddenKeys,
         prices: Mapping[str, Prices],
     ) -> None:
         self._name = name
@@ -276,7 +276,7 @@ class Sitting:
         self._transcript = Transcript(request)
         self._findings = Findings(description)
         self._noted = 0
-        self._told = Usage()
+        self._reported = Usage()
         self._text = ""
         self._layers: tuple[str, ...] = ()
         self.worked = False
@@ -307,8 +307,8 @@ class Sitting:
         counted = self._findings.usage
         known = counted if counted.cost_microusd else priced(counted, self._price)
         usage = replace(known, wall_ms=self._transcript.wall_ms)
-        if (usage.tokens, usage.cost_microusd) != (self._told.tokens, self._told.cost_microusd):
-            self._told = usage
+        if (usage.tokens, usage.cost_microusd) != (self._reported.tokens, self._reported.cost_microusd):
+            self._reported = usage
             self._transcript.say(EventKind.USAGE, data={"model": self.model, **asdict(usage)})
         return usage
 

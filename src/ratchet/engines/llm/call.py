@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from ratchet.config.llm_settings import Llm, Prices
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import EventKind, Failure, Fault, Transcript
-from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.llm.choice import ModelCandidate
 from ratchet.engines.llm.connection import Closed, Gate, gate_of, model_at
 from ratchet.engines.llm.fault import CallFault, fault_of
 from ratchet.engines.providers import how_to_price, no_price, output_tokens_for, price_of, priced
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
 
 
-class Account:
+class CallAccount:
     """Adds up every call, failed ones included. A limit is looked at before each call and after it."""
 
     def __init__(self, limits: Limits, prices: Mapping[str, Prices], transcript: Transcript) -> None:
@@ -44,7 +44,7 @@ class Account:
     def usage(self) -> Usage:
         return replace(self._used, wall_ms=self._transcript.wall_ms)
 
-    def check_prices(self, candidates: Iterable[Candidate]) -> None:
+    def check_prices(self, candidates: Iterable[ModelCandidate]) -> None:
         """Refuse to spend from a budget of money what nobody can count. Raises `CallFault`."""
         for candidate in candidates:
             if self._limits.cost_usd is not None and candidate_price(candidate, self._prices) is None:
@@ -69,7 +69,7 @@ class Account:
                 hint="use an endpoint that reports usage, or give this session no budget of tokens or money",
             )
 
-    def output_tokens(self, candidate: Candidate) -> int | None:
+    def output_tokens(self, candidate: ModelCandidate) -> int | None:
         """The most tokens out that the limits still allow, if they say anything about it."""
         left = self._limits.less(self.usage)
         most = [] if left.tokens is None else [left.tokens]
@@ -79,7 +79,7 @@ class Account:
             most += [] if bought is None else [bought]
         return max(1, min(most)) if most else None
 
-    def charge(self, candidate: Candidate, used: RequestUsage) -> None:
+    def charge(self, candidate: ModelCandidate, used: RequestUsage) -> None:
         """Add what one call used, finished or not, and tell the sum."""
         input_tokens = max(0, used.input_tokens)
         call = Usage(
@@ -114,7 +114,7 @@ class Account:
 
 
 def candidate_price(
-    candidate: Candidate, table: Mapping[str, Prices], request_tokens: int = 0
+    candidate: ModelCandidate, table: Mapping[str, Prices], request_tokens: int = 0
 ) -> Prices | None:
     """The price of a candidate, in a request of this size. `None` is unknown, which is not the same as nothing."""
     return price_of(
@@ -133,7 +133,7 @@ _EVERY_SECONDS = 0.1
 class Speech:
     """The words of one answer. An event that goes on in the next one of its kind has `more` in its data."""
 
-    def __init__(self, transcript: Transcript, secrets: Secrets) -> None:
+    def __init__(self, transcript: Transcript, secrets: HiddenKeys) -> None:
         self._transcript = transcript
         self._secrets = secrets
         self._kind = EventKind.MESSAGE
@@ -164,7 +164,7 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ModelQuestion:
     """What is sent to a model."""
 
     messages: list[ModelMessage]
@@ -172,10 +172,10 @@ class Question:
     settings: ModelSettings
 
 
-class Call:
+class ModelCall:
     """Used once. `used` is what the endpoint said so far about its usage, also when the call failed."""
 
-    def __init__(self, candidate: Candidate, model: Model, question: Question) -> None:
+    def __init__(self, candidate: ModelCandidate, model: Model, question: ModelQuestion) -> None:
         self.candidate = candidate
         self._model = model
         self._question = question
@@ -270,7 +270,7 @@ _HOPE = (
     Failure.MISSING,
 )
 
-Ask = Callable[[Candidate, "Model"], Question]
+Ask = Callable[[ModelCandidate, "Model"], ModelQuestion]
 """What a model is to be asked; how depends on what it can do."""
 
 
@@ -279,14 +279,14 @@ class Asking:
 
     def __init__(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[ModelCandidate],
         environment: Mapping[str, str],
         settings: Llm,
         *,
         http: httpx2.AsyncClient,
-        account: Account,
+        account: CallAccount,
         transcript: Transcript,
-        secrets: Secrets,
+        secrets: HiddenKeys,
         left: Callable[[], float],
     ) -> None:
         """`left` tells how many seconds the session still has."""
@@ -302,7 +302,7 @@ class Asking:
         self.worked = False
 
     @property
-    def current(self) -> Candidate:
+    def current(self) -> ModelCandidate:
         return self._left_to_try[0]
 
     async def ask(self, ask: Ask) -> ModelResponse:
@@ -318,7 +318,7 @@ class Asking:
                 self._left_to_try.pop(0)
                 self._say_retry(f"{fault}; asking {self.current.name} instead", model=self.current.name)
 
-    async def _ask_one(self, candidate: Candidate, ask: Ask) -> ModelResponse:
+    async def _ask_one(self, candidate: ModelCandidate, ask: Ask) -> ModelResponse:
         model = self._model(candidate)
         for tried in range(1, self._settings.tries + 1):
             self._account.check_before()
@@ -337,11 +337,11 @@ class Asking:
                 await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _call(self, candidate: Candidate, model: Model, ask: Ask) -> ModelResponse:
+    async def _call(self, candidate: ModelCandidate, model: Model, ask: Ask) -> ModelResponse:
         gate = gate_of(candidate.url, candidate.endpoint)
         try:
             async with gate.passing(min(self._settings.patience_seconds, self._left())):
-                response = await self._answer(Call(candidate, model, ask(candidate, model)), gate)
+                response = await self._answer(ModelCall(candidate, model, ask(candidate, model)), gate)
         except Closed as closed:
             raise CallFault(
                 Failure.RATE_LIMITED,
@@ -360,7 +360,7 @@ class Asking:
         self._account.check_after()
         return response
 
-    async def _answer(self, call: Call, gate: Gate) -> ModelResponse:
+    async def _answer(self, call: ModelCall, gate: Gate) -> ModelResponse:
         """The answer to `call`. Whatever comes of it is written down: what was said, and what was used."""
         speech = Speech(self._transcript, self._secrets)
         worked, self.worked = self.worked, True
@@ -375,7 +375,7 @@ class Asking:
                 speech.end()
                 self._account.charge(call.candidate, call.used)
 
-    def _model(self, candidate: Candidate) -> Model:
+    def _model(self, candidate: ModelCandidate) -> Model:
         variable = candidate.key_variable
         try:
             key = candidate.key_in(self._environment)
@@ -409,11 +409,11 @@ def _sum(faults: Sequence[CallFault]) -> CallFault:
     last = faults[-1]
     if len(faults) == 1 or not last.allows_fallback:
         return last
-    told = min(faults, key=lambda each: _HOPE.index(each.failure))
+    best = min(faults, key=lambda each: _HOPE.index(each.failure))
     return CallFault(
-        told.failure,
+        best.failure,
         f"none of {len(faults)} models answered: {'; '.join(map(str, faults))}",
-        hint=told.hint,
-        retry_after=told.retry_after,
+        hint=best.hint,
+        retry_after=best.retry_after,
         worked=any(each.worked for each in faults),
     )

@@ -24,7 +24,7 @@ _OWN = {each.protocol: each for each in reversed(list(PROVIDERS.values()))}
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ModelCandidate:
     """One model of one endpoint."""
 
     place: str
@@ -88,7 +88,7 @@ class Candidate:
 
 def candidates(
     choice: str | None, settings: Llm, environment: Mapping[str, str] | None = None
-) -> tuple[Candidate, ...]:
+) -> tuple[ModelCandidate, ...]:
     """The models that `choice` means, the first one first.
 
     Without a choice they are those of `llm.default`, or the usual one of the only provider that the environment holds
@@ -159,7 +159,7 @@ def _of_role(wanted: str, settings: Llm) -> tuple[str, ...]:
     return tiers[tier]
 
 
-def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> Candidate:
+def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> ModelCandidate:
     if name.startswith(_ADDRESSES):
         return _at_address(name)
     place, _, model = name.partition("/")
@@ -175,10 +175,10 @@ def _candidate(name: str, settings: Llm, environment: Mapping[str, str]) -> Cand
         address = base_url_setting(("llm", "endpoints", place), environment)
     else:
         model = spelled(model, place)
-    return Candidate(place, endpoint, model, home, address)
+    return ModelCandidate(place, endpoint, model, home, address)
 
 
-def _at_address(name: str) -> Candidate:
+def _at_address(name: str) -> ModelCandidate:
     address, mark, model = name.partition("#")
     if not model:
         raise Misuse(f"{name!r} names no model", hint=f"write {address}{mark or '#'}MODEL")
@@ -187,7 +187,7 @@ def _at_address(name: str) -> Candidate:
             "the address of a model must not carry a password",
             hint="describe it in ratchet.toml under [llm.endpoints.NAME], with key_variable",
         )
-    return Candidate(
+    return ModelCandidate(
         address.rstrip("/"),
         Endpoint(kind="openai", base_url=address),
         model,

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ratchet.config.llm_settings import Endpoint
-from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.llm.choice import ModelCandidate
 from ratchet.engines.providers import PROVIDERS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MODULES = {
 }
 
 
-async def load_libraries(candidates: Iterable[Candidate]) -> None:
+async def load_libraries(candidates: Iterable[ModelCandidate]) -> None:
     """Import what these models need, in a thread: it takes seconds that other work in this loop should not wait for."""
     for kind in {each.endpoint.kind for each in candidates}:
         # What is missing is told when that model is asked.
@@ -58,14 +58,14 @@ def http_client(call_seconds: float) -> httpx2.AsyncClient:
     )
 
 
-def model_at(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+def model_at(candidate: ModelCandidate, key: str, http: httpx2.AsyncClient) -> Model:
     """The model of `candidate`, reached through `http` and without retries of its own."""
     if candidate.endpoint.kind == "anthropic":
         return _anthropic(candidate, key or _NO_KEY, http)
     return _openai(candidate, key or _NO_KEY, http)
 
 
-def _openai(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+def _openai(candidate: ModelCandidate, key: str, http: httpx2.AsyncClient) -> Model:
     from openai import AsyncOpenAI
     from pydantic_ai.models.ollama import OllamaModel
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -79,7 +79,7 @@ def _openai(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
     _forget_environment(client)
     # Without it a stream that breaks off between two events would count as a whole answer.
     whole = merge_profile(
-        OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True), _told(candidate)
+        OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True), _profile(candidate)
     )
     if candidate.endpoint.kind == "ollama":
         provider = OllamaProvider(openai_client=client)
@@ -92,7 +92,7 @@ def _openai(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
     return OpenAIChatModel(candidate.model, provider=compatible, profile=whole)
 
 
-def _anthropic(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Model:
+def _anthropic(candidate: ModelCandidate, key: str, http: httpx2.AsyncClient) -> Model:
     # Another second of importing, for those who use it.
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
@@ -105,11 +105,11 @@ def _anthropic(candidate: Candidate, key: str, http: httpx2.AsyncClient) -> Mode
     return AnthropicModel(
         candidate.model,
         provider=AnthropicProvider(anthropic_client=client),
-        profile=_told(candidate),
+        profile=_profile(candidate),
     )
 
 
-def _told(candidate: Candidate) -> ModelProfile:
+def _profile(candidate: ModelCandidate) -> ModelProfile:
     """What the settings say about the model, which is stronger than what the library believes about its name."""
     return {"supports_json_schema_output": True} if candidate.endpoint.structured == "native" else {}
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ratchet.config.llm_settings import Llm, Prices
-from ratchet.engines.endpoint import Endpoint, Secrets, probe
+from ratchet.engines.endpoint import HiddenKeys, ProbedEndpoint, probe
 from ratchet.engines.engine import (
     Capabilities,
     EventKind,
@@ -21,12 +21,12 @@ from ratchet.engines.engine import (
     Transcript,
     check_schema,
 )
-from ratchet.engines.llm.call import Account, Asking, candidate_price
-from ratchet.engines.llm.choice import Candidate, candidates
+from ratchet.engines.llm.call import Asking, CallAccount, candidate_price
+from ratchet.engines.llm.choice import ModelCandidate, candidates
 from ratchet.engines.llm.connection import http_client, load_libraries
-from ratchet.engines.llm.exchange import Answer, Conversation, Conversations, Exchange
+from ratchet.engines.llm.exchange import LlmConversation, LlmConversations, ModelExchange, ModelReply
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.tools import Surface, Toolbox, mcp_is_installed, prefixed, tools_of
+from ratchet.engines.llm.tools import SessionTools, Surface, mcp_is_installed, prefixed, tools_of
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import Misuse
 
@@ -34,14 +34,14 @@ from ratchet.kernel import Misuse
 _OWN_TOOLS = "ratchet"
 
 
-class Sitting:
+class LlmSession:
     """Used once."""
 
     def __init__(
         self,
         engine: str,
         request: Request,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[ModelCandidate],
         settings: Llm,
         environment: Mapping[str, str],
     ) -> None:
@@ -50,23 +50,25 @@ class Sitting:
         self._candidates = candidates
         self._settings = settings
         self._environment = environment
-        self._secrets = Secrets(environment.get(each.key_variable or "", "").strip() for each in candidates)
+        self._secrets = HiddenKeys(
+            environment.get(each.key_variable or "", "").strip() for each in candidates
+        )
         self._transcript = Transcript(request)
-        self._account = Account(request.limits, settings.prices, self._transcript)
+        self._account = CallAccount(request.limits, settings.prices, self._transcript)
         allowed = request.limits.wall_seconds
         self._seconds = (
             request.deadline_seconds if allowed is None else min(request.deadline_seconds, allowed)
         )
         self._until = math.inf
         self._asking: Asking | None = None
-        self._toolbox: Toolbox | None = None
+        self._toolbox: SessionTools | None = None
 
-    async def run(self, conversations: Conversations) -> Session:
+    async def run(self, conversations: LlmConversations) -> Session:
         """What the request wants, or `SessionFailed` with what there was until then."""
         resume = self._request.resume
         await load_libraries(self._candidates)
         try:
-            earlier = conversations.load(resume) if resume else Conversation()
+            earlier = conversations.load(resume) if resume else LlmConversation()
             answer, conversation = await self._within_deadline(earlier)
         except CallFault as fault:
             raise SessionFailed(
@@ -79,7 +81,7 @@ class Sitting:
             ) from None
         return self._session(answer, self._kept(conversation, conversations))
 
-    async def _within_deadline(self, earlier: Conversation) -> tuple[Answer, Conversation]:
+    async def _within_deadline(self, earlier: LlmConversation) -> tuple[ModelReply, LlmConversation]:
         self._until = time.monotonic() + self._seconds
         try:
             async with asyncio.timeout(self._seconds) as clock:
@@ -89,7 +91,7 @@ class Sitting:
                 raise
             raise self._out_of_time() from None
 
-    async def _converse(self, earlier: Conversation) -> tuple[Answer, Conversation]:
+    async def _converse(self, earlier: LlmConversation) -> tuple[ModelReply, LlmConversation]:
         first, *others = self._candidates
         self._transcript.say(EventKind.STARTED, first.name, {"fallbacks": [each.name for each in others]})
         self._account.check_prices(self._candidates)
@@ -99,7 +101,7 @@ class Sitting:
             tools_of(self._request.mcp_servers, surface) as foreign,
         ):
             own = [prefixed(tool, _OWN_TOOLS) for tool in self._request.tools]
-            self._toolbox = Toolbox([*own, *foreign], self._request.guard, self._transcript)
+            self._toolbox = SessionTools([*own, *foreign], self._request.guard, self._transcript)
             self._asking = Asking(
                 self._candidates,
                 self._environment,
@@ -110,7 +112,7 @@ class Sitting:
                 secrets=self._secrets,
                 left=lambda: self._until - time.monotonic(),
             )
-            exchange = Exchange(
+            exchange = ModelExchange(
                 self._request,
                 self._settings,
                 asking=self._asking,
@@ -122,7 +124,7 @@ class Sitting:
             )
             return await exchange.run(), exchange.conversation
 
-    def _kept(self, conversation: Conversation, conversations: Conversations) -> str | None:
+    def _kept(self, conversation: LlmConversation, conversations: LlmConversations) -> str | None:
         """The name to resume it by; an answer that was paid for is not lost because the disk is full."""
         try:
             return conversations.keep(conversation, self._secrets.hide)
@@ -145,9 +147,9 @@ class Sitting:
             worked=False,
         )
 
-    def _session(self, answer: Answer | None = None, resume: str | None = None) -> Session:
+    def _session(self, answer: ModelReply | None = None, resume: str | None = None) -> Session:
         asked = self._candidates[0] if self._asking is None else self._asking.current
-        told = {
+        used = {
             "price_unknown": self._account.unpriced,
             "denied": self._toolbox.denied if self._toolbox else [],
         }
@@ -159,12 +161,12 @@ class Sitting:
             usage=self._account.usage,
             resume=resume,
             transcript=self._transcript.content,
-            data={"calls": self._account.calls, **{name: value for name, value in told.items() if value}},
+            data={"calls": self._account.calls, **{name: value for name, value in used.items() if value}},
         )
 
 
 async def readiness(
-    candidates: Sequence[Candidate], environment: Mapping[str, str], prices: Mapping[str, Prices]
+    candidates: Sequence[ModelCandidate], environment: Mapping[str, str], prices: Mapping[str, Prices]
 ) -> Readiness:
     """Ready when one of the models is; the others are named, each with what is the matter."""
     looks = await asyncio.gather(*(_look(each, environment) for each in candidates))
@@ -175,7 +177,7 @@ async def readiness(
     return Readiness(False, detail, looks[0].mend, looks[0].failure)
 
 
-async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readiness:
+async def _look(candidate: ModelCandidate, environment: Mapping[str, str]) -> Readiness:
     variable = candidate.key_variable
     try:
         key = candidate.key_in(environment)
@@ -186,7 +188,7 @@ async def _look(candidate: Candidate, environment: Mapping[str, str]) -> Readine
     kind = candidate.endpoint.kind
     url = f"{candidate.url}/v1" if kind == "anthropic" else candidate.url
     return await probe(
-        Endpoint(
+        ProbedEndpoint(
             candidate.name,
             url,
             key,
@@ -214,7 +216,7 @@ class LlmEngine:
         self._settings = surroundings.settings.llm
         self._environment = surroundings.environment
         self._choice = choice
-        self._conversations = Conversations(
+        self._conversations = LlmConversations(
             surroundings.home / "sessions" / self.name, self._settings.resume_days
         )
 
@@ -241,7 +243,7 @@ class LlmEngine:
             except ValueError as error:
                 raise Misuse(str(error)) from None
         chosen = candidates(request.model or self._choice, self._settings, self._environment)
-        sitting = Sitting(self.name, request, chosen, self._settings, self._environment)
+        sitting = LlmSession(self.name, request, chosen, self._settings, self._environment)
         return await sitting.run(self._conversations)
 
     async def check(self) -> Readiness:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ratchet.config.llm_settings import Llm
-from ratchet.engines.endpoint import Secrets
+from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import EventKind, Failure, NotAnAnswer, Request, Transcript, parse_answer
-from ratchet.engines.llm.call import Account, Asking, Question
-from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.llm.call import Asking, CallAccount, ModelQuestion
+from ratchet.engines.llm.choice import ModelCandidate
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.tools import Toolbox
+from ratchet.engines.llm.tools import SessionTools
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
@@ -35,12 +35,12 @@ _CONVERSATION_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.([0-9a-f]{24})", re.ASCII
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class LlmConversation:
     system: str | None = None
     messages: list[ModelMessage] = field(default_factory=list)
 
 
-class Conversations:
+class LlmConversations:
     """Files at `root/DAY/…json`. A whole day is dropped at once, so that keeping one costs the same for ever."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Conversations:
         self._keep_days = keep_days
         self._today = today or (lambda: datetime.datetime.now(datetime.UTC).date())
 
-    def load(self, name: str) -> Conversation:
+    def load(self, name: str) -> LlmConversation:
         """Raises `CallFault` when there is no such conversation (any more), or none that can be read."""
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
@@ -60,7 +60,7 @@ class Conversations:
             raise self._unknown(name)
         try:
             stored = json.loads((self._root / found[1] / f"{found[2]}.json").read_bytes())
-            return Conversation(
+            return LlmConversation(
                 stored["system"], ModelMessagesTypeAdapter.validate_python(stored["messages"])
             )
         except FileNotFoundError:
@@ -81,7 +81,7 @@ class Conversations:
             worked=False,
         )
 
-    def keep(self, conversation: Conversation, hide: Callable[[str], str]) -> str:
+    def keep(self, conversation: LlmConversation, hide: Callable[[str], str]) -> str:
         """Store it, without what `hide` takes out, and return the name to resume it by."""
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
@@ -124,8 +124,8 @@ _DESCRIPTION = "Give the final answer."
 Way = Literal["native", "tool", "prompt"]
 
 
-def way_for(candidate: Candidate, model: Model, schema: Mapping[str, Any]) -> Way:
-    """How `model` is told the schema."""
+def way_for(candidate: ModelCandidate, model: Model, schema: Mapping[str, Any]) -> Way:
+    """How `model` is part the schema."""
     wanted = candidate.endpoint.structured
     # Protocols and tools know objects only; any other value is asked for in words.
     if schema.get("type") != "object":
@@ -161,8 +161,8 @@ def with_schema(
         return dataclasses.replace(
             parameters, output_mode="tool", output_tools=[tool], allow_text_output=False
         )
-    told = InstructionPart(content=instruction(schema))
-    return dataclasses.replace(parameters, instruction_parts=[*(parameters.instruction_parts or []), told])
+    part = InstructionPart(content=instruction(schema))
+    return dataclasses.replace(parameters, instruction_parts=[*(parameters.instruction_parts or []), part])
 
 
 def instruction(schema: Mapping[str, Any]) -> str:
@@ -188,17 +188,17 @@ def as_text(response: ModelResponse) -> ModelResponse:
 
 
 def sent_back(problem: str) -> str:
-    """What the model is told about an answer that is not as asked."""
+    """What the model is part about an answer that is not as asked."""
     return f"{problem}\nGive the whole answer again, corrected."
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelReply:
     text: str
     output: Any
 
 
-class Exchange:
+class ModelExchange:
     """Holds what was said. The models behind `asking` may change on the way; what was said stays."""
 
     def __init__(
@@ -207,11 +207,11 @@ class Exchange:
         settings: Llm,
         *,
         asking: Asking,
-        account: Account,
-        toolbox: Toolbox,
+        account: CallAccount,
+        toolbox: SessionTools,
         transcript: Transcript,
-        secrets: Secrets,
-        earlier: Conversation,
+        secrets: HiddenKeys,
+        earlier: LlmConversation,
     ) -> None:
         from pydantic_ai.messages import ModelRequest
 
@@ -226,10 +226,10 @@ class Exchange:
         self._messages = [*earlier.messages, ModelRequest.user_text_prompt(request.prompt)]
 
     @property
-    def conversation(self) -> Conversation:
-        return Conversation(self._system, self._messages)
+    def conversation(self) -> LlmConversation:
+        return LlmConversation(self._system, self._messages)
 
-    async def run(self) -> Answer:
+    async def run(self) -> ModelReply:
         """The answer that the request wants. Raises `CallFault`."""
         repairs = 0
         for _ in range(self._settings.turns):
@@ -245,7 +245,7 @@ class Exchange:
                     raise CallFault(
                         Failure.BAD_OUTPUT,
                         f"{self._asking.current.name} gave no usable answer in {repairs + 1} tries: {problem}",
-                        hint="raise llm.repairs, mend the schema, or use a stronger model",
+                        hint="raise llm.repairs, fix the schema, or use a stronger model",
                     ) from None
                 repairs += 1
                 self._send_back(problem)
@@ -255,7 +255,7 @@ class Exchange:
             hint="raise llm.turns, or ask for less",
         )
 
-    def _question(self, candidate: Candidate, model: Model) -> Question:
+    def _question(self, candidate: ModelCandidate, model: Model) -> ModelQuestion:
         from pydantic_ai.messages import InstructionPart
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
@@ -274,9 +274,9 @@ class Exchange:
         schema = self._request.output_schema
         if schema is not None:
             parameters = with_schema(parameters, schema, way_for(candidate, model, schema))
-        return Question(list(self._messages), parameters, self._model_settings(candidate))
+        return ModelQuestion(list(self._messages), parameters, self._model_settings(candidate))
 
-    def _model_settings(self, candidate: Candidate) -> ModelSettings:
+    def _model_settings(self, candidate: ModelCandidate) -> ModelSettings:
         asked = self._request
         bounds = (self._settings.output_tokens, asked.output_tokens, self._account.output_tokens(candidate))
         most = min((each for each in bounds if each is not None), default=None)
@@ -298,13 +298,13 @@ class Exchange:
             results.append(ToolReturnPart(call.tool_name, result, tool_call_id=call.tool_call_id))
         self._messages.append(ModelRequest(parts=results))
 
-    def _answer(self, response: ModelResponse) -> Answer:
+    def _answer(self, response: ModelResponse) -> ModelReply:
         text = self._secrets.hide(response.text or "")
         if self._request.output_schema is None:
             if not text.strip():
                 raise NotAnAnswer("the answer is empty")
-            return Answer(text, None)
-        return Answer(text, parse_answer(text, self._request.output_schema))
+            return ModelReply(text, None)
+        return ModelReply(text, parse_answer(text, self._request.output_schema))
 
     def _send_back(self, problem: NotAnAnswer) -> None:
         from pydantic_ai.messages import ModelRequest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.engines.endpoint import Cause, cause_of, failure_of
 from ratchet.engines.engine import Failure, Fault
-from ratchet.engines.llm.choice import Candidate
+from ratchet.engines.llm.choice import ModelCandidate
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
@@ -43,7 +43,7 @@ class CallFault(Fault):
         return self.failure not in (Failure.BUDGET, Failure.BAD_OUTPUT)
 
 
-def fault_of(error: Exception, candidate: Candidate) -> CallFault:
+def fault_of(error: Exception, candidate: ModelCandidate) -> CallFault:
     """What `error`, raised by the library during a call of `candidate`, means."""
     from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
 
@@ -72,7 +72,7 @@ def fault_of(error: Exception, candidate: Candidate) -> CallFault:
     )
 
 
-def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
+def _api_fault(error: ModelAPIError, candidate: ModelCandidate) -> CallFault:
     from pydantic_ai import exceptions as raised
 
     name, said = candidate.name, _said(error)
@@ -87,7 +87,7 @@ def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
         case raised.ModelRateLimitError():
             return CallFault(
                 Failure.RATE_LIMITED,
-                f"{name} is asked too often: {said}",
+                f"{name} is rate limited: {said}",
                 hint="wait, or lower requests_per_minute of the endpoint",
                 retry_after=_retry_after(error),
                 worked=error.in_stream,
@@ -114,7 +114,7 @@ def _api_fault(error: ModelAPIError, candidate: Candidate) -> CallFault:
     return CallFault(Failure.CRASHED, f"{name} failed: {said}", retry_after=_retry_after(error), again=True)
 
 
-def _connection_fault(error: ModelAPIError, candidate: Candidate, said: str) -> CallFault:
+def _connection_fault(error: ModelAPIError, candidate: ModelCandidate, said: str) -> CallFault:
     from pydantic_ai.exceptions import ModelTimeoutError
 
     reached = getattr(error, "phase", None) not in ("connect", "pool")

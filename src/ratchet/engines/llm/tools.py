@@ -59,7 +59,7 @@ def prefixed(tool: Tool, server: str) -> Tool:
     return replace(tool, name=f"mcp__{server}__{tool.name}")
 
 
-class Toolbox:
+class SessionTools:
     """Uses a tool as a model asks. A mistake becomes a result that tells the model so."""
 
     def __init__(self, tools: Sequence[Tool], guard: Guard | None, transcript: Transcript) -> None:
@@ -145,7 +145,7 @@ async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncItera
                     failed = error
         except ExceptionGroup as group:
             failed = failed or CallFault(
-                Failure.CRASHED, f"an MCP server broke off: {_told(group)}", hint="look at its log"
+                Failure.CRASHED, f"an MCP server broke off: {_message(group)}", hint="look at its log"
             )
         if failed is not None:
             raise failed
@@ -165,7 +165,7 @@ async def _connected(server: McpServer, surface: Surface, stack: contextlib.Asyn
     except Exception as error:
         raise CallFault(
             Failure.CRASHED,
-            f"the MCP server {server.name} cannot be used: {_told(error)}{_tail(complaints)}",
+            f"the MCP server {server.name} cannot be used: {_message(error)}{_tail(complaints)}",
             hint=f"look whether {server.url or ' '.join(server.argv)} runs and speaks MCP",
             worked=False,
         ) from error
@@ -212,7 +212,7 @@ def _use(client: Client, server: McpServer, name: str) -> Callable[[Mapping[str,
                 return f"Error: {error}"
             raise CallFault(
                 Failure.CRASHED,
-                f"the MCP server {server.name} broke off: {_told(error)}",
+                f"the MCP server {server.name} broke off: {_message(error)}",
                 hint="look at its log",
             ) from error
 
@@ -227,7 +227,7 @@ def _text_of(result: CallToolResult) -> str:
     return f"Error: {said}" if result.is_error else said
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """The reason inside the groups that a client's task group makes of it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -23,8 +23,8 @@ from ratchet.engines.engine import (
     Transcript,
 )
 from ratchet.engines.registry import Surroundings
-from ratchet.engines.search.program import Program
-from ratchet.engines.search.space import Point, Space, State, Trial
+from ratchet.engines.search.program import SearchProgram
+from ratchet.engines.search.space import SearchPoint, SearchState, SearchTrial, Space
 from ratchet.kernel import Misuse, Usage
 
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -34,7 +34,7 @@ class _Asked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class Proposal(_Asked):
+class SearchProposal(_Asked):
     """The `data["proposal"]` of a session: its point, and which draw it was."""
 
     signature: str
@@ -44,33 +44,33 @@ class Proposal(_Asked):
     options: list[int]
 
 
-class Feedback(_Asked):
+class SearchFeedback(_Asked):
     """How a proposal did. Without a score it has failed, which is worse than any score."""
 
-    proposal: Proposal
+    proposal: SearchProposal
     score: float | None = Field(allow_inf_nan=False)
 
 
-class Asked(_Asked):
+class SearchData(_Asked):
     """`trial` numbers the draw, so that workers who ask at once get different points; by default they are counted."""
 
     trial: _Count | None = None
-    feedback: list[Feedback] = Field(default_factory=list)
+    feedback: list[SearchFeedback] = Field(default_factory=list)
     goal: Literal["max", "min"] = "max"
     seed: _Count = 0
     constants: Literal["declared", "all"] = "declared"
     files: list[str] = Field(default_factory=lambda: ["*.py"], min_length=1)
 
 
-def read_asked(data: Mapping[str, Any], **defaults: Any) -> Asked:
+def read_asked(data: Mapping[str, Any], **defaults: Any) -> SearchData:
     """Raises `Misuse` that names what is wrong."""
     try:
-        return Asked.model_validate({**defaults, **data})
+        return SearchData.model_validate({**defaults, **data})
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise Misuse(
-            f"the data of the request is not what the search engine takes: {told}",
-            hint=f"it takes {', '.join(Asked.model_fields)}; a session's data has its proposal",
+            f"the data of the request is not what the search engine takes: {problems}",
+            hint=f"it takes {', '.join(SearchData.model_fields)}; a session's data has its proposal",
         ) from None
 
 
@@ -95,7 +95,7 @@ class SearchEngine:
         self._constants = constants
 
     async def propose(self, request: Request) -> Session:
-        """See `Engine.propose`. `request.data` is an `Asked`; `request.resume` is what the last session left."""
+        """See `Engine.propose`. `request.data` is an `SearchData`; `request.resume` is what the last session left."""
         if request.workspace is None:
             raise Misuse("the search engine changes a program, so it needs a workspace")
         if request.output_schema is not None or request.mcp_servers or request.tools or request.model:
@@ -124,7 +124,7 @@ class SearchEngine:
 class _Sitting:
     """One session."""
 
-    def __init__(self, request: Request, asked: Asked, stopped: threading.Event) -> None:
+    def __init__(self, request: Request, asked: SearchData, stopped: threading.Event) -> None:
         self._request = request
         self._asked = asked
         self._stopped = stopped
@@ -141,11 +141,11 @@ class _Sitting:
         request, asked = self._request, self._asked
         assert request.workspace is not None
         self._transcript.say(EventKind.STARTED, data={"files": asked.files, "constants": asked.constants})
-        program = Program.read(
+        program = SearchProgram.read(
             request.workspace, asked.files, undeclared=asked.constants == "all", go_on=self._go_on
         )
         space = Space.of(program.constants)
-        state = self._told(space)
+        state = self._state(space)
         trial = state.asked if asked.trial is None else asked.trial
         point, literals = self._draw(program, space, state, trial)
         self._go_on()
@@ -154,7 +154,7 @@ class _Sitting:
         values = {
             f"{each.path}:{each.name}": new for each, new in zip(program.constants, literals, strict=True)
         }
-        text = _told(values)
+        text = _as_text(values)
         self._transcript.say(EventKind.MESSAGE, text)
         proposal = {
             "signature": space.signature,
@@ -166,7 +166,7 @@ class _Sitting:
         following = state.counted(trial).encode()
         return self._session(text, {"proposal": proposal, "values": values}, following)
 
-    def _told(self, space: Space) -> State:
+    def _state(self, space: Space) -> SearchState:
         """The state that the request goes on with, and what it is told since."""
         state = self._resumed(space)
         sign = 1 if self._asked.goal == "max" else -1
@@ -178,20 +178,24 @@ class _Sitting:
             except ValueError as error:
                 raise Misuse(f"feedback {number} cannot be used: {error}") from error
             worth = None if each.score is None else sign * each.score
-            state = state.tell(space, each.proposal.generation, Trial(each.proposal.trial, point, worth))
+            state = state.tell(
+                space, each.proposal.generation, SearchTrial(each.proposal.trial, point, worth)
+            )
         return state
 
-    def _resumed(self, space: Space) -> State:
+    def _resumed(self, space: Space) -> SearchState:
         if self._request.resume is None:
-            return State.begin(space, self._asked.seed)
+            return SearchState.begin(space, self._asked.seed)
         try:
-            return State.decode(self._request.resume, space)
+            return SearchState.decode(self._request.resume, space)
         except ValueError as error:
             raise Fault(
-                Failure.REFUSED, f"the search cannot go on: {error}", hint="begin anew, without `resume`"
+                Failure.REFUSED, f"the search cannot resume: {error}", hint="begin again, without `resume`"
             ) from error
 
-    def _draw(self, program: Program, space: Space, state: State, trial: int) -> tuple[Point, list[str]]:
+    def _draw(
+        self, program: SearchProgram, space: Space, state: SearchState, trial: int
+    ) -> tuple[SearchPoint, list[str]]:
         """The point of this trial; where the program already is what it asks for, another one."""
         for again in range(_DRAWS):
             point = state.draw(space, trial, again)
@@ -201,7 +205,7 @@ class _Sitting:
         raise Fault(
             Failure.BAD_OUTPUT,
             f"{_DRAWS} draws in a row proposed what the program has already",
-            hint="the search has settled here; begin anew, or declare wider ranges",
+            hint="the search has settled here; begin again, or declare wider ranges",
         )
 
     def _go_on(self) -> None:
@@ -229,7 +233,7 @@ class _Sitting:
         )
 
 
-def _told(values: dict[str, str]) -> str:
+def _as_text(values: dict[str, str]) -> str:
     """The proposal in one line; where there is one file only, it goes without saying."""
     alone = len({name.rpartition(":")[0] for name in values}) == 1
     return ", ".join(f"{name.rpartition(':')[2] if alone else name} = {new}" for name, new in values.items())

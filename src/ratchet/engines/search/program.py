@@ -35,12 +35,12 @@ class BadDeclaration(Misuse):
         self.line = line
 
 
-class Unfit(ValueError):
+class MeaninglessDeclaration(ValueError):
     """Why a declaration makes no sense; whoever knows the place says where."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class NumberRange:
     """Numbers from `low` to `high`, both included; with `log` small ones are searched as finely as large ones."""
 
     low: float
@@ -50,17 +50,21 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise Unfit("a range must be finite")
+            raise MeaninglessDeclaration("a range must be finite")
         if self.low >= self.high:
-            raise Unfit(f"the range {self.low:g}..{self.high:g} is empty; the smaller number comes first")
+            raise MeaninglessDeclaration(
+                f"the range {self.low:g}..{self.high:g} is empty; the smaller number comes first"
+            )
         if self.log and self.low <= 0:
-            raise Unfit(f"a logarithmic range must lie above 0, and this one begins at {self.low:g}")
+            raise MeaninglessDeclaration(
+                f"a logarithmic range must lie above 0, and this one begins at {self.low:g}"
+            )
         if self.whole and self.high > 2**53:
-            raise Unfit(f"{self.high:g} is more than a whole number can be here")
+            raise MeaninglessDeclaration(f"{self.high:g} is more than a whole number can be here")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LiteralChoice:
     """Literals as they are written, and what they are worth."""
 
     options: tuple[str, ...]
@@ -75,41 +79,43 @@ class Choice:
         return same.index(True) if True in same else None
 
 
-def parse(text: str) -> Range | Choice:
-    """What the text behind `search:` means. Raises `Unfit`."""
+def parse(text: str) -> NumberRange | LiteralChoice:
+    """What the text behind `search:` means. Raises `MeaninglessDeclaration`."""
     return _range(text) if ".." in text and '"' not in text and "'" not in text else _choice(text)
 
 
-def _range(text: str) -> Range:
+def _range(text: str) -> NumberRange:
     bounds, _, scale = text.partition(" log")
     low, _, high = (part.strip() for part in bounds.partition(".."))
     if scale.strip():
-        raise Unfit(f"{scale.strip()!r} is not known behind a range; only `log` is")
+        raise MeaninglessDeclaration(f"{scale.strip()!r} is not known behind a range; only `log` is")
     whole = bool(_WHOLE.fullmatch(low) and _WHOLE.fullmatch(high))
-    return Range(_as_number(low), _as_number(high), log=text.endswith(" log"), whole=whole)
+    return NumberRange(_as_number(low), _as_number(high), log=text.endswith(" log"), whole=whole)
 
 
 def _as_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Unfit(f"{text!r} is not a number") from None
+        raise MeaninglessDeclaration(f"{text!r} is not a number") from None
 
 
-def _choice(text: str) -> Choice:
+def _choice(text: str) -> LiteralChoice:
     try:
         tree = ast.parse(text, mode="eval").body
         parts = _alternatives(tree)
         values = tuple(ast.literal_eval(part) for part in parts)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise Unfit(f"{text!r} is neither a range nor a choice") from None
+        raise MeaninglessDeclaration(f"{text!r} is neither a range nor a choice") from None
     if not all(isinstance(value, Literal) for value in values):
-        raise Unfit(f"{text!r} offers something other than numbers, texts, True, False and None")
+        raise MeaninglessDeclaration(
+            f"{text!r} offers something other than numbers, texts, True, False and None"
+        )
     if not 2 <= len(values) <= _MOST_OPTIONS:
-        raise Unfit(f"{text!r} offers {len(values)}; a choice has from 2 to {_MOST_OPTIONS}")
+        raise MeaninglessDeclaration(f"{text!r} offers {len(values)}; a choice has from 2 to {_MOST_OPTIONS}")
     if len({(type(value), value) for value in values}) < len(values):
-        raise Unfit(f"{text!r} offers something twice")
-    return Choice(tuple(ast.get_source_segment(text, part) or "" for part in parts), values)
+        raise MeaninglessDeclaration(f"{text!r} offers something twice")
+    return LiteralChoice(tuple(ast.get_source_segment(text, part) or "" for part in parts), values)
 
 
 def _alternatives(tree: ast.expr) -> list[ast.expr]:
@@ -139,7 +145,7 @@ class Constant:
     start: int
     end: int
     present: Literal
-    domain: Range | Choice
+    domain: NumberRange | LiteralChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +186,7 @@ def _declared(path: str, text: str) -> Iterator[Constant]:
                 domain = parse(said[1])
                 one = _the_one(list(_literals(tokens[:number], line)), domain)
                 domain = _fitting(domain, one.value)
-            except Unfit as unfit:
+            except MeaninglessDeclaration as unfit:
                 raise BadDeclaration(path, line, str(unfit)) from None
             before = starts[line - 1]
             name = _name(lines[line - 1][: one.start])
@@ -216,29 +222,33 @@ def _signed(before: list[tokenize.TokenInfo], line: int) -> bool:
     return not earlier.strip() or earlier in _BEFORE_A_SIGN or keyword.iskeyword(earlier)
 
 
-def _the_one(literals: list[_Written], domain: Range | Choice) -> _Written:
-    if isinstance(domain, Range):
+def _the_one(literals: list[_Written], domain: NumberRange | LiteralChoice) -> _Written:
+    if isinstance(domain, NumberRange):
         fit = [each for each in literals if type(each.value) in (int, float)]
         what = "number"
     else:
         fit = [each for each in literals if domain.index(each.value) is not None]
         what = "literal that is one of the choices"
     if not fit:
-        raise Unfit(f"there is no {what} in this line to which it could belong")
+        raise MeaninglessDeclaration(f"there is no {what} in this line to which it could belong")
     if len(fit) > 1:
-        raise Unfit(f"there is more than one {what} in this line; give each a line of its own")
+        raise MeaninglessDeclaration(
+            f"there is more than one {what} in this line; give each a line of its own"
+        )
     return fit[0]
 
 
-def _fitting(domain: Range | Choice, value: Literal) -> Range | Choice:
+def _fitting(domain: NumberRange | LiteralChoice, value: Literal) -> NumberRange | LiteralChoice:
     """The domain with the kind of number that stands there. The present value must lie in it."""
-    if isinstance(domain, Choice):
+    if isinstance(domain, LiteralChoice):
         return domain
     assert isinstance(value, int | float)
     if isinstance(value, int) and not domain.whole:
-        raise Unfit(f"{value} is a whole number and the range is not; write {value}.0, or whole bounds")
+        raise MeaninglessDeclaration(
+            f"{value} is a whole number and the range is not; write {value}.0, or whole bounds"
+        )
     if not domain.low <= value <= domain.high:
-        raise Unfit(f"{value} lies outside of {domain.low:g}..{domain.high:g}")
+        raise MeaninglessDeclaration(f"{value} lies outside of {domain.low:g}..{domain.high:g}")
     return replace(domain, whole=isinstance(value, int))
 
 
@@ -274,15 +284,15 @@ def _number(node: ast.expr) -> int | float | None:
     return -value if negative else value
 
 
-def _around(number: int | float) -> Range:
+def _around(number: int | float) -> NumberRange:
     """A range for a number that nobody declared: up to ten times as much or as little, whole ones up to four times."""
     size = abs(number)
     if isinstance(number, int):
         low, high = (1, max(4, 4 * size)) if size else (0, 2)
-        return Range(low, high, whole=True) if number >= 0 else Range(-high, -low, whole=True)
+        return NumberRange(low, high, whole=True) if number >= 0 else NumberRange(-high, -low, whole=True)
     if not size:
-        return Range(-1.0, 1.0)
-    return Range(size / 10, size * 10, log=True) if number > 0 else Range(-size * 10, -size / 10)
+        return NumberRange(-1.0, 1.0)
+    return NumberRange(size / 10, size * 10, log=True) if number > 0 else NumberRange(-size * 10, -size / 10)
 
 
 def _numbered(constants: list[Constant]) -> list[Constant]:
@@ -323,7 +333,7 @@ _MARK = b"search:"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SearchProgram:
     """The files that hold constants, by path, and the constants in them."""
 
     root: Path
@@ -333,7 +343,7 @@ class Program:
     @classmethod
     def read(
         cls, root: Path, patterns: Sequence[str], *, undeclared: bool, go_on: Callable[[], None]
-    ) -> Program:
+    ) -> SearchProgram:
         """Raises `BadDeclaration`, and `Misuse` where nothing is declared. `go_on` is asked before each file."""
         texts: dict[str, _Text] = {}
         constants: list[Constant] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from ratchet.engines.search.program import Choice, Constant, Range
+from ratchet.engines.search.program import Constant, LiteralChoice, NumberRange
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NumberLine:
     """Any number of a range, as a place from 0 to 1."""
 
     constant: Constant
-    domain: Range
+    domain: NumberRange
 
     @property
     def present(self) -> float:
@@ -49,7 +49,7 @@ class Steps:
     """A few whole numbers in their order, each at its place from 0 to 1."""
 
     constant: Constant
-    domain: Range
+    domain: NumberRange
 
     @property
     def numbers(self) -> range:
@@ -80,13 +80,13 @@ class Options:
         return self.literals[index]
 
 
-def dimension(constant: Constant) -> Line | Steps | Options:
+def dimension(constant: Constant) -> NumberLine | Steps | Options:
     domain = constant.domain
-    if isinstance(domain, Choice):
+    if isinstance(domain, LiteralChoice):
         return Options(constant, domain.options, domain.index(constant.present) or 0)
     count = int(domain.high) - int(domain.low) + 1
     if not domain.whole or count > _FEW:
-        return Line(constant, domain)
+        return NumberLine(constant, domain)
     if count == 2:
         # Between two there is no order to follow.
         low, high = int(domain.low), int(domain.high)
@@ -94,7 +94,7 @@ def dimension(constant: Constant) -> Line | Steps | Options:
     return Steps(constant, domain)
 
 
-def _place(domain: Range, value: float) -> float:
+def _place(domain: NumberRange, value: float) -> float:
     if domain.log:
         return math.log(value / domain.low) / math.log(domain.high / domain.low)
     return (value - domain.low) / (domain.high - domain.low)
@@ -104,7 +104,7 @@ _MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SearchPoint:
     """The places of lines, then of steps, as they were drawn, also out of bounds; and the number of each option."""
 
     places: tuple[float, ...]
@@ -113,7 +113,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    dimensions: tuple[Line | Steps | Options, ...]
+    dimensions: tuple[NumberLine | Steps | Options, ...]
 
     @classmethod
     def of(cls, constants: Iterable[Constant]) -> Space:
@@ -127,8 +127,8 @@ class Space:
         return cls(dimensions)
 
     @property
-    def lines(self) -> list[Line]:
-        return [each for each in self.dimensions if isinstance(each, Line)]
+    def lines(self) -> list[NumberLine]:
+        return [each for each in self.dimensions if isinstance(each, NumberLine)]
 
     @property
     def steps(self) -> list[Steps]:
@@ -139,33 +139,33 @@ class Space:
         return [each for each in self.dimensions if isinstance(each, Options)]
 
     @property
-    def present(self) -> Point:
+    def present(self) -> SearchPoint:
         """Where the program is now."""
         places = [each.present for each in self.lines] + [each.present for each in self.steps]
-        return Point(tuple(places), tuple(each.present for each in self.options))
+        return SearchPoint(tuple(places), tuple(each.present for each in self.options))
 
     @property
     def signature(self) -> str:
         """Names the space: in another one, what was learned here is worth nothing. Present values do not matter."""
         constants = [each.constant for each in self.dimensions]
-        told = [(each.path, each.name, repr(each.domain)) for each in constants]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        parts = [(each.path, each.name, repr(each.domain)) for each in constants]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def literals(self, point: Point) -> list[str]:
+    def literals(self, point: SearchPoint) -> list[str]:
         """What each constant becomes, in the order of the program."""
         lines = iter(point.places)
         steps = iter(point.places[len(self.lines) :])
         options = iter(point.options)
         return [
             each.literal(next(lines))
-            if isinstance(each, Line)
+            if isinstance(each, NumberLine)
             else each.literal(next(steps))
             if isinstance(each, Steps)
             else each.literal(next(options))
             for each in self.dimensions
         ]
 
-    def point(self, data: Mapping[str, Any]) -> Point:
+    def point(self, data: Mapping[str, Any]) -> SearchPoint:
         """The point that `data` holds. Raises `ValueError` for one that is not of this space."""
         places = tuple(float(place) for place in data["places"])
         options = tuple(int(option) for option in data["options"])
@@ -176,7 +176,7 @@ class Space:
             raise ValueError("it lies out of all bounds")
         if not all(0 <= option < count for option, count in zip(options, counts, strict=True)):
             raise ValueError("it has an option that does not exist")
-        return Point(places, options)
+        return SearchPoint(places, options)
 
 
 # What the algorithm knows, by the names that it has there. The rest follows from the space and the population.
@@ -194,19 +194,19 @@ class Distribution:
     known: Mapping[str, Any]
 
     @classmethod
-    def around(cls, space: Space, centre: Point, population: int | None = None) -> Distribution:
+    def around(cls, space: Space, centre: SearchPoint, population: int | None = None) -> Distribution:
         return _plain(_optimizer(space, centre, population), space)
 
-    def draw(self, space: Space, seed: int) -> Point:
+    def draw(self, space: Space, seed: int) -> SearchPoint:
         """A point; the same one for the same seed."""
         optimizer = self._revived(space)
         optimizer.reseed_rng(seed)
         solution = optimizer.ask()
         places = () if solution._v_raw is None else tuple(float(place) for place in solution._v_raw)
         options = () if solution.c is None else tuple(int(row.argmax()) for row in solution.c)
-        return Point(places, options)
+        return SearchPoint(places, options)
 
-    def learn(self, space: Space, ranked: Sequence[Point]) -> Distribution:
+    def learn(self, space: Space, ranked: Sequence[SearchPoint]) -> Distribution:
         """What is likely after a whole population was tried; the best point comes first."""
         import numpy as np
 
@@ -242,7 +242,7 @@ class Distribution:
         return optimizer
 
 
-def _optimizer(space: Space, centre: Point, population: int | None) -> CatCMAwM:
+def _optimizer(space: Space, centre: SearchPoint, population: int | None) -> CatCMAwM:
     import numpy as np
     from cmaes import CatCMAwM
 
@@ -276,7 +276,7 @@ def _names(space: Space) -> tuple[str, ...]:
     )
 
 
-def _solution(space: Space, point: Point) -> CatCMAwM.Solution:
+def _solution(space: Space, point: SearchPoint) -> CatCMAwM.Solution:
     import numpy as np
     from cmaes import CatCMAwM
 
@@ -294,16 +294,16 @@ _MOST_POPULATION = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SearchTrial:
     """A point that was tried, and how good it is: more is better, nothing is a failure."""
 
     number: int
-    point: Point
+    point: SearchPoint
     worth: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SearchState:
     """`tried` are the trials of this generation that were told. The distribution changes when they are enough."""
 
     signature: str
@@ -312,28 +312,28 @@ class State:
     restarts: int
     asked: int
     distribution: Distribution
-    tried: tuple[Trial, ...] = ()
+    tried: tuple[SearchTrial, ...] = ()
 
     @classmethod
-    def begin(cls, space: Space, seed: int) -> State:
+    def begin(cls, space: Space, seed: int) -> SearchState:
         return cls(space.signature, seed, 0, 0, 0, Distribution.around(space, space.present))
 
-    def draw(self, space: Space, trial: int, again: int = 0) -> Point:
+    def draw(self, space: Space, trial: int, again: int = 0) -> SearchPoint:
         """The point of this trial, the same whoever asks and however often; `again` gives another one for it."""
         return self.distribution.draw(space, _seed(self.seed, self.generation, trial, again))
 
-    def tell(self, space: Space, generation: int, trial: Trial) -> State:
+    def tell(self, space: Space, generation: int, trial: SearchTrial) -> SearchState:
         """Take in how a trial ended. One of an earlier generation comes too late, and twice told counts once."""
         if generation != self.generation or trial.number in {each.number for each in self.tried}:
             return self
-        told = replace(self, tried=(*self.tried, trial))
-        return told._advanced(space) if len(told.tried) == self.distribution.population else told
+        grown = replace(self, tried=(*self.tried, trial))
+        return grown._advanced(space) if len(grown.tried) == self.distribution.population else grown
 
-    def counted(self, trial: int) -> State:
+    def counted(self, trial: int) -> SearchState:
         """With this trial drawn, so that the next one gets another number."""
         return replace(self, asked=max(self.asked, trial + 1))
 
-    def _advanced(self, space: Space) -> State:
+    def _advanced(self, space: Space) -> SearchState:
         """The next generation, from a whole population of trials."""
         following = replace(self, generation=self.generation + 1, tried=())
         worths = [-math.inf if each.worth is None else each.worth for each in self.tried]
@@ -346,13 +346,13 @@ class State:
             return following._restarted(space)
         return replace(following, distribution=learned)
 
-    def _restarted(self, space: Space) -> State:
-        """Begin anew elsewhere with a larger population: what has settled finds nothing more."""
+    def _restarted(self, space: Space) -> SearchState:
+        """Begin again elsewhere with a larger population: what has settled finds nothing more."""
         import numpy as np
 
         restarts = self.restarts + 1
         chance = np.random.RandomState(_seed(self.seed, restarts))
-        centre = Point(tuple(float(place) for place in chance.rand(len(space.present.places))), ())
+        centre = SearchPoint(tuple(float(place) for place in chance.rand(len(space.present.places))), ())
         population = min(2 * self.distribution.population, _MOST_POPULATION)
         return replace(self, restarts=restarts, distribution=Distribution.around(space, centre, population))
 
@@ -390,14 +390,16 @@ class State:
         return state
 
 
-def _trial(space: Space, data: Mapping[str, Any]) -> Trial:
+def _trial(space: Space, data: Mapping[str, Any]) -> SearchTrial:
     worth = data["worth"]
-    return Trial(int(data["number"]), space.point(data["point"]), None if worth is None else float(worth))
+    return SearchTrial(
+        int(data["number"]), space.point(data["point"]), None if worth is None else float(worth)
+    )
 
 
 def _seed(*numbers: int) -> int:
-    told = ",".join(map(str, numbers)).encode()
-    return int.from_bytes(hashlib.sha256(told).digest()[:4])
+    text = ",".join(map(str, numbers)).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4])
 
 
 def _digest(text: str) -> str:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.agents import operations, views
 from ratchet.agents.architect import (
+    AgentRequest,
     Severity,
-    Wanted,
     check_creation,
     check_feedback,
     create_agent,
@@ -45,8 +45,8 @@ class NewAgent(_Body):
     model: Text | None = None
     simulated: bool = Field(False, description="allow recorded sessions; marks the agent")
 
-    def wanted(self) -> Wanted:
-        return Wanted(**self.model_dump())
+    def wanted(self) -> AgentRequest:
+        return AgentRequest(**self.model_dump())
 
 
 class Feedback(_Body):

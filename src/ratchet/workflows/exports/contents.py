@@ -10,7 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from ratchet.config import Settings
-from ratchet.engines.llm.choice import Candidate, candidates
+from ratchet.engines.llm.choice import ModelCandidate, candidates
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.kernel import Missing, Misuse
 from ratchet.tools.definition import LlmBody
@@ -114,7 +114,7 @@ def place_of(name: str, body: LlmBody, target: Target, models: Mapping[str, str]
     )
 
 
-def _meant(body: LlmBody, settings: Settings) -> Candidate | None:
+def _meant(body: LlmBody, settings: Settings) -> ModelCandidate | None:
     """The model that a run here would ask first."""
     engine, _, own = settings.workflows.llm.partition(":")
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet.agentkit import StateStore
 from ratchet.agentkit.values import MOST_BYTES
-from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, STATE, UNTRACKED, Place
+from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, STATE, UNTRACKED, AgentDirectory
 from ratchet.config.agent_settings import Agents
 from ratchet.engines import Engine, Failure, Session, SessionFailed
 from ratchet.engines.registry import Surroundings
@@ -41,14 +41,14 @@ _CONFIGURATION = """\
 _DECIDING = ("HEAD", "config", "packed-refs", "hooks", "info", "refs", "objects/info")
 
 
-class Unfit(RatchetError):
+class UnfitFiles(RatchetError):
     """What an engine left cannot become a version."""
 
     http_status = 422
 
 
 def read_tree(directory: Path) -> dict[str, bytes]:
-    """Every file that belongs to the version, by its path. Raises `Unfit` for what git could not keep."""
+    """Every file that belongs to the version, by its path. Raises `UnfitFiles` for what git could not keep."""
     found: dict[str, bytes] = {}
     size = 0
     for path in _files(directory, directory):
@@ -58,7 +58,7 @@ def read_tree(directory: Path) -> dict[str, bytes]:
             found[name] = file.read(_MOST_BYTES - size + 1)
         size += len(found[name])
         if size > _MOST_BYTES or len(found) > _MOST_FILES:
-            raise Unfit(
+            raise UnfitFiles(
                 f"the agent has more than {_MOST_FILES} files or {_MOST_BYTES} bytes",
                 hint="keep data out of its directory",
             )
@@ -77,7 +77,7 @@ def _files(directory: Path, top: Path) -> Iterator[Path]:
                 yield Path(entry.path)
             else:
                 name = Path(entry.path).relative_to(top)
-                raise Unfit(f"{name} is neither a file nor a directory", hint="use plain files only")
+                raise UnfitFiles(f"{name} is neither a file nor a directory", hint="use plain files only")
 
 
 def commit_tree(
@@ -99,7 +99,7 @@ def check_out(repository: Repository, commit: str, directory: Path) -> None:
     directory.mkdir()
     for path, entry in repository.list_files(commit).items():
         if not entry.is_file:
-            raise Unfit(f"{path} is not a file, and an agent consists of files")
+            raise UnfitFiles(f"{path} is not a file, and an agent consists of files")
         file = directory / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(repository.read_file(commit, path))
@@ -155,7 +155,7 @@ def git_files(directory: Path) -> dict[str, bytes | None]:
 _STAGING = "-staging"
 
 
-def sweep(place: Place) -> None:
+def sweep(place: AgentDirectory) -> None:
     """Remove every unfinished directory. Only for who holds the place: nobody else can be at work in one then."""
     for path in place.root.iterdir():
         if path == place.new or path.name.endswith(_STAGING):
@@ -167,14 +167,14 @@ Tell = Callable[[JobContext, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ArchitectWork:
     """One change of one agent. `base` is the version that is changed; the first one has none."""
 
     job: JobContext
     run: Run
     agent: Agent
     base: AgentVersion | None
-    place: Place
+    place: AgentDirectory
     repository: Repository
     engine: Engine
     message: str
@@ -216,7 +216,7 @@ _LOG_BYTES = 256 * 1024
 _MOST_LOGS = 16
 
 
-def stage(work: Work, staging: Path, commit: str | None, state: bytes | None) -> None:
+def stage(work: ArchitectWork, staging: Path, commit: str | None, state: bytes | None) -> None:
     """A fresh copy of a version with this state, to be changed or looked at. Nothing of an earlier one is left."""
     remove_tree(staging)
     if commit is None:
@@ -228,7 +228,7 @@ def stage(work: Work, staging: Path, commit: str | None, state: bytes | None) ->
     (staging / LOGS).mkdir(exist_ok=True)
 
 
-def prepare(work: Work, staging: Path) -> bytes | None:
+def prepare(work: ArchitectWork, staging: Path) -> bytes | None:
     """Copy the version, its state as it is now, and the end of its logs. The state, as it was copied.
 
     The first version has nothing to be copied.
@@ -246,7 +246,7 @@ def prepare(work: Work, staging: Path) -> bytes | None:
     return state
 
 
-def last_change(work: Work) -> int:
+def last_change(work: ArchitectWork) -> int:
     """The number of the newest change of the live state; 0 where there is none."""
     if work.parent is None:
         return 0
@@ -265,7 +265,7 @@ def _copy_logs(source: Path, target: Path) -> None:
                 (target / entry.name).write_bytes(log.read(_LOG_BYTES))
 
 
-def set_aside(work: Work, attempt_id: int) -> str | None:
+def set_aside(work: ArchitectWork, attempt_id: int) -> str | None:
     """Keep what did not pass for people to look at, and nothing of it in the way. Its path."""
     staging = work.place.staging(work.parent)
     if not staging.is_dir():
@@ -295,7 +295,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StagedFiles:
     """`commit` is there for a change of code only."""
 
     decision: Decision
@@ -306,13 +306,13 @@ class Taken:
 
 
 def take(
-    work: Work,
+    work: ArchitectWork,
     attempt_id: int,
     staging: Path,
     session: Session,
     guarded: Mapping[str, bytes | None],
     before: bytes | None,
-) -> Taken:
+) -> StagedFiles:
     """What the session left, under a ref of its own. Raises `SessionFailed` for what cannot be taken."""
     answer = session.output if isinstance(session.output, dict) else {}
     if refused := answer.get("refused"):
@@ -321,7 +321,7 @@ def take(
         )
     try:
         if git_files(staging) != guarded:
-            raise Unfit("the session changed .git", hint="leave .git alone: the Architect commits")
+            raise UnfitFiles("the session changed .git", hint="leave .git alone: the Architect commits")
         files = read_tree(staging)
         state = _state(staging)
         decision = _decision(work, files, state, before, answer)
@@ -330,24 +330,24 @@ def take(
         if decision is Decision.CODE:
             commit = commit_tree(work.repository, files, parent=work.parent, message=summary)
             work.repository.advance(f"refs/ratchet/attempts/{attempt_id}", commit, expected=None)
-        return Taken(decision, summary, commit, state, answer)
-    except Unfit as unfit:
+        return StagedFiles(decision, summary, commit, state, answer)
+    except UnfitFiles as unfit:
         raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
 
 
 def _state(staging: Path) -> bytes:
     path = staging / STATE
     if path.is_symlink() or not path.is_file():
-        raise Unfit(f"there is no {STATE}", hint=f"leave {STATE} in its place, valid under its schema")
+        raise UnfitFiles(f"there is no {STATE}", hint=f"leave {STATE} in its place, valid under its schema")
     if path.stat().st_size > _MOST_STATE_BYTES:
-        raise Unfit(
+        raise UnfitFiles(
             f"{STATE} has more than {_MOST_STATE_BYTES} bytes", hint="keep what was learned, not data"
         )
     return path.read_bytes()
 
 
 def _decision(
-    work: Work,
+    work: ArchitectWork,
     files: Mapping[str, bytes],
     state: bytes,
     before: bytes | None,
@@ -364,7 +364,7 @@ def _decision(
         found = Decision.CODE
     said = answer.get("decision")
     if said is not None and said != found and not (said == Decision.CODE and found is Decision.STATE):
-        raise Unfit(
+        raise UnfitFiles(
             f"the session said {said!r}, but what it changed is {str(found)!r}",
             hint="change what you say you change, and nothing else",
         )
