@@ -1,4 +1,4 @@
-"""Where an agent answers, whatever its version."""
+"""Where agents answer: the one host of a home, the addresses of each agent, and the tokens of their servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Architect's door, for every face: ask for an agent, or tell one what to do better.
+"""Ask the Architect for an agent, or for a change of one: the same functions for every face.
 
 Everything is looked at before anything is recorded. The work itself is a run, and the runs of one agent come one after
 the other.

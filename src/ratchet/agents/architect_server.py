@@ -1,4 +1,4 @@
-"""The Architect's tools over MCP. Whoever calls sees only what it may use."""
+"""The Architect's tools over MCP, while a host runs. A caller sees only what it may use."""
 
 from __future__ import annotations
 

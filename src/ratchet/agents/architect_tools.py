@@ -1,4 +1,4 @@
-"""The tools of the Architect, as a client sees them."""
+"""The tools of the Architect as a client sees them, with the JSON Schemas of their arguments and results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ def text(description: str) -> Schema:
 
 
 def count(description: str, *, most: int, usual: int) -> Schema:
-    return {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": most,
-        "default": usual,
-        "description": description,
-    }
+    return {"type": "integer", "minimum": 1, "maximum": most, "default": usual, "description": description}
 
 
 def object_with(properties: Mapping[str, Schema]) -> Schema:
@@ -185,10 +179,7 @@ _SHOW = ArchitectTool(
     "Show an agent",
     "One agent: its addresses, its current version and the latest ones, and what was asked of it lately.",
     arguments(
-        {
-            "name": NAME,
-            "versions": count("how many versions to show, newest first", most=100, usual=10),
-        },
+        {"name": NAME, "versions": count("how many versions to show, newest first", most=100, usual=10)},
         "name",
     ),
     AGENT,
@@ -216,12 +207,7 @@ _PROMOTE = ArchitectTool(
     "Promote a version",
     "Let an agent's address lead to this version from now on. Sessions that have begun end where they began.",
     arguments(
-        {
-            "name": NAME,
-            "version": text(f"the version that is to serve: {A_VERSION}"),
-        },
-        "name",
-        "version",
+        {"name": NAME, "version": text(f"the version that is to serve: {A_VERSION}")}, "name", "version"
     ),
     MOVED,
     ArchitectService.promote,

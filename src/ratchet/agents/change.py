@@ -1,7 +1,7 @@
-"""One run of the Architect: an agent is made, or told what to do better.
+"""One run of the Architect: an agent is created or changed, with the engine's prompt for each try.
 
 Every stage ends with a checkpoint in the ledger or with something on disk that is found again, so a process that is
-started again goes on behind it. Nothing that serves is touched before the very end, and that end is one transaction.
+started again resumes behind it. Nothing that serves is touched before the very end, and that end is one transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calling an agent at its stable address: which tools it has, and what one of them answers."""
+"""Call an agent at its stable address: its tools, the arguments of a call, and the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's directory holds: the contract between the Architect, the engine that writes it, and its servers."""
+"""Where an agent lives and what its directory holds: the contract of the Architect, the engine and the servers."""
 
 from __future__ import annotations
 

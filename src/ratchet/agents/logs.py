@@ -54,13 +54,7 @@ class LogEnd:
 
 
 def find_log(
-    tx: Transaction,
-    home: Path,
-    name: str,
-    role: Role,
-    version: str | None = None,
-    *,
-    printed: bool = False,
+    tx: Transaction, home: Path, name: str, role: Role, version: str | None = None, *, printed: bool = False
 ) -> AgentLog:
     """The log of a version, of the current one if none is named. Raises `NotFound`."""
     found = find_version(tx, get_agent(tx, name), version or "current")

@@ -1,4 +1,4 @@
-"""The versions of an agent as what an attempt moves forward: a copy is changed, checked, and serves from then on."""
+"""An agent's versions as the trunk of an attempt: a change that passed gets its number, commit, state and address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory in which a version is changed, before anything in it counts."""
+"""The directory in which a version is changed: made from a commit, and read when the session has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state that a new version begins with: the live one, in the new form, with what the engine changed in it."""
+"""The state of an agent across versions: migrated, merged with what changed meanwhile, and handed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways in which a person or a program names a version of an agent."""
+"""How versions are named, tagged and numbered: references, tags, and what changed for the callers of the tools."""
 
 from __future__ import annotations
 

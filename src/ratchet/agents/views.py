@@ -45,11 +45,7 @@ def versions(
     line = line_of(tx, agent, down_to=found[-1].id) if found else set()
     tags = tags_of(tx, agent.id, found)
     return [
-        {
-            **version_record(version, agent),
-            "on_line": version.commit in line,
-            "tag": tags[version.commit],
-        }
+        {**version_record(version, agent), "on_line": version.commit in line, "tag": tags[version.commit]}
         for version in found
     ]
 

@@ -1,4 +1,4 @@
-"""Which model an agent program is to ask, where, and with which key: from the names that people type."""
+"""Which model an agent program is to ask, where, and with which key or login: from the names that people type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of a model's endpoint mean: one table for every engine.
+"""The endpoint of a model: what its errors mean, whether it accepts a key and has a model, and keys kept out of texts.
 
 A cause says what is the matter, and with it whether waiting helps, whether a person has to change something, and what.
 """

@@ -1,4 +1,4 @@
-"""The seam to whatever proposes changes."""
+"""The seam to whatever proposes changes: the engine, what it is asked, what it leaves, and how it fails."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ class Fault(Exception):
     """Raised deep inside an engine; the engine adds what was used and said until then and raises `SessionFailed`."""
 
     def __init__(
-        self,
-        failure: Failure,
-        message: str,
-        *,
-        hint: str | None = None,
-        retry_after: float | None = None,
+        self, failure: Failure, message: str, *, hint: str | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
         self.failure = failure

@@ -53,11 +53,7 @@ class FixedEngine:
             transcript.say(EventKind.FILE_CHANGE, path)
         transcript.say(EventKind.MESSAGE, self._text)
         session = Session(
-            self.name,
-            text=self._text,
-            output=self._output,
-            usage=self._usage,
-            transcript=transcript.content,
+            self.name, text=self._text, output=self._output, usage=self._usage, transcript=transcript.content
         )
         over = request.limits.exceeded_by(self._usage)
         if over is not None:

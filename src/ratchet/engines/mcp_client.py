@@ -1,4 +1,4 @@
-"""Speaking MCP with a server that is not trusted. Importing this takes a second, so it is done when first needed."""
+"""An MCP client for a server that is not trusted. Importing this takes a second, so it is done when first needed."""
 
 from __future__ import annotations
 

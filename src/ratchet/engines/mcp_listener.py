@@ -1,4 +1,4 @@
-"""The HTTP side of an MCP server inside this process: the official library, behind uvicorn."""
+"""The HTTP side of an MCP server inside this process: the official library behind uvicorn, and a session's tools."""
 
 from __future__ import annotations
 

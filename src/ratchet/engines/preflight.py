@@ -1,4 +1,4 @@
-"""Looking at an engine before anything is paid for: what cannot work is said at once, with the line to type."""
+"""Check an engine before anything is paid for: what cannot work is reported at once, with the line to type."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ async def require_ready(engine: Engine, *, cost_usd: float | None = None) -> Non
         )
     if cost_usd is not None and found.unpriced is not None:
         raise NotReady(
-            no_price(found.unpriced, cost_usd),
-            hint=how_to_price(found.unpriced),
-            failure=Failure.MISSING,
+            no_price(found.unpriced, cost_usd), hint=how_to_price(found.unpriced), failure=Failure.MISSING
         )
 
 

@@ -1,4 +1,4 @@
-"""Running the program of an agent: confined, within its deadline and its budget, and heard line by line."""
+"""Run the program of an agent: confined, within its deadline and its budget, its output read line by line."""
 
 from __future__ import annotations
 

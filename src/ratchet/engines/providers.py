@@ -1,4 +1,4 @@
-"""The providers of models that are known without being described: addresses, keys and usual models."""
+"""The providers of models that are known without being described: addresses, keys, usual models, and prices."""
 
 from __future__ import annotations
 

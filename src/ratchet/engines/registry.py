@@ -1,4 +1,4 @@
-"""Which engines there are, and how to open one by its name."""
+"""Which engines there are, how to open one by its name, and whether it is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a session: listened to, retried, and recorded however it ends."""
+"""Run a session: streamed to the ledger, retried where that makes sense, and recorded however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory of its own for one session of an agent program.
+"""The files of one session of an agent program: its own directory, what is kept to resume it, what it must not see.
 
 It is locked while the session lives. A process that is killed leaves its directory behind without a lock, and the next
 session of any process removes it.

@@ -1,4 +1,4 @@
-"""Reading the record of a session: a page of it at a time, with what each turn cost.
+"""What a session says: written to the ledger while it runs, recorded at its end, and read page by page.
 
 A transcript may be long and its lines too, so a page ends after a number of entries or of characters, whichever comes
 first. Lines before the page are looked at, not parsed.

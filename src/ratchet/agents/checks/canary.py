@@ -1,4 +1,4 @@
-"""The third and the fourth check: both servers start, and they answer the canary calls."""
+"""The third and the fourth check: both servers start, and they answer the calls of canary.json."""
 
 from __future__ import annotations
 

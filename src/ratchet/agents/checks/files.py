@@ -1,4 +1,4 @@
-"""A copy of what an engine left in a directory, taken without following anything out of it."""
+"""What an engine left in a directory: copied without following any link out of it, and parsed in the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging a version of an agent."""
+"""The judge of an agent's version: its form, its tests, its start-up and its canary calls, one after the other."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ async def check_all(
 async def _try_base_tests(
     source: Path, base: Path, place: Path, settings: Agents, *, agent: str, deadline: Deadline
 ) -> dict[str, Any] | None:
-    """Behaviour may change on purpose, so it is only cause whether old tests still pass."""
+    """Behaviour may change on purpose, so it is only reported whether old tests still pass."""
     left = deadline.left
     if left is not None and left < settings.tests_seconds + _SPARE_SECONDS:
         return {"passed": None, "reason": "there was not enough time left to run them"}

@@ -1,4 +1,4 @@
-"""One connection to a server of an agent, which carries one request at a time."""
+"""Connections to the servers of agents, pooled; each carries one request at a time and its response."""
 
 from __future__ import annotations
 

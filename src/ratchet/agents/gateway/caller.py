@@ -1,4 +1,4 @@
-"""A caller's connection: has its requests answered, one after the other."""
+"""A caller's connection: each request is admitted, forwarded and answered, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request as its caller sent it, read strictly and framed again for a server."""
+"""A caller's request: parsed strictly, and framed again for a server."""
 
 from __future__ import annotations
 

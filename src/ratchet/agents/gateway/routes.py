@@ -1,4 +1,4 @@
-"""What a request's target names. Whatever is not spelled exactly like an address is none."""
+"""Which agent a request names, who serves it, how much is accepted, and the answers of the gateway itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping one server of a version up: it is started, looked at, and started again when it has crashed."""
+"""Keep one server of a version running: start it, check it, and restart it when it has crashed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking an MCP server by its address, once: which tools it has, or to use one of them."""
+"""Ask an MCP server by its address, once: for its tools, or to call one of them."""
 
 from __future__ import annotations
 

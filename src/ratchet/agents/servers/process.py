@@ -1,4 +1,4 @@
-"""The process of a server: in the sandbox, on its port, and what it prints."""
+"""The process of a server: its sandbox, its network, its port, and what it prints."""
 
 from __future__ import annotations
 

@@ -78,11 +78,7 @@ def main() -> NoReturn:
     Arguments: the directory of the sockets, the server's port, Ratchet's port, and the server's command.
     """
     folder, port, ratchet_port, *argv = sys.argv[1:]
-    with (
-        opened(Path(folder)) as short,
-        socket.socket(socket.AF_UNIX) as inward,
-        socket.socket() as outward,
-    ):
+    with opened(Path(folder)) as short, socket.socket(socket.AF_UNIX) as inward, socket.socket() as outward:
         inward.bind(str(short / TO_SERVER))
         outward.bind((ADDRESS, int(ratchet_port)))
         for each in (inward, outward):

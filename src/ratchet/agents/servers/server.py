@@ -1,4 +1,4 @@
-"""Starting the servers of a version, which run for as long as somebody holds them."""
+"""The servers of a version: started on free ports, ready before they are used, ended with their block."""
 
 from __future__ import annotations
 

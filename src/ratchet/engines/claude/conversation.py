@@ -1,4 +1,4 @@
-"""One talk with the program: from its start to the end of its last process."""
+"""One run of the Claude CLI: from its start to the end of its last process, and what its end means."""
 
 from __future__ import annotations
 

@@ -109,12 +109,12 @@ class ClaudeEngine:
             raise _failed(error, session, HiddenKeys(()), worked=False) from None
         request = replace(request, model=None)
         # In a thread, since it imports the SDK, which takes a second.
-        sitting = await asyncio.to_thread(_sit_down, terms, program, request, transcript)
+        held = await asyncio.to_thread(_new_session, terms, program, request, transcript)
         try:
             async with session_home(self._home) as directory:
-                return await sitting.hold(directory)
+                return await held.hold(directory)
         except (Fault, Missing) as error:
-            raise _failed(error, sitting.session(), terms.secrets, worked=sitting.worked) from None
+            raise _failed(error, held.session(), terms.secrets, worked=held.worked) from None
 
 
 def _failed(error: Fault | Missing, session: Session, secrets: HiddenKeys, *, worked: bool) -> SessionFailed:
@@ -122,16 +122,11 @@ def _failed(error: Fault | Missing, session: Session, secrets: HiddenKeys, *, wo
     message = secrets.hide(str(error))
     fault = error if isinstance(error, Fault) else Fault(Failure.MISSING, message, hint=error.hint)
     return SessionFailed(
-        fault.failure,
-        message,
-        session=session,
-        hint=fault.hint,
-        retry_after=fault.retry_after,
-        worked=worked,
+        fault.failure, message, session=session, hint=fault.hint, retry_after=fault.retry_after, worked=worked
     )
 
 
-def _sit_down(
+def _new_session(
     terms: Terms, program: ClaudeProgram, request: Request, transcript: Transcript
 ) -> ClaudeSession:
     from ratchet.engines.claude.session import ClaudeSession

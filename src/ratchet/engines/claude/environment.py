@@ -1,4 +1,4 @@
-"""The whole environment of a session. Nothing else of the process around it gets in."""
+"""What a session of the Claude CLI gets: settings, model, key, kept conversation, servers and variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listening to a session: what the SDK reports becomes events, and what decides the end is remembered."""
+"""The events of a session: what the SDK reports is recorded and counted, and what decides the end is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session of the Claude CLI: how it is set up, and what it came to."""
+"""One session of the Claude CLI: its options, its sandbox, and its result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_options(
     return ClaudeAgentOptions(
         cli_path=launcher,
         cwd=workspace,
-        # The SDK adds these to the environment of this process; the sandbox lets in those that it was reported of.
+        # The SDK adds these to the environment of this process; the sandbox lets in those that it was given.
         env={**environment, KEY_VARIABLE: terms.key or _NO_KEY},
         model=request.model or terms.model,
         effort=settings.effort,
@@ -134,11 +134,7 @@ class ClaudeSession:
         self._ends_at = time.monotonic() + self._seconds
         self._workspace = request.workspace.resolve() if request.workspace else None
         self._hearing = ClaudeEvents(
-            request,
-            transcript,
-            ends_at=self._ends_at,
-            workspace=self._workspace,
-            hide=terms.secrets.hide,
+            request, transcript, ends_at=self._ends_at, workspace=self._workspace, hide=terms.secrets.hide
         )
 
     @property
@@ -219,12 +215,7 @@ class ClaudeSession:
             network=True,
             see_everything=True,
             # Listed for when they lie in the machine's /tmp, which is not shown.
-            readable=(
-                directory,
-                self._program.path.parent,
-                *files,
-                *self._request.readable,
-            ),
+            readable=(directory, self._program.path.parent, *files, *self._request.readable),
             writable=(home, workspace),
             places=self._request.places,
             read_only=(workspace / ".git",) if (workspace / ".git").exists() else (),

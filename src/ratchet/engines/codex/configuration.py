@@ -1,4 +1,4 @@
-"""The configuration of one session of the Codex CLI, written by Ratchet alone."""
+"""How Codex reaches its model, and the configuration of one session, written by Ratchet alone."""
 
 from __future__ import annotations
 

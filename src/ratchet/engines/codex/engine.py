@@ -1,4 +1,4 @@
-"""The Codex CLI as an engine: one `codex exec` for each session, in a home of its own."""
+"""The Codex CLI as an engine: which program, whether its sandbox works, and one `codex exec` for each session."""
 
 from __future__ import annotations
 
@@ -229,33 +229,33 @@ class CodexEngine:
             session = Session(self.name, model=request.model or self._model)
             raise fault.failed(session, worked=False) from None
         conversation = CodexEvents(transcript, access.secrets.hide)
-        sitting = CodexSession(request, conversation, access, self._prices)
+        held = CodexSession(request, conversation, access, self._prices)
         try:
             program = await find_program(self._settings, self._environment)
             access = access.or_model(program.default_model)
-            sitting.asked_model = access.model
-            sitting.check_price()
+            held.asked_model = access.model
+            held.check_price()
             async with session_home(self._home) as directory:
-                return await self._hold(sitting, program, SessionFiles(directory), access)
+                return await self._hold(held, program, SessionFiles(directory), access)
         except OSError as error:
-            raise could_not_write(error).failed(sitting.session(), worked=sitting.worked) from error
+            raise could_not_write(error).failed(held.session(), worked=held.worked) from error
         except Fault as fault:
-            raise fault.failed(sitting.session(), worked=sitting.worked) from None
+            raise fault.failed(held.session(), worked=held.worked) from None
 
     async def _hold(
-        self, sitting: CodexSession, program: CodexProgram, files: SessionFiles, access: CodexAccess
+        self, held: CodexSession, program: CodexProgram, files: SessionFiles, access: CodexAccess
     ) -> Session:
-        request = sitting.request
+        request = held.request
         invocation = self._prepare(program, request, files, access)
         await check_sandbox(program, self._settings.sandbox, invocation)
-        sitting.rollout = Rollout(files.rollouts)
+        held.rollout = Rollout(files.rollouts)
         try:
-            finished = await supervise(invocation, request, hear=sitting.conversation.hear, look=sitting.look)
+            finished = await supervise(invocation, request, hear=held.conversation.hear, look=held.look)
         finally:
-            sitting.used()
-            sitting.keep(self._kept, access.secrets.hide)
+            held.used()
+            held.keep(self._kept, access.secrets.hide)
         complaint = access.secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
-        return sitting.conclude(finished, complaint)
+        return held.conclude(finished, complaint)
 
     def _prepare(
         self, program: CodexProgram, request: Request, files: SessionFiles, access: CodexAccess

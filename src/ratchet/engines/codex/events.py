@@ -1,4 +1,4 @@
-"""Understanding the events of `codex exec --json`."""
+"""The events of `codex exec --json`, and the rollout file in which Codex records a session."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _STRANGE = 100
 
 
 class CodexEvents:
-    """What was said and done so far, each thing listed to the transcript as it comes."""
+    """What was said and done so far, each thing added to the transcript as it comes."""
 
     def __init__(self, transcript: Transcript, hide: Callable[[str], str]) -> None:
         self.transcript = transcript

@@ -1,4 +1,4 @@
-"""One session of the Codex CLI while it is held: what it used and said, and what it came to."""
+"""One session of the Codex CLI: what it used and said, what its errors mean, and its result."""
 
 from __future__ import annotations
 
@@ -122,11 +122,7 @@ _PATIENCE = 4
 
 class CodexSession:
     def __init__(
-        self,
-        request: Request,
-        conversation: CodexEvents,
-        access: CodexAccess,
-        prices: Mapping[str, Prices],
+        self, request: Request, conversation: CodexEvents, access: CodexAccess, prices: Mapping[str, Prices]
     ) -> None:
         self.request = request
         self.conversation = conversation
@@ -149,7 +145,7 @@ class CodexSession:
         return self.conversation.worked or self._reported.tokens > 0
 
     def used(self) -> Usage:
-        """What the session has used until now; the listener is found whenever that is more tokens than before."""
+        """What the session has used until now; the listener gets an event whenever that is more tokens than before."""
         transcript = self.conversation.transcript
         tokens = self._tokens()
         usage = replace(priced(tokens, self._price()), wall_ms=transcript.wall_ms)
@@ -163,11 +159,7 @@ class CodexSession:
         allowed = self.request.limits.cost_usd
         if allowed is not None and self._price() is None:
             model = self.model or "the model that Codex chooses by itself"
-            raise Fault(
-                Failure.MISSING,
-                no_price(model, allowed),
-                hint=how_to_price(self.model or "MODEL"),
-            )
+            raise Fault(Failure.MISSING, no_price(model, allowed), hint=how_to_price(self.model or "MODEL"))
 
     def _price(self) -> Prices | None:
         settings = self._settings

@@ -1,4 +1,4 @@
-"""Agents that are described here so that nobody has to. A table of the same name in the settings replaces one."""
+"""Agents that are described here, ready to use. A table of the same name in the settings replaces one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine behind a description: starts the agent's program and reads what it leaves."""
+"""The engine behind a description: prepares the call of the agent's program, and starts it."""
 
 from __future__ import annotations
 
@@ -200,19 +200,19 @@ class CommandEngine:
 
     async def propose(self, request: Request) -> Session:
         check_fit(request, self._name, self.capabilities)
-        sitting = CommandSession(self._name, self._description, request, self._secrets, self._prices)
+        held = CommandSession(self._name, self._description, request, self._secrets, self._prices)
         try:
-            sitting.check_price()
+            held.check_price()
             program = find_program(self._description, self._name, self._environment)
             async with session_home(self._home) as home:
-                invocation = self._invocation(program, request, home, sitting.model)
-                sitting.begin(invocation)
-                finished = await supervise(invocation, request, hear=sitting.hear, look=sitting.look)
-                return sitting.conclude(finished, answer_file(self._description, request, home))
+                invocation = self._invocation(program, request, home, held.model)
+                held.begin(invocation)
+                finished = await supervise(invocation, request, hear=held.hear, look=held.look)
+                return held.conclude(finished, answer_file(self._description, request, home))
         except OSError as error:
-            raise could_not_write(error).failed(sitting.session(), worked=sitting.worked) from error
+            raise could_not_write(error).failed(held.session(), worked=held.worked) from error
         except Fault as fault:
-            raise fault.failed(sitting.session(), worked=sitting.worked) from None
+            raise fault.failed(held.session(), worked=held.worked) from None
 
     def _invocation(self, program: Path, request: Request, home: Path, model: str | None) -> Invocation:
         prepared = prepare(self._description, program, request, home, self._environment, model)

@@ -1,4 +1,4 @@
-"""One session of a described agent while it is held: what it used and said, and what it came to."""
+"""One session of a described agent: what it printed and used, what its end means, and its result."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ class CommandSession:
             self._transcript.say(EventKind.NOTE, text)
 
     def used(self) -> Usage:
-        """What was used until now; the listener is told whenever that is more than before."""
+        """What was used until now; the listener gets an event whenever that is more than before."""
         counted = self._findings.usage
         known = counted if counted.cost_microusd else priced(counted, self._price)
         usage = replace(known, wall_ms=self._transcript.wall_ms)

@@ -1,4 +1,4 @@
-"""One call of one model: the request goes out, the answer streams in."""
+"""Calls of models: one after the other within the budget, each streamed, with the account of what was used."""
 
 from __future__ import annotations
 

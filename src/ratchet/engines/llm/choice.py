@@ -1,4 +1,4 @@
-"""Reading which models are meant: by a plain name, at an endpoint or an address, or by a role and a tier."""
+"""Which models are meant: by a plain name, at an endpoint or an address, or by a role and a tier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to an endpoint: an HTTP client that keeps to itself, and the model behind it."""
+"""The connection to an endpoint: its HTTP client, its rate limits, and the model behind it."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def _anthropic(candidate: ModelCandidate, key: str, http: httpx2.AsyncClient) ->
     )
     _forget_environment(client)
     return AnthropicModel(
-        candidate.model,
-        provider=AnthropicProvider(anthropic_client=client),
-        profile=_profile(candidate),
+        candidate.model, provider=AnthropicProvider(anthropic_client=client), profile=_profile(candidate)
     )
 
 

@@ -1,4 +1,4 @@
-"""The engine itself: what it can do, and a session for each request."""
+"""The `llm` engine: what it can do, whether it is ready, and a session for each request."""
 
 from __future__ import annotations
 
@@ -243,8 +243,8 @@ class LlmEngine:
             except ValueError as error:
                 raise Misuse(str(error)) from None
         chosen = candidates(request.model or self._choice, self._settings, self._environment)
-        sitting = LlmSession(self.name, request, chosen, self._settings, self._environment)
-        return await sitting.run(self._conversations)
+        held = LlmSession(self.name, request, chosen, self._settings, self._environment)
+        return await held.run(self._conversations)
 
     async def check(self) -> Readiness:
         return await readiness(

@@ -1,4 +1,4 @@
-"""One session with a model: turn after turn until there is an answer that can be used."""
+"""One conversation with a model: turn after turn until there is an answer that can be used."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ Way = Literal["native", "tool", "prompt"]
 
 
 def way_for(candidate: ModelCandidate, model: Model, schema: Mapping[str, Any]) -> Way:
-    """How `model` is part the schema."""
+    """How `model` is given the schema."""
     wanted = candidate.endpoint.structured
     # Protocols and tools know objects only; any other value is asked for in words.
     if schema.get("type") != "object":
@@ -188,7 +188,7 @@ def as_text(response: ModelResponse) -> ModelResponse:
 
 
 def sent_back(problem: str) -> str:
-    """What the model is part about an answer that is not as asked."""
+    """What the model is sent about an answer that is not as asked."""
     return f"{problem}\nGive the whole answer again, corrected."
 
 

@@ -1,4 +1,4 @@
-"""The tools that a model may use during a session, and who may forbid it."""
+"""The tools that a model may use during a session, its own and those of MCP servers, and who may forbid it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine itself: a session reads the program, draws one point, and writes it into the workspace."""
+"""The search engine: a session reads the program, draws one point, and writes it into the workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a workspace: reading those that declare something, and changing single literals of them."""
+"""The constants that a program declares as searchable: found in its files, and changed in place."""
 
 from __future__ import annotations
 

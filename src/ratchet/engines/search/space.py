@@ -1,4 +1,4 @@
-"""All constants of a program as one space, and its points."""
+"""All constants of a program as one space: its points, where good ones are likely (CMA-ES), and what was learned."""
 
 from __future__ import annotations
 
@@ -283,8 +283,7 @@ def _solution(space: Space, point: SearchPoint) -> CatCMAwM.Solution:
     widest = max((len(each.literals) for each in space.options), default=0)
     chosen = np.array([[index == option for index in range(widest)] for option in point.options])
     return CatCMAwM.Solution(
-        c=chosen if space.options else None,
-        _v_raw=np.array(point.places) if point.places else None,
+        c=chosen if space.options else None, _v_raw=np.array(point.places) if point.places else None
     )
 
 
