@@ -9,8 +9,18 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ratchet.engines.engine import Capabilities, Failure, Fault, Request, check_schema
+from ratchet.engines.engine import (
+    Capabilities,
+    Failure,
+    Fault,
+    NotAnAnswer,
+    Request,
+    check_schema,
+    parse_answer,
+)
+from ratchet.engines.providers import how_to_price, no_price
 from ratchet.kernel import Misuse, RatchetError, Usage
 from ratchet.sandbox import (
     Bounds,
@@ -128,6 +138,29 @@ def check_budget(request: Request, usage: Usage) -> Fault | None:
         f"the session used {used:g} of {limit:g} {measure} that it was given",
         hint="raise the budget, or ask for less in one session",
     )
+
+
+def refuse_cost_limit(request: Request, model: str | None, described: str) -> None:
+    """Raise `Fault` when the request limits money, although the price of the model is not known."""
+    allowed = request.limits.cost_usd
+    if allowed is not None:
+        raise Fault(
+            Failure.MISSING, no_price(model or described, allowed), hint=how_to_price(model or "MODEL")
+        )
+
+
+def answer_of(request: Request, text: str, name: str, *, note: str = "") -> Any:
+    """The structured answer in `text`; none where none was asked for. Raises `Fault` if it does not fit."""
+    if request.output_schema is None:
+        return None
+    try:
+        return parse_answer(text, request.output_schema)
+    except NotAnAnswer as error:
+        raise Fault(
+            Failure.BAD_OUTPUT,
+            f"{name} did not answer as it was asked: {error}",
+            hint=f"{note}try again, or try a model that keeps to schemas",
+        ) from None
 
 
 def could_not_write(error: OSError) -> Fault:

@@ -147,6 +147,15 @@ class KeptSessions:
                 return None
         return None
 
+    def restore(self, token: str, target: Path) -> bool:
+        """Write what was kept for `token` to `target`; false if it is not kept any more."""
+        content = self.get(token)
+        if content is None:
+            return False
+        target.parent.mkdir(parents=True)
+        target.write_bytes(content)
+        return True
+
     def _kept(self) -> list[tuple[date, Path]]:
         """Every day with what was kept on it, the latest first."""
         found = []

@@ -116,13 +116,7 @@ class ClaudeConversations:
 
     def bring_back(self, token: str, home: Path) -> bool:
         """Put a conversation where the program with this home looks for it; false if it is not kept any more."""
-        content = self._kept.get(token)
-        if content is None:
-            return False
-        target = home / _place(token)
-        target.parent.mkdir(parents=True)
-        target.write_bytes(content)
-        return True
+        return self._kept.restore(token, home / _place(token))
 
 
 def _place(token: str) -> Path:

@@ -12,9 +12,9 @@ from ratchet.config.llm_settings import Prices
 from ratchet.engines.codex.configuration import CodexAccess
 from ratchet.engines.codex.events import CodexEvents, Rollout
 from ratchet.engines.endpoint import Cause, SettingNames, cause_of, failure_of
-from ratchet.engines.engine import EventKind, Failure, Fault, NotAnAnswer, Request, Session, parse_answer
-from ratchet.engines.program import check_budget
-from ratchet.engines.providers import how_to_price, no_price, price_of, priced
+from ratchet.engines.engine import EventKind, Failure, Fault, Request, Session
+from ratchet.engines.program import answer_of, check_budget, refuse_cost_limit
+from ratchet.engines.providers import price_of, priced
 from ratchet.engines.session_home import KeptSessions
 from ratchet.kernel import Usage
 from ratchet.sandbox import Finished
@@ -30,13 +30,8 @@ class KeptRollouts:
 
     def bring_back(self, thread: str, rollouts: Path) -> bool:
         """Put the rollout of a thread where Codex looks for it; false if it is not kept any more."""
-        content = self._kept.get(thread)
-        if content is None:
-            return False
-        target = rollouts / "2000" / "01" / "01" / f"rollout-2000-01-01T00-00-00-{thread}.jsonl"
-        target.parent.mkdir(parents=True)
-        target.write_bytes(content)
-        return True
+        name = f"rollout-2000-01-01T00-00-00-{thread}.jsonl"
+        return self._kept.restore(thread, rollouts / "2000" / "01" / "01" / name)
 
 
 _BY_REASON: Mapping[str, Cause] = {
@@ -156,10 +151,8 @@ class CodexSession:
 
     def check_price(self) -> None:
         """Raise `Fault` when a budget of money is given that could not be held to."""
-        allowed = self.request.limits.cost_usd
-        if allowed is not None and self._price() is None:
-            model = self.model or "the model that Codex chooses by itself"
-            raise Fault(Failure.MISSING, no_price(model, allowed), hint=how_to_price(self.model or "MODEL"))
+        if self._price() is None:
+            refuse_cost_limit(self.request, self.model, "the model that Codex chooses by itself")
 
     def _price(self) -> Prices | None:
         settings = self._settings
@@ -223,7 +216,8 @@ class CodexSession:
                 "Codex ended its turn without having said or done anything",
                 hint="the model may have refused: change the prompt, or try another model",
             )
-        return self.session(self._output())
+        output = answer_of(self.request, talk.text, "Codex", note="Codex does not check answers itself: ")
+        return self.session(output)
 
     def _tokens(self) -> Usage:
         if self.rollout is None:
@@ -231,18 +225,6 @@ class CodexSession:
         self.rollout.read()
         total = self.conversation.usage
         return self.rollout.used if total is None else self.rollout.since_resumed(total)
-
-    def _output(self) -> Any:
-        if self.request.output_schema is None:
-            return None
-        try:
-            return parse_answer(self.conversation.text, self.request.output_schema)
-        except NotAnAnswer as error:
-            raise Fault(
-                Failure.BAD_OUTPUT,
-                f"Codex did not answer as it was asked: {error}",
-                hint="Codex does not check answers itself: try again, or try a model that keeps to schemas",
-            ) from None
 
 
 def _ending(finished: Finished) -> str:

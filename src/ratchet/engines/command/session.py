@@ -17,14 +17,12 @@ from ratchet.engines.engine import (
     EventKind,
     Failure,
     Fault,
-    NotAnAnswer,
     Request,
     Session,
     Transcript,
-    parse_answer,
 )
-from ratchet.engines.program import Invocation, check_budget
-from ratchet.engines.providers import how_to_price, no_price, price_of, priced
+from ratchet.engines.program import Invocation, answer_of, check_budget, refuse_cost_limit
+from ratchet.engines.providers import price_of, priced
 from ratchet.kernel import Usage
 from ratchet.sandbox import Finished
 
@@ -283,13 +281,8 @@ class CommandSession:
 
     def check_price(self) -> None:
         """Raise `Fault` when a budget of money is given that could not be held to."""
-        allowed = self._request.limits.cost_usd
-        if allowed is not None and self._price is None and not self._description.reports_cost:
-            raise Fault(
-                Failure.MISSING,
-                no_price(self.model or f"the model of {self._name}", allowed),
-                hint=how_to_price(self.model or "MODEL"),
-            )
+        if self._price is None and not self._description.reports_cost:
+            refuse_cost_limit(self._request, self.model, f"the model of {self._name}")
 
     def begin(self, invocation: Invocation) -> None:
         self.worked = True
@@ -352,16 +345,4 @@ class CommandSession:
         self._text = self._secrets.hide(answer)
         if self._text:
             self._transcript.say(EventKind.MESSAGE, self._text)
-        return self.session(self._output())
-
-    def _output(self) -> Any:
-        if self._request.output_schema is None:
-            return None
-        try:
-            return parse_answer(self._text, self._request.output_schema)
-        except NotAnAnswer as error:
-            raise Fault(
-                Failure.BAD_OUTPUT,
-                f"{self._name} did not answer as it was asked: {error}",
-                hint="try again, or try a model that keeps to schemas",
-            ) from None
+        return self.session(answer_of(self._request, self._text, self._name))
