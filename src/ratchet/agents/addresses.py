@@ -35,7 +35,7 @@ def host_lock(home: Path) -> Iterator[bool]:
         if not _lock(descriptor, fcntl.LOCK_EX):
             yield False
             return
-        # A host that died left its own. While the right is held, it is never somebody else's that is removed.
+        # A host that died left its own. While the right is held, no other host's is removed.
         _announcement(home).unlink(missing_ok=True)
         try:
             yield True
@@ -113,7 +113,7 @@ class AgentTokens:
         return f"{said}~{self._signature(said)}"
 
     def read(self, token: str) -> Bearer | None:
-        """Whose token it is; nobody's, unless it was made here and is whole."""
+        """Whose token it is; none, unless it was made here and is whole."""
         if len(token) > _LONGEST or not token.isascii() or token.count("~") != 2:
             return None
         said, _, signature = token.rpartition("~")
@@ -134,9 +134,9 @@ def address(base: str, name: str, role: Role, commit: str | None = None) -> str:
 
 
 def addresses(home: Path, settings: Agents, name: str) -> dict[str, Any]:
-    """Both addresses of an agent, and whether anybody answers there now.
+    """Both addresses of an agent, and whether a host answers there now.
 
-    They are `None` while nobody answers and the port is to be any that is free.
+    They are `None` while no host answers and the port is chosen when it starts.
     """
     running = announced(home)
     base = running or _configured(settings)
@@ -167,7 +167,7 @@ async def reached(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
 
 
 async def _answers(url: str) -> bool:
-    """Whether somebody speaks HTTP there."""
+    """Whether a server speaks HTTP there."""
     parts = urlsplit(url)
     request = f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
     try:

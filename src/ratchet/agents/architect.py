@@ -30,7 +30,7 @@ _INLINE_BYTES = 16 * 1024
 
 
 class Severity(StrEnum):
-    """How bad it was, in the words of whoever gives feedback."""
+    """How bad it was, in the words of those who give feedback."""
 
     LOW = "low"
     NORMAL = "normal"

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from ratchet.agents.addresses import AgentTokens
-from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Callers, Told
+from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Callers, Reply
 from ratchet.agents.architect_tools import ArchitectTool, usable_by
 from ratchet.agents.completion import LONGEST_QUESTION
 from ratchet.agents.gateway.routes import ARCHITECT_PATH
@@ -41,7 +41,7 @@ async def architect_listening(
 ) -> AsyncIterator[int]:
     """Answer at http://127.0.0.1:PORT/architect/mcp for the block; the value is the port.
 
-    Who brings `api_token` may use every tool, who brings a token of `tokens` only those for agents, and anybody else
+    Who brings `api_token` may use every tool, who brings a token of `tokens` only those for agents, any other caller
     none. When the block is left, calls that still run are cancelled and have ended.
     """
     desk, callers = ArchitectService(runtime, loaded), Callers(tokens, api_token)
@@ -146,7 +146,7 @@ def _listed(tool: ArchitectTool) -> Tool:
     )
 
 
-def _tool_result(value: Told) -> CallToolResult:
+def _tool_result(value: Reply) -> CallToolResult:
     # Half of a surrogate pair, which a model may well write, cannot be sent.
     text = json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))

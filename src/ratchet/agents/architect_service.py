@@ -24,13 +24,13 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.subscription import run_at_rest
 from ratchet.runtime import Runtime
 
-# Longer than any token that is given out, or that anybody would choose.
+# Longer than any token that is given out, or that a person would choose.
 _LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ArchitectCaller:
-    """A version of an agent; without one, whoever holds the API token."""
+    """A version of an agent; without one, the holder of the API token."""
 
     version: Bearer | None = None
 
@@ -48,12 +48,12 @@ class Callers:
         self._api_token = api_token.encode()
 
     def of(self, authorization: bytes) -> ArchitectCaller | None:
-        """The caller with this value of the header; nobody, if it is none that is known."""
+        """The caller with this value of the header; none, if it is not known."""
         scheme, _, token = authorization.partition(b" ")
         token = token.strip()
         if scheme.lower() != b"bearer" or not token or len(token) > _LONGEST:
             return None
-        # An API token that is empty is nobody's.
+        # An empty API token admits no caller.
         if self._api_token and hmac.compare_digest(token, self._api_token):
             return ArchitectCaller()
         version = self._tokens.read(token.decode("latin-1"))
@@ -61,7 +61,7 @@ class Callers:
 
 
 Given = Mapping[str, Any]
-Told = dict[str, Any]
+Reply = dict[str, Any]
 
 # What a program may have in hand at once, so that one that runs wild neither starves the others nor spends at will.
 _FEEDBACKS_WAITING = 10
@@ -85,14 +85,14 @@ class ArchitectService:
             lambda: asyncio.Semaphore(_ASKED_AT_ONCE)
         )
 
-    async def create_agent(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def create_agent(self, caller: ArchitectCaller, given: Given) -> Reply:
         wanted = AgentRequest(**{key: value for key, value in given.items() if key != "wait_seconds"})
         check = partial(architect.check_creation, self._runtime, wanted)
         await asyncio.to_thread(check_for_worker, self._runtime, check)
         run_id = await asyncio.to_thread(architect.create_agent, self._runtime, wanted, actor=caller.actor)
         return await self._outcome(run_id, given)
 
-    async def send_feedback(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def send_feedback(self, caller: ArchitectCaller, given: Given) -> Reply:
         named = {"engine": given.get("engine"), "model": given.get("model")}
         check = partial(architect.check_feedback, self._runtime, given["agent"], given["message"], **named)
         await asyncio.to_thread(check_for_worker, self._runtime, check)
@@ -110,13 +110,13 @@ class ArchitectService:
         )
         return await self._outcome(run_id, given)
 
-    async def tell_of_itself(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def tell_of_itself(self, caller: ArchitectCaller, given: Given) -> Reply:
         """Feedback of an agent's own Tuner, about the version that it belongs to."""
         async with self._telling[_version(caller).agent]:
             run_id = await asyncio.to_thread(self._tell_of_itself, caller, given)
         return await self._outcome(run_id, given)
 
-    async def ask_llm(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def ask_llm(self, caller: ArchitectCaller, given: Given) -> Reply:
         version = _version(caller)
         if self._asks[version.agent] >= _ASKS_WAITING:
             raise Conflict(
@@ -130,15 +130,15 @@ class ArchitectService:
         finally:
             self._asks[version.agent] -= 1
 
-    async def list_agents(self, _caller: ArchitectCaller, given: Given) -> Told:
-        def read() -> Told:
+    async def list_agents(self, _caller: ArchitectCaller, given: Given) -> Reply:
+        def read() -> Reply:
             with self._runtime.ledger.read() as tx:
                 return {"agents": views.agents(tx, **given)}
 
         return await asyncio.to_thread(read)
 
-    async def get_agent(self, _caller: ArchitectCaller, given: Given) -> Told:
-        def read() -> Told:
+    async def get_agent(self, _caller: ArchitectCaller, given: Given) -> Reply:
+        def read() -> Reply:
             with self._runtime.ledger.read() as tx:
                 home, settings = self._loaded.home, self._loaded.settings.agents
                 shown = views.one_agent(tx, home, settings, given["name"])
@@ -147,8 +147,8 @@ class ArchitectService:
 
         return await asyncio.to_thread(read)
 
-    async def compare_versions(self, _caller: ArchitectCaller, given: Given) -> Told:
-        def read() -> Told:
+    async def compare_versions(self, _caller: ArchitectCaller, given: Given) -> Reply:
+        def read() -> Reply:
             with self._runtime.ledger.read() as tx:
                 compared = views.find_compared(tx, **given)
             shown = views.comparison(self._loaded.home, compared)
@@ -157,11 +157,11 @@ class ArchitectService:
 
         return await asyncio.to_thread(read)
 
-    async def promote(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def promote(self, caller: ArchitectCaller, given: Given) -> Reply:
         moved = await asyncio.to_thread(operations.promote, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
-    async def rollback(self, caller: ArchitectCaller, given: Given) -> Told:
+    async def rollback(self, caller: ArchitectCaller, given: Given) -> Reply:
         moved = await asyncio.to_thread(operations.rollback, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
@@ -196,7 +196,7 @@ class ArchitectService:
         waiting.append(run_id)
         return run_id
 
-    async def _outcome(self, run_id: int, given: Given) -> Told:
+    async def _outcome(self, run_id: int, given: Given) -> Reply:
         run = await run_at_rest(self._runtime.ledger, run_id, given.get("wait_seconds", 0))
         return {
             "run_id": run.id,
@@ -212,5 +212,5 @@ def _version(caller: ArchitectCaller) -> Bearer:
     return caller.version
 
 
-def _moved(moved: Moved) -> Told:
+def _moved(moved: Moved) -> Reply:
     return {**views.agent_record(moved.agent, moved.version), "before": moved.before}

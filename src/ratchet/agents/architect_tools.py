@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.agents.architect import Severity
-from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Given, Told
+from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Given, Reply
 
 Schema = dict[str, Any]
 
@@ -114,7 +114,7 @@ class ArchitectTool:
     description: str
     input_schema: Schema
     output_schema: Schema
-    run: Callable[[ArchitectService, ArchitectCaller, Given], Awaitable[Told]]
+    run: Callable[[ArchitectService, ArchitectCaller, Given], Awaitable[Reply]]
     reads: bool = False
     repeatable: bool = False
 

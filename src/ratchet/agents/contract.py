@@ -85,7 +85,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def _lies_at(descriptor: int, lock: Path) -> bool:
-    """Whoever deletes an agent moves its directory away, and the lock with it."""
+    """A deletion moves the agent's directory away, and the lock with it."""
     return lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat())
 
 

@@ -42,7 +42,7 @@ class AgentLog:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of a log as text. `offset` is where reading goes on, in the file that `inode` names.
+    """The end of a log as text. `offset` is where reading continues, in the file that `inode` names.
 
     `is_cut` says that there was more before it.
     """
@@ -106,7 +106,7 @@ def after(log: AgentLog, end: LogEnd) -> LogEnd:
 
 @contextlib.contextmanager
 def _opened(log: AgentLog) -> Iterator[int | None]:
-    """The log file, opened so that neither a link nor a pipe in its place can lead or hold anybody up."""
+    """The log file, opened so that neither a link nor a pipe in its place can lead astray or block."""
     plain = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with contextlib.ExitStack() as last:
         try:

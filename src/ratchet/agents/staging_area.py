@@ -138,7 +138,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def git_files(directory: Path) -> dict[str, bytes | None]:
-    """What decides what git does in a clone, to see whether somebody has changed it."""
+    """What decides what git does in a clone, to see whether it was changed."""
     top = directory / ".git"
     if top.is_symlink() or not top.is_dir():
         return {}
@@ -156,7 +156,7 @@ _STAGING = "-staging"
 
 
 def sweep(place: AgentDirectory) -> None:
-    """Remove every unfinished directory. Only for who holds the place: nobody else can be at work in one then."""
+    """Remove every unfinished directory. Only for who holds the place: no other process can be at work in one then."""
     for path in place.root.iterdir():
         if path == place.new or path.name.endswith(_STAGING):
             remove_tree(path)
@@ -198,12 +198,12 @@ class ArchitectWork:
         return f"architect, run {self.run.id}"
 
     def passed(self, stage: str) -> None:
-        """Tell how far it has come."""
+        """Report its progress."""
         self.tell(self.job, stage)
 
 
 def announce(job: JobContext, stage: str) -> None:
-    """An event for whoever watches."""
+    """An event for those who watch."""
     with job.write() as tx:
         tx.event("agent.stage", message=stage, run_id=job.run_id)
 
@@ -274,7 +274,7 @@ def set_aside(work: ArchitectWork, attempt_id: int) -> str | None:
     kept = work.place.quarantine / f"run-{work.run.id}-attempt-{attempt_id}"
     remove_tree(kept)
     staging.rename(kept)
-    # Whoever looks at it with git must not run what a session may have put there.
+    # Looking at it with git must not run what a session may have put there.
     remove_tree(kept / ".git")
     by_age = sorted(work.place.quarantine.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
     for old in by_age[work.settings.quarantines :]:

@@ -133,7 +133,7 @@ _MOST_BYTES = 64 * _MIB
 
 
 class CannotCarry(RatchetError):
-    """The state of an agent cannot go on with another version."""
+    """The state of an agent cannot be used by another version."""
 
     http_status = 409
 

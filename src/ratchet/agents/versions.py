@@ -98,7 +98,7 @@ def _change(old: ToolShape, new: ToolShape) -> _Change:
             _compared(old.input_schema, new.input_schema, answer=False),
             _compared_answers(old.output_schema, new.output_schema),
         )
-    except RecursionError:  # nobody can tell what such a schema says, so nobody may rely on it
+    except RecursionError:  # what such a schema says is unknown, so no caller may rely on it
         return _Change.BROKEN
 
 

@@ -193,7 +193,7 @@ def agent_record(agent: Agent, current: AgentVersion | None) -> dict[str, Any]:
 
 
 def change_record(change: Change) -> dict[str, Any]:
-    """`restored` is the change whose state came back, and `recovered` says that nobody told of it when it happened."""
+    """`restored` is the change whose state came back, and `recovered` that it was not reported when it happened."""
     return {
         "number": change.number,
         "at": change.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

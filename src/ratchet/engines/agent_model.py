@@ -94,7 +94,7 @@ def other_model(engine: str, model: str | None, around: Surroundings) -> str | N
 
 
 def _provider_of(agent: str, named: str | None, around: Surroundings) -> Provider | None:
-    """Whose models an agent asks; nothing for an endpoint of somebody's own."""
+    """Whose models an agent asks; nothing for an endpoint of one's own."""
     settings = getattr(around.settings.engines, agent)
     name = named or settings.model
     if settings.base_url is not None or (name or "").startswith(_ADDRESSES):
@@ -111,7 +111,7 @@ def _own(agent: str) -> Provider:
 
 
 def _usual(own: Provider, settings: Codex | Claude, around: Surroundings) -> str | None:
-    """The usual model of whoever's key there is; without a key it is left to the program, which knows its account."""
+    """The usual model of the provider whose key there is; without one the program chooses, which knows its account."""
     only = only_provider(around.environment)
     if only is not None and only.agent == own.agent:
         return f"{only.name}/{only.models[0]}"
@@ -198,7 +198,7 @@ def _read(file: Path | None) -> dict[str, Any] | None:
     try:
         found = json.loads(file.read_bytes()) if file else None
     except (OSError, ValueError):
-        # As good as none: whoever wrote it will write it again at the next login.
+        # As good as none: the program will write it again at the next login.
         return None
     return found if isinstance(found, dict) else None
 

@@ -210,9 +210,9 @@ class Session:
     """What one use of an engine came to.
 
     `text` is the last thing it said, `output` what it answered to an `output_schema`, already validated against it.
-    `transcript` is everything that was said, one JSON document per line, without secrets. `resume` goes on with it.
-    `ended_at` is in milliseconds since 1970; that of a recording is the one that was recorded, so that whoever writes
-    it down writes the same again.
+    `transcript` is everything that was said, one JSON document per line, without secrets. `resume` continues it.
+    `ended_at` is in milliseconds since 1970; that of a recording is the one that was recorded, so that writing it
+    down gives the same again.
     """
 
     engine: str
@@ -339,7 +339,7 @@ def _no_constant(name: str) -> Any:
 class Readiness:
     """Whether an engine could be used now, and what to do if not.
 
-    `failure` is how a session would fail if it is not ready. `unpriced` is the model whose price nobody knows, and
+    `failure` is how a session would fail if it is not ready. `unpriced` is the model whose price is unknown, and
     `unproven` says why the look has not shown that a session would begin, although nothing speaks against it.
     """
 

@@ -127,7 +127,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         request.headers["accept-encoding"] = "identity"
         response = await super().handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
-            # Nobody asked for it, and a little of it may unfold to a lot.
+            # It was not asked for, and a little of it may unfold to a lot.
             raise httpx2.DecodingError("the answer is compressed", request=request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Counted(response.stream)

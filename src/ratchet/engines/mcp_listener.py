@@ -103,7 +103,7 @@ class McpListener(uvicorn.Server):
         self._answers.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Whoever still waits for an answer waits in vain: what would give it has ended.
+        # A caller that still waits for an answer waits in vain: what would give it has ended.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)

@@ -88,10 +88,10 @@ def check_for_worker(
     def look() -> None:
         try:
             check()
-        except Exception as problem:  # noqa: BLE001 - raised below, where somebody waits for it
+        except Exception as problem:  # noqa: BLE001 - raised below, where it is waited for
             problems.append(problem)
 
-    # In a thread that nobody waits for in the end: what hangs may be a name server, which cannot be cancelled.
+    # In a thread that is not waited for in the end: what hangs may be a name server, which cannot be cancelled.
     thread = threading.Thread(target=look, name="preflight", daemon=True)
     thread.start()
     thread.join(seconds)

@@ -31,7 +31,7 @@ def price_of(
     """The price of `model` at the endpoint `place`, whose address is `url`. `None` is unknown, not nothing.
 
     The settings win, `place/model` before `model`. The public list is asked for the provider at `url`, or, where that
-    is nobody it knows, for the maker of the model. A model that is asked without a key (`keyless`) costs nothing, as on
+    is unknown to it, for the maker of the model. A model that is asked without a key (`keyless`) costs nothing, as on
     a machine of your own, unless its maker sells it: then what answers is a proxy. Some models cost more in a request
     of many `request_tokens`.
     """
@@ -100,7 +100,7 @@ def _free() -> Prices:
 
 @functools.cache
 def _listed(model: str, url: str | None) -> ModelPrice | None:
-    # Slow to import, and most commands pay nobody.
+    # Slow to import, and most commands cost nothing.
     from genai_prices import Usage as NoUsage
     from genai_prices import calc_price
 

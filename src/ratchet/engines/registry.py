@@ -132,7 +132,7 @@ async def look_at(
 ) -> list[Looked]:
     """What each engine says of itself, asked all at once. One that breaks down or hangs is not ready.
 
-    Whoever needs an engine that works asks here: what `ratchet engine check` says is what a flow does.
+    A caller that needs a working engine asks here: what `ratchet engine check` says is what a flow does.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_look(name, surroundings, opener)) for name in names]

@@ -154,7 +154,7 @@ class _Tape:
         return answer
 
     def _step(self, kind: str, value: Mapping[str, Any]) -> None:
-        """Kept as it is now: the engine may go on writing into it."""
+        """Kept as it is now: the engine may continue to write into it."""
         self._steps.append((kind, self._place.hide(value)))
 
 

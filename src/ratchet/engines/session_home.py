@@ -34,7 +34,7 @@ async def session_home(home: Path) -> AsyncIterator[Path]:
     try:
         yield directory
     finally:
-        # Nobody waits for it: agents leave many files, and the lock is held until they are gone.
+        # It is not waited for: agents leave many files, and the lock is held until they are gone.
         asyncio.get_running_loop().run_in_executor(None, _remove, directory, lock)
 
 

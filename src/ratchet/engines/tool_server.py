@@ -129,7 +129,7 @@ async def listening(
             await listener.answering(serving)
             yield address
         finally:
-            # Whoever is cancelled here once more need not wait; it ends all the same.
+            # A caller that is cancelled here once more need not wait; it ends all the same.
             await asyncio.shield(_end(close, listener, serving))
 
 
@@ -161,7 +161,7 @@ NAME = "ratchet"
 async def served(tools: Sequence[Tool], *, name: str = NAME) -> AsyncIterator[McpServer]:
     """A server of these tools for the block. When it is left, calls that still run are cancelled and have ended.
 
-    It listens on the loopback interface only, on a free port and behind a path that nobody can guess: neither another
+    It listens on the loopback interface only, on a free port and behind a path that cannot be guessed: neither another
     session nor a page in a browser can use what was offered to one session. Raises `Misuse` for tools that cannot be
     offered.
     """

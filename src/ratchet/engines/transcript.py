@@ -89,7 +89,7 @@ class Listener:
 
     @property
     def used(self) -> Usage:
-        """What the session has used, as far as that was told."""
+        """What the session has used, as far as it reported."""
         return self._reported
 
     def hear(self, event: SessionEvent) -> None:
@@ -177,7 +177,7 @@ def account_of(job: JobContext, spender: Spender, engine: str, model: str | None
 
 
 def _is_continued_by(last: SessionEvent, event: SessionEvent) -> bool:
-    """Whether a text that comes in pieces goes on; a piece that is not the last one has `more`."""
+    """Whether a text that comes in pieces continues; a piece that is not the last one has `more`."""
     return bool(last.data.get("more")) and last.kind is event.kind
 
 
@@ -209,7 +209,7 @@ class TranscriptEntry:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptPage:
-    """`next` is the line to go on after. `matches` says how many entries of the whole fit what was sought."""
+    """`next` is the line to continue after. `matches` says how many entries of the whole fit what was sought."""
 
     entries: list[TranscriptEntry]
     next: int | None
@@ -286,7 +286,7 @@ class _Reading:
 
 
 def _continues(last: TranscriptEntry, entry: TranscriptEntry) -> bool:
-    """Whether a text that comes in pieces goes on; a piece that is not the last one has `more`."""
+    """Whether a text that comes in pieces continues; a piece that is not the last one has `more`."""
     more = isinstance(last.data, dict) and last.data.get("more") is True
     return more and last.kind == entry.kind
 

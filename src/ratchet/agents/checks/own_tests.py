@@ -1,6 +1,6 @@
 """The second check: the agent's own tests, run by pytest in the sandbox.
 
-They share a process with pytest, so they could lie if they were written to, and whoever wrote them could as well have
+They share a process with pytest, so they could lie if they were written to, and their author could as well have
 written tests that assert nothing. This check holds out against shortcuts and mistakes.
 """
 

@@ -70,7 +70,7 @@ class CheckRecord:
 
     @contextmanager
     def check(self, name: str) -> Iterator[dict[str, Any]]:
-        """A section to be filled in while the check is made. What ends the check is noted and goes on."""
+        """A section to be filled in while the check is made. What ends the check is noted and raised again."""
         section = self.sections[name] = {"outcome": Outcome.ERROR, "reason": None}
         began = time.monotonic()
         try:

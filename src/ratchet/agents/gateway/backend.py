@@ -87,7 +87,7 @@ def _status_line(status: int) -> bytes:
     return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
-# What the kernel reports when bytes reach a socket that nobody reads any more.
+# What the kernel reports when bytes reach a socket that is no longer read.
 _UNREAD = (errno.EPIPE, errno.ECONNRESET)
 
 
@@ -139,7 +139,7 @@ class Backend(asyncio.Protocol):
             return True
         except OSError:
             return False
-        # The end, or bytes that nobody has asked for.
+        # The end, or bytes that were not asked for.
         return False
 
     async def carry(self, request: ProxyRequest, answer: ProxyResponse, source: BodySource) -> bool:
@@ -197,7 +197,7 @@ class Backend(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            # Nobody has asked, so nobody may take it for the answer to the next question.
+            # It was not asked for, so it must not become the answer to the next question.
             self._transport.abort()
             return
         self._has_spoken = True

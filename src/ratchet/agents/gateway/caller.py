@@ -54,7 +54,7 @@ class Forwarding:
         self._architect_port = architect_port
 
     async def forward(self, request: ProxyRequest, transport: asyncio.Transport, source: BodySource) -> None:
-        """Have a request answered. Raises `Refusal` when nobody does, and `BrokenOff`.
+        """Have a request answered. Raises `Refusal` when no server does, and `BrokenOff`.
 
         A request is brought again only if it is certain that no server has read it.
         """

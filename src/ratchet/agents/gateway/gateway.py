@@ -35,7 +35,7 @@ class Gateway:
         self._pool = Pool(self.limits)
         self.forwarding = Forwarding(directory, self._pool, architect_port)
         self._names = tuple(hosts)
-        # Ports at which other machines can come in.
+        # Ports that other machines can reach.
         self._guarded: set[int] = set()
         self._servers: list[asyncio.Server] = []
         self._urls: list[str] = []

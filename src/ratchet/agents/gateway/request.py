@@ -290,7 +290,7 @@ class RequestParser:
 
     @property
     def is_full(self) -> bool:
-        """Whether a long body waits for somebody to take it."""
+        """Whether a long body waits to be read."""
         request = self._request
         return request is not None and request.carrier is None and self._is_long(request)
 
@@ -349,7 +349,7 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.stage is not ParserStage.HEAD:
-            return  # a trailer, which nobody waits for
+            return  # a trailer, which is not waited for
         self._headers.append((name.lower(), value))
         if len(self._headers) > self._limits.headers:
             raise self._too_long()

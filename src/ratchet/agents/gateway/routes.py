@@ -34,7 +34,7 @@ class Refusal(Exception):
         self.header = header
 
     def encoded(self, *, close: bool, bodiless: bool = False) -> bytes:
-        """The whole answer. An MCP client shows the message of such a body to whoever made the call."""
+        """The whole answer. An MCP client shows the message of such a body to the caller."""
         error: dict[str, object] = {
             "code": _INVALID_REQUEST if self.status < 500 else _SERVER_ERROR,
             "message": self.message,
@@ -65,7 +65,7 @@ class Entered(Protocol):
     """A server that a call has entered, and that must not be stopped until the call leaves it.
 
     The gateway calls `leave` exactly once, at the end of the exchange, however that ends. A session that is opened here
-    belongs to this server: whoever names it later must be led back to it.
+    belongs to this server: a caller that names it later must reach it again.
     """
 
     @property
@@ -125,7 +125,7 @@ class GatewayLimits:
     """Shorter than the 5 s after which most servers hang up, so that a request does not meet a closing connection."""
     connect_seconds: float = 5.0
     linger_seconds: float = 2.0
-    """How long a caller that was refused may go on sending, so that it still gets to read why."""
+    """How long a caller that was refused may continue to send, so that it still gets to read why."""
     look_seconds: float = 1.0
     """Pause between two looks at who is overdue."""
 

@@ -51,7 +51,7 @@ class AgentAddress:
     """Follows where the ledger says that the address shall lead, one step after the other.
 
     Everything here happens in one event loop. What must not be seen half done is done without an `await` in between:
-    a call chooses a version and is counted there, the address moves, a version that nobody uses begins to stop.
+    a call chooses a version and is counted there, the address moves, a version that is not used begins to stop.
     """
 
     def __init__(self, row: HostedAgent, place: AgentDirectory, surroundings: HostSurroundings) -> None:
@@ -74,7 +74,7 @@ class AgentAddress:
         self._stale.set()
 
     async def tend(self) -> None:
-        """Keep the address in line with the ledger until the agent is gone."""
+        """Keep the address consistent with the ledger until the agent is gone."""
         hearing = self._surroundings.tasks.start(self._hear)
         try:
             while True:
@@ -122,7 +122,7 @@ class AgentAddress:
             await self._change.wait()
 
     def sweep(self) -> None:
-        """End what nobody has used for long."""
+        """End what was not used for long."""
         now = time.monotonic()
         for version in list(self._versions.values()):
             version.occupancy.forget_silent(self._settings.session_idle_seconds)

@@ -184,7 +184,7 @@ class Host:
 
 _log = logger(__name__)
 _LOOPBACK = "127.0.0.1"
-# How long calls may go on when the host ends.
+# How long calls may continue when the host ends.
 _GRACE_SECONDS = 3.0
 _TAKE_OVER_SECONDS = 0.5
 
@@ -244,7 +244,7 @@ async def _serving(
     settings = loaded.settings.agents
     places = [(settings.host, ports_to_try(loaded, "agents.port"))]
     if settings.host != _LOOPBACK:
-        # Where strangers can come in, a token is wanted; agents and commands of this machine have a door of their own.
+        # Other machines need a token; agents and commands of this machine have an address of their own.
         places.insert(0, (_LOOPBACK, (0,)))
     async with _open(host, runtime, loaded, places, api_token) as url:
         announce(loaded.home, url)
@@ -260,13 +260,13 @@ async def _open(
     places: list[tuple[str, tuple[int, ...]]],
     api_token: str | None,
 ) -> AsyncIterator[str]:
-    """Lead calls that come in at `places` to agents; the URL of the first. At the end nothing is left running."""
+    """Lead calls that arrive at `places` to agents; the URL of the first. At the end nothing is left running."""
     # Only now: a command that finds a running host needs none of it, and importing it takes long.
     from ratchet.agents.architect_server import architect_listening
 
     tokens = AgentTokens()
     chosen = loaded.settings.server.token
-    # Without an API token, nobody knows the one that opens the Architect to people.
+    # Without an API token, no person can call the Architect.
     async with architect_listening(
         runtime, loaded, tokens, api_token=api_token or secrets.token_urlsafe()
     ) as port:

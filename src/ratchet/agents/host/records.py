@@ -31,7 +31,7 @@ ACTOR = "agents-host"
 _log = logger(__name__)
 _PAGE = 100
 _RETRY_SECONDS = 1.0
-# What happened while the ledger was away for long is told by the log only.
+# What happened while the ledger was away for long is in the log only.
 _MOST_WAITING = 1000
 _LAST_SECONDS = 3.0
 _T = TypeVar("_T")
@@ -99,7 +99,7 @@ class Records:
             try:
                 return await self._patiently(lambda: self._give_up(agent.name, agent.id, commit, reason))
             except StateChanged:
-                # Somebody moved the address at this very moment. Look again: it may not lead here any more.
+                # The address was moved at this very moment. Look again: it may not lead here any more.
                 continue
 
     def tell(self, kind: str, agent: str, commit: str, **data: Any) -> None:
@@ -109,7 +109,7 @@ class Records:
         self._wake.set()
 
     async def write_events(self) -> None:
-        """Write what is told, until cancelled."""
+        """Write what is reported, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

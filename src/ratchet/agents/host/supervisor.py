@@ -17,7 +17,7 @@ from ratchet.observe.logs import logger
 
 
 class ChangeSignal:
-    """Everybody who waits is woken by the next `tell`, and looks at what has become of the thing."""
+    """Every waiting task is woken by the next `tell`, and looks at what has become of the thing."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
@@ -203,7 +203,7 @@ class Keeper:
         try:
             yield
         finally:
-            # Before the server is taken down, which takes a while: nobody is to be led to it meanwhile.
+            # Before the server is taken down, which takes a while: no call may reach it meanwhile.
             self.server = None
             self._turn(Condition.BACKING_OFF)
 

@@ -27,7 +27,7 @@ _LOWEST, _HIGHEST = 20_000, 65_535
 
 @contextlib.contextmanager
 def leased_port() -> Iterator[int]:
-    """A port that nobody listens on, and that no other Ratchet is given meanwhile.
+    """A free port, and that no other Ratchet is given meanwhile.
 
     It is none of those that the kernel hands out by itself. A program that is not Ratchet's may still take it.
     """
@@ -37,9 +37,9 @@ def leased_port() -> Iterator[int]:
 
 
 def is_taken(port: int) -> bool:
-    """Whether somebody listens on the port, so that a server could not."""
+    """Whether a process listens on the port, so that a server could not."""
     with socket.socket() as probe:
-        # As servers do it: connections that have ended are in nobody's way.
+        # As servers do it: connections that have ended are in no one's way.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((ADDRESS, port))

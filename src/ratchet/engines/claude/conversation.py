@@ -88,7 +88,7 @@ class TimeBounds:
 class Talk:
     """Runs in a task of its own, which is never cancelled: the SDK leaves its program behind when it is.
 
-    Whoever waits for it may be cancelled at any time.
+    The caller that waits for it may be cancelled at any time.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ def _login(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 PROJECT = "session"
-"""The program keeps conversations by project. Ours is always this one, so that another workspace can go on with it."""
+"""The program keeps conversations by project. Ours is always this one, so that another workspace can resume it."""
 
 _LARGEST = 64 * 1024 * 1024
 
@@ -110,7 +110,7 @@ class ClaudeConversations:
         try:
             self._kept.put(token, hide(content.decode(errors="replace")).encode())
         except (OSError, ValueError):
-            # A session that ended well did so even if there is no room to go on with it.
+            # A session that ended well did so even if there is no room to resume it.
             return False
         return True
 
@@ -127,7 +127,7 @@ def _belonging(content: bytes) -> Iterator[bytes]:
     """The lines of the conversation itself that are whole.
 
     The cost so far is left out: with it the program would count the money of the old session into the bill and the
-    budget of the one that goes on with it.
+    budget of the one that resumes it.
     """
     for line in content.splitlines(keepends=True):
         try:
@@ -310,7 +310,7 @@ def _strike(pid: int, handles: contextlib.ExitStack) -> list[int]:
     """Kill the process. Returns what then ends, last the sandbox's first process, and with it all that ran in there."""
     try:
         outer = _handle(pid, handles)
-        # Only a child of ours that nobody has waited for yet: its number cannot belong to another process.
+        # Only a child of ours that was not waited for yet: its number cannot belong to another process.
         if os.waitid(os.P_PIDFD, outer, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return []
         inner = [_handle(int(child), handles) for child in _children(pid)]

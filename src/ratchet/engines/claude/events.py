@@ -250,7 +250,7 @@ class ClaudeEvents:
         self.stderr = f"{self.stderr}{line}\n"[-_STDERR:]
 
     def deny(self, call: str, tool: str, arguments: Any, reason: str) -> None:
-        """Somebody forbade a tool: the model is told, and so is whoever listens."""
+        """A tool was forbidden: the model and the listener get the reason."""
         if call not in self.denied:
             self.denied[call] = {"tool": tool, "input": arguments, "reason": reason}
             self.say(EventKind.NOTE, f"{tool} was denied: {reason}", {"denied": self.denied[call]})

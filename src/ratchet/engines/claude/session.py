@@ -68,7 +68,7 @@ def make_options(
         env={**environment, KEY_VARIABLE: terms.key or _NO_KEY},
         model=request.model or terms.model,
         effort=settings.effort,
-        # Without a snapshot, so that a session that goes on with another one obeys its own system prompt.
+        # Without a snapshot, so that a session that resumes another one obeys its own system prompt.
         system_prompt={"type": "preset", "preset": "claude_code", "snapshot": False},
         tools=list(settings.tools),
         # Edits are allowed by the permission mode, inside the workspace. Naming them would allow them everywhere.
@@ -82,7 +82,7 @@ def make_options(
         strict_mcp_config=True,
         setting_sources=[],
         skills=[],
-        # The prompt may quote anybody: neither @paths nor /commands in it are orders.
+        # The prompt may quote any text: neither @paths nor /commands in it are orders.
         verbatim_prompts=True,
         include_partial_messages=True,
         max_turns=settings.max_turns,
@@ -237,7 +237,7 @@ class ClaudeSession:
 
     def _private(self, shown: tuple[Path, ...]) -> tuple[Path, ...]:
         places = private_places(self._terms.home, self._terms.environment, shown, self._request.hidden)
-        # The program may have been installed beside somebody's keys.
+        # The program may have been installed beside a person's keys.
         return tuple(place for place in places if not self._program.path.is_relative_to(place))
 
     def _sandboxed(self, workspace: Path, policy: Policy) -> list[str]:

@@ -57,7 +57,7 @@ _MULTIPLES = {"k": 1_000, "m": 1_000_000}
 
 
 class Findings:
-    """Takes each line as it comes. Output that is told to be JSON and is not leaves the answer unfound."""
+    """Takes each line as it comes. Output that should be JSON and is not leaves the answer unfound."""
 
     def __init__(self, description: Command) -> None:
         self._description = description
@@ -203,7 +203,7 @@ _TRANSCRIPT = "its transcript has all that it printed"
 def fault_of(
     description: Command, name: str, finished: Finished, output: str, error: str | None
 ) -> Fault | None:
-    """Why the session has failed; `None` if its process ended well and told of no error."""
+    """Why the session has failed; `None` if its process ended well and reported no error."""
     if finished.exit_code == 0 and error is None:
         return None
     failure, seconds = _meaning(description, finished, output)

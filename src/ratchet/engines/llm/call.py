@@ -45,7 +45,7 @@ class CallAccount:
         return replace(self._used, wall_ms=self._transcript.wall_ms)
 
     def check_prices(self, candidates: Iterable[ModelCandidate]) -> None:
-        """Refuse to spend from a budget of money what nobody can count. Raises `CallFault`."""
+        """Refuse to spend from a budget of money what cannot be counted. Raises `CallFault`."""
         for candidate in candidates:
             if self._limits.cost_usd is not None and candidate_price(candidate, self._prices) is None:
                 raise CallFault(
@@ -131,7 +131,7 @@ _EVERY_SECONDS = 0.1
 
 
 class Speech:
-    """The words of one answer. An event that goes on in the next one of its kind has `more` in its data."""
+    """The words of one answer. An event that continues in the next one of its kind has `more` in its data."""
 
     def __init__(self, transcript: Transcript, secrets: HiddenKeys) -> None:
         self._transcript = transcript

@@ -76,7 +76,7 @@ class ModelCandidate:
 
     @property
     def needs_key(self) -> bool:
-        """Whether it answers nobody without a key; an address of your own may need none."""
+        """Whether it needs a key; an address of your own may need none."""
         return bool(
             self.endpoint.key_variable or (self.key_variable is not None and self.endpoint.base_url is None)
         )

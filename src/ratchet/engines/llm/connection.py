@@ -172,7 +172,7 @@ class _Waiter:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # its loop is closed, so nobody waits there any more
+        with contextlib.suppress(RuntimeError):  # its loop is closed, so no task waits there any more
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def sleep(self, seconds: float) -> None:
@@ -213,7 +213,7 @@ class Gate:
                 self._used.append((self._clock(), tokens))
 
     def close_for(self, seconds: float) -> None:
-        """Let nobody pass for a while: the endpoint asked for it."""
+        """Let no call pass for a while: the endpoint asked for it."""
         with self._lock:
             self._closed_until = max(self._closed_until, self._clock() + min(seconds, _LONGEST_PAUSE))
             # The first may not want to wait that long; leaving, it wakes the one behind it.

@@ -175,7 +175,7 @@ def instruction(schema: Mapping[str, Any]) -> str:
 def as_text(response: ModelResponse) -> ModelResponse:
     """`response` with an answer that came as a tool call put into words.
 
-    A call that nobody answers is an error in most protocols, and a tool that the next model does not have in some.
+    A call without an answer is an error in most protocols, and a tool that the next model does not have in some.
     Other calls beside the answer are dropped: the model is done.
     """
     from pydantic_ai.messages import TextPart, ToolCallPart

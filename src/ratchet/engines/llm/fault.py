@@ -20,7 +20,7 @@ _TOLD = {
 
 
 class CallFault(Fault):
-    """A call, or the whole session, cannot go on."""
+    """A call, or the whole session, cannot continue."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def cancelled_if_asked() -> Iterator[None]:
     """Ends as cancelled if the task was told to meanwhile.
 
-    Task groups raise what went wrong in that moment in place of the cancellation, and whoever tries again after errors
+    Task groups raise what went wrong in that moment in place of the cancellation; a caller that retries after errors
     would do so for ever.
     """
     task = asyncio.current_task()
@@ -95,7 +95,7 @@ class SessionTools:
             return None
         try:
             return await self._guard(tool.name, given)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody has allowed this
+        except Exception as error:  # noqa: BLE001 - whatever it is, this was not allowed
             return f"the guard failed: {type(error).__name__}: {error}"
 
 

@@ -106,7 +106,7 @@ class SearchEngine:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Nothing may be written any more when the caller goes on.
+            # Nothing may be written any more when the caller continues.
             stopped.set()
             await asyncio.wait([work])
             work.exception()
@@ -167,7 +167,7 @@ class _Sitting:
         return self._session(text, {"proposal": proposal, "values": values}, following)
 
     def _state(self, space: Space) -> SearchState:
-        """The state that the request goes on with, and what it is told since."""
+        """The state that the request resumes, with the results since."""
         state = self._resumed(space)
         sign = 1 if self._asked.goal == "max" else -1
         for number, each in enumerate(self._asked.feedback):

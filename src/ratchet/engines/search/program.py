@@ -36,7 +36,7 @@ class BadDeclaration(Misuse):
 
 
 class MeaninglessDeclaration(ValueError):
-    """Why a declaration makes no sense; whoever knows the place says where."""
+    """Why a declaration makes no sense; the caller that knows the place says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def _number(node: ast.expr) -> int | float | None:
 
 
 def _around(number: int | float) -> NumberRange:
-    """A range for a number that nobody declared: up to ten times as much or as little, whole ones up to four times."""
+    """A range for a number without a declaration: up to ten times as much or as little, whole ones up to four times."""
     size = abs(number)
     if isinstance(number, int):
         low, high = (1, max(4, 4 * size)) if size else (0, 2)

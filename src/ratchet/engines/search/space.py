@@ -217,7 +217,7 @@ class Distribution:
         return _plain(optimizer, space)
 
     def settled(self, space: Space) -> bool:
-        """Whether it would go on drawing the same numbers, or has lost its way. Steps and options keep a margin."""
+        """Whether it would continue to draw the same numbers, or has lost its way. Steps and options keep a margin."""
         import numpy as np
 
         if not all(np.isfinite(value).all() for value in self.known.values()):
@@ -318,7 +318,7 @@ class SearchState:
         return cls(space.signature, seed, 0, 0, 0, Distribution.around(space, space.present))
 
     def draw(self, space: Space, trial: int, again: int = 0) -> SearchPoint:
-        """The point of this trial, the same whoever asks and however often; `again` gives another one for it."""
+        """The point of this trial, the same for every caller, however often; `again` gives another one for it."""
         return self.distribution.draw(space, _seed(self.seed, self.generation, trial, again))
 
     def tell(self, space: Space, generation: int, trial: SearchTrial) -> SearchState:
