@@ -69,7 +69,7 @@ def test_without_a_reviewer_that_the_policy_accepts_nothing_is_begun(
     only_key.setenv("RATCHET_PROTOCOLS__REVIEWER", "independent")
     done = ratchet("protocol", "new", "Greet people.", "--run")
     assert done.code == 1
-    assert "nobody can review what codex makes" in done.err
+    assert "no engine can review what codex makes" in done.err
     assert "ANTHROPIC_API_KEY is not set" in done.err
     assert script.requests == []
     assert ratchet("runs", "list", "--json").json == []

@@ -63,7 +63,7 @@ def test_a_step_is_approved_in_the_place_of_its_judges_once(
     assert (again.code, "is completed" in again.err) == (1, True)
     assert ratchet("step", "qa", "0001-paint/00").code == 1
     in_line = ratchet("step", "run", "0001-paint/01", "--detach")
-    assert in_line.out == f"Protocol {protocol}: 01-paint is in line.\n"
+    assert in_line.out == f"Protocol {protocol}: 01-paint is queued.\n"
     assert ratchet("step", "run", "0001-paint/01", "--detach").code == 1
 
 

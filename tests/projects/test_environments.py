@@ -24,8 +24,8 @@ from ratchet.projects.environments import Environment, Environments, SetupFailed
 from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
 from ratchet.projects.environments.managers import how_to_reach
-from ratchet.protocols.qa.check_plan import Check
-from ratchet.protocols.qa.checks import Ran, run_check
+from ratchet.protocols.qa.check_plan import PlannedCheck
+from ratchet.protocols.qa.checks import CheckRun, run_check
 from ratchet.workspaces import Repository
 from tests.projects.repositories import git
 from tests.waiting import eventually
@@ -75,18 +75,20 @@ class Shop:
         git(self.place, "commit", "-q", "--allow-empty", "-m", "change")
         return git(self.place, "rev-parse", "HEAD")
 
-    def check(self, commit: str, environment: Environment | None) -> Ran:
+    def check(self, commit: str, environment: Environment | None) -> CheckRun:
         [ran] = self.checks(commit, environment)
         return ran
 
-    def checks(self, commit: str, environment: Environment | None, found: Sequence[Check] = ()) -> list[Ran]:
+    def checks(
+        self, commit: str, environment: Environment | None, found: Sequence[PlannedCheck] = ()
+    ) -> list[CheckRun]:
         """What each of these checks says of a commit, or each that is found."""
-        found = found or [Check(each.name, each.argv) for each in discover_files(self.place).checks]
+        found = found or [PlannedCheck(each.name, each.argv) for each in discover_files(self.place).checks]
         with self.repository as repository:
             workspace = repository.workspace(commit)
             candidate = Candidate(commit, commit, workspace.path, "nobody")
             return [
-                Ran(
+                CheckRun(
                     check,
                     asyncio.run(
                         run_check(
@@ -128,13 +130,13 @@ def test_checks_have_what_the_set_up_installed_and_see_the_candidate(shop: Shop)
     environment = shop.make(base)
     assert environment is not None
     ran = shop.check(base, environment)
-    assert ran.passed, ran.told
+    assert ran.passed, ran.summary
     # The same set-up, another commit: no second environment, and the check sees the change.
     other = shop.commit({"shop.py": "VALUE = 2\n"})
     assert shop.find(other) == environment
     changed = shop.check(other, environment)
     assert not changed.passed
-    assert "1 != 2" in changed.told or "2 != 1" in changed.told
+    assert "1 != 2" in changed.summary or "2 != 1" in changed.summary
     assert git(shop.place, "status", "--porcelain") == ""
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ratchet.config.protocol_settings import Projects
 from ratchet.projects.environments import Environments
-from ratchet.protocols.qa.check_plan import Check
+from ratchet.protocols.qa.check_plan import PlannedCheck
 from tests.projects.repositories import git
 from tests.projects.test_environments import Shop
 
@@ -202,7 +202,7 @@ def test_a_project_is_set_up_by_its_own_manager_and_checked_offline(name: str, s
     assert [*environment.notes] == []
     ran = shop.checks(base, environment)
     assert ran
-    assert all(each.passed for each in ran), [each.told for each in ran]
+    assert all(each.passed for each in ran), [each.summary for each in ran]
     broken = shop.commit(kind.broken)
     assert shop.find(broken) == environment
     assert not shop.checks(broken, environment)[0].passed
@@ -239,5 +239,5 @@ def test_a_set_up_may_be_the_runner_itself(name: str, command: str, python: str,
     with shop.repository as repository:
         environment = asyncio.run(Environments(shop.home, repository, facts, Projects()).of(base))
     assert environment is not None
-    [ran] = shop.checks(base, environment, (Check("look", (python, "look.py")),))
-    assert ran.passed, ran.told
+    [ran] = shop.checks(base, environment, (PlannedCheck("look", (python, "look.py")),))
+    assert ran.passed, ran.summary

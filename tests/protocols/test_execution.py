@@ -22,7 +22,7 @@ from ratchet.ledger.runs import list_attempts
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.actions import run_qa, start_protocol
 from ratchet.protocols.codemachine import import_workspace
-from ratchet.protocols.engine_choice import Choice, choose
+from ratchet.protocols.engine_choice import EngineChoice, choose
 from ratchet.runtime import Runtime, Worker, list_jobs, resume_run
 from tests.protocols.codemachine.workspaces import write
 from tests.protocols.planned import NAME, add_agent, change_settings, finished, lay_out, step, told
@@ -85,7 +85,7 @@ def test_the_nearest_word_about_engine_and_model_counts(nearest: int, empty: obj
     )
     # A project names models and no engines.
     engines = [name for name in named if name != "project"]
-    assert chosen == Choice(next(iter(engines), None), next(iter(named), None))
+    assert chosen == EngineChoice(next(iter(engines), None), next(iter(named), None))
 
 
 @pytest.mark.soak

@@ -118,9 +118,7 @@ def test_a_step_that_failed_is_retried_and_its_retries_are_counted(
     ok(api.post(f"/steps/{step}/actions/run"))
     with ledger.write() as tx:
         change_step(tx, step, StepStatus.FAILED, reason="it broke")
-    assert (
-        ok(api.post(f"/protocols/{protocol}/actions/retry_latest"))["message"] == "00-part is in line again"
-    )
+    assert ok(api.post(f"/protocols/{protocol}/actions/retry_latest"))["message"] == "00-part is queued again"
     [shown] = ok(api.get(f"/protocols/{protocol}/steps"))
     assert (shown["status"], shown["retries"]) == ("running", 1)
 

@@ -114,7 +114,7 @@ def test_starting_plans_and_cannot_be_done_twice(api: TestClient, project: int) 
 
 @on_sqlite
 def test_starting_a_plan_whose_steps_are_started_by_hand_says_so(api: TestClient, project: int) -> None:
-    for automatic, told in ((False, "by hand: see run_next_step"), (True, "is in line")):
+    for automatic, told in ((False, "by hand: see run_next_step"), (True, "is queued")):
         protocol = new_protocol(api, project, f"000{automatic:d}-x", status="planned", automatic=automatic)
         new_step(api, protocol)
         assert ok(api.post(f"/protocols/{protocol}/actions/start"))["message"].endswith(told)
@@ -149,7 +149,7 @@ def test_the_next_step_is_the_first_that_waits(api: TestClient, project: int) ->
     new_step(api, protocol, 1)
     assert act(api, protocol, "retry_latest") == 404
     begun = ok(api.post(f"/protocols/{protocol}/actions/run_next_step"))
-    assert begun["message"] == "00-part is in line"
+    assert begun["message"] == "00-part is queued"
     shown = ok(api.get(f"/protocols/{protocol}/steps"))
     assert [each["status"] for each in shown] == ["running", "pending"]
 

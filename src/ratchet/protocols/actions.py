@@ -1,6 +1,6 @@
 """What people and programs do with protocols. Each action is one transaction: the status, its event, and the job.
 
-A step is asked for by its status: whoever wants it done sets it to running, and only one of many who try at once
+A step is asked for by its status: the caller sets it to running, and only one of many who try at once
 succeeds. The carrier then does whatever is running.
 """
 
@@ -20,6 +20,7 @@ from ratchet.kernel import (
     StepId,
     StepStatus,
     check_transition,
+    with_hint,
 )
 from ratchet.ledger import Run, Transaction, change_run
 from ratchet.ledger.projects import get_project
@@ -69,7 +70,7 @@ def check_resume(protocol: Protocol) -> None:
 
 
 def _instead(protocol: Protocol) -> str:
-    """What can be done with a protocol that cannot go on."""
+    """What can be done with a protocol that cannot continue."""
     number = protocol.run_id
     match protocol.status:
         case RunStatus.COMPLETED:
@@ -185,7 +186,7 @@ def _refusal(check: Callable[..., object], *about: object) -> str | None:
     try:
         check(*about)
     except RatchetError as error:
-        return f"{error} ({error.hint})" if error.hint else str(error)
+        return with_hint(error)
     return None
 
 
@@ -202,7 +203,7 @@ def create_protocol(
     planned: bool = False,
     **more: Any,
 ) -> RunId:
-    """A new protocol, pending, or `planned` by somebody else, who adds its steps. Nothing happens before it is started.
+    """A new protocol, pending, or `planned` by the caller, who adds its steps. Nothing happens before it is started.
 
     Raises `Conflict` when its name is taken, by another protocol or as the base branch, which nothing is pushed to.
     """
@@ -238,7 +239,7 @@ def create_protocol(
 def start_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
     """Plan it, or carry out the plan that it has; by itself only if it is automatic.
 
-    Whoever asks again because no answer came does no harm: nothing is planned twice, and no step is begun that waits
+    Asking again because no answer came does no harm: nothing is planned twice, and no step is begun that waits
     for a person.
     """
     lock_run(tx, run_id)
@@ -248,7 +249,7 @@ def start_protocol(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
     to = RunStatus.RUNNING if steps else RunStatus.PLANNING
     change_run(tx, run_id, to, expected=(protocol.status,), reason="started")
     if to is RunStatus.PLANNING:
-        _event(tx, protocol, "planning_enqueued", "planning is in line")
+        _event(tx, protocol, "planning_enqueued", "planning is queued")
     return wake(tx, runtime, run_id)
 
 
@@ -271,7 +272,7 @@ def resume_protocol(tx: Transaction, runtime: Runtime, run: Run, reason: str) ->
     to = RunStatus.RUNNING if steps else RunStatus.PLANNING
     change_run(tx, run.id, to, expected=RESUMABLE, reason=reason)
     for step in steps:
-        # What was blocked only waited for somebody; what failed was judged.
+        # What was blocked only waited for a person; what failed was judged.
         if step.status is StepStatus.BLOCKED:
             asked = (step.runtime_state or {}).get("qa_requested")
             move_step(tx, step, StepStatus.NEEDS_QA if asked else StepStatus.PENDING, reason)
@@ -306,7 +307,7 @@ def run_step(tx: Transaction, runtime: Runtime, step_id: int, *, event: str = "s
     check_run(protocol, step)
     again(tx, step, "asked for by hand", fresh=True)
     _enter(tx, protocol)
-    _event(tx, protocol, event, f"{step.name} is in line", step_id=step_id)
+    _event(tx, protocol, event, f"{step.name} is queued", step_id=step_id)
     return wake(tx, runtime, step.run_id)
 
 
@@ -318,7 +319,7 @@ def run_qa(tx: Transaction, runtime: Runtime, step_id: int) -> JobId:
     state = {**(step.runtime_state or {}), "qa_requested": True}
     change_protocol_step(tx, step_id, runtime_state=state, awaits_ci=False)
     _enter(tx, protocol)
-    _event(tx, protocol, "qa_enqueued", f"a review of {step.name} is in line", step_id=step_id)
+    _event(tx, protocol, "qa_enqueued", f"a review of {step.name} is queued", step_id=step_id)
     return wake(tx, runtime, step.run_id)
 
 
@@ -342,7 +343,7 @@ def open_pull_request(tx: Transaction, runtime: Runtime, run_id: int) -> JobId:
     """Push the branch and open its pull request, or bring the one that there is up to date."""
     protocol = get_protocol(tx, run_id)
     check_open_pull_request(protocol)
-    _event(tx, protocol, "open_pr_enqueued", "a pull request is in line")
+    _event(tx, protocol, "open_pr_enqueued", "a pull request is queued")
     return wake(tx, runtime, run_id, payload={"pull_request": True})
 
 

@@ -83,8 +83,8 @@ def judge_checks(checks: Iterable[CiCheck], required: Sequence[str]) -> CiVerdic
 def where(check: CiCheck) -> dict[str, Any]:
     """What the next attempt should know about a check that failed."""
     detail = check.detail if isinstance(check.detail, dict) else {}
-    told = {name: detail.get(name) for name in ("job", "step", "log_tail", "outcome")}
-    return {"check": check.name, "url": check.url, **told}
+    known = {name: detail.get(name) for name in ("job", "step", "log_tail", "outcome")}
+    return {"check": check.name, "url": check.url, **known}
 
 
 def _named(check: CiCheck) -> str:
@@ -94,7 +94,7 @@ def _named(check: CiCheck) -> str:
 
 
 CI_FAILED = "ci_failed"
-"""What the policies of a step are told when CI failed it."""
+"""The reason that policies of a step get when CI failed it."""
 
 
 def hold(tx: Transaction, project_id: int) -> None:
@@ -108,7 +108,7 @@ def hold(tx: Transaction, project_id: int) -> None:
 def settle_commit(tx: Transaction, runtime: Runtime, project: Project, commit: str) -> JobId | None:
     """Do to waiting steps what the checks of a commit say by now; the carrier that was called, if any.
 
-    For whoever makes a step wait for CI, too, in the same transaction: the forge may have been quicker.
+    Also called where a step begins to wait for CI, in the same transaction: the forge may have been quicker.
     """
     hold(tx, project.id)
     job_id: JobId | None = None
@@ -231,12 +231,12 @@ def _wait_no_more(tx: Transaction, step: ProtocolStep, state: Mapping[str, Any],
 
 
 def _feedback(runtime: Runtime, reason: str, failed: list[dict[str, Any]]) -> str:
-    """What the author is told about checks that failed."""
-    told = [
+    """The feedback to the author about checks that failed."""
+    known = [
         CiFailure(each["check"], each["job"], each["step"], each["log_tail"] or "", each["url"])
         for each in failed
     ]
-    return feedback(runtime.ledger.artifacts, None, reason, told)
+    return feedback(runtime.ledger.artifacts, None, reason, known)
 
 
 def _waits(step: ProtocolStep) -> bool:

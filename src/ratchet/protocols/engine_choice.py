@@ -21,36 +21,36 @@ from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step, list_protocol_steps
 from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.protocols.actions import check_resume, check_run, check_start, latest_stopped, next_step
-from ratchet.protocols.qa.contract import Asked, read_asked, table, text
-from ratchet.protocols.stream import Blocked
+from ratchet.protocols.qa.contract import StepQa, read_asked, table, text
+from ratchet.protocols.stream import ProtocolBlocked
 from ratchet.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EngineChoice:
     """Nothing means that the engine's own settings decide."""
 
     engine: str | None
     model: str | None
 
 
-def choose(settings: Settings, project: Project, protocol: Protocol, step: ProtocolStep) -> Choice:
+def choose(settings: Settings, project: Project, protocol: Protocol, step: ProtocolStep) -> EngineChoice:
     """The step's spec, then the step, then its agent, then the template, then the project, then the settings."""
     spec = _table(step.spec)
     agent = _table(_table(spec.get("metadata")).get("agent"))
     usual = choose_usual(settings, project, protocol)
-    return Choice(
+    return EngineChoice(
         _first_given(spec.get("engine_id"), step.engine_id, agent.get("engine_id"), usual.engine),
         _first_given(spec.get("model"), step.model, agent.get("model"), usual.model),
     )
 
 
-def choose_usual(settings: Settings, project: Project | None, protocol: Protocol | None) -> Choice:
+def choose_usual(settings: Settings, project: Project | None, protocol: Protocol | None) -> EngineChoice:
     """As `choose`, for a step that names nothing itself."""
     defaults = _defaults(protocol)
     engine = _first_given(defaults.get("execute"), settings.protocols.engine)
     models = _table(project and project.default_models)
-    return Choice(
+    return EngineChoice(
         engine, _first_given(defaults.get("executeModel"), models.get("exec"), settings.protocols.models.exec)
     )
 
@@ -109,7 +109,9 @@ PERSON = Author("a person")
 """Whose work every engine may review."""
 
 
-def session_author(choice: Choice, engine: str, model: str | None, surroundings: Surroundings) -> Author:
+def session_author(
+    choice: EngineChoice, engine: str, model: str | None, surroundings: Surroundings
+) -> Author:
     """The author of a change that the engine of `choice` makes, or made under the name `engine`.
 
     Without its `model` it is the one that a session would be held with now.
@@ -125,9 +127,9 @@ def require_reviewer(
     protocol: Protocol | None,
     open_engine: Opener,
     *,
-    author: Choice | None = None,
+    author: EngineChoice | None = None,
 ) -> Reviewer:
-    """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `Blocked`.
+    """Who would review what the usual author makes. To be asked before a plan is paid for. Raises `ProtocolBlocked`.
 
     Without a project and a protocol: by the settings alone. `author` is who is named instead of the usual one.
     """
@@ -156,14 +158,14 @@ def choose_reviewer(
     surroundings: Surroundings,
     project: Project | None,
     protocol: Protocol | None,
-    asked: Asked,
+    asked: StepQa,
     author: Author,
     open_engine: Opener,
 ) -> Reviewer:
     """Whom the step's spec, the template or the settings name; else the most independent engine that is ready.
 
-    Asks the same engines in the same way as `ratchet engine check`. Raises `Blocked` when nobody is left that
-    `protocols.reviewer` accepts, with what each lacks. Reads files and starts programs; not for an event loop.
+    Asks the same engines in the same way as `ratchet engine check`. Raises `ProtocolBlocked`, with what each
+    lacks, when none is left that `protocols.reviewer` accepts. Reads files and starts programs; not for an event loop.
     """
     policy = "any" if asked.allow_author else reviewer_policy(settings, protocol)
     found: list[tuple[Reviewer, str]] = []
@@ -186,13 +188,13 @@ def choose_reviewer(
         if looked.readiness.ready:
             return reviewer
         refused.append(f"{name}: {looked.readiness.detail}")
-    raise Blocked(
-        f"nobody can review what {author.engine} makes: {'; '.join(refused)}", event="qa_error", hint=_HINT
+    raise ProtocolBlocked(
+        f"no engine can review what {author.engine} makes: {'; '.join(refused)}", event="qa_error", hint=_HINT
     )
 
 
 def reviewer_policy(settings: Settings, protocol: Protocol | None) -> str:
-    """The nearest policy that is named; whoever names an engine accepts what there is if that one is the author."""
+    """The nearest policy that is named; a named engine is accepted even if it is the author."""
     return next((word for word in _words(settings, protocol) if word in REVIEWER_POLICIES), "any")
 
 
@@ -208,7 +210,7 @@ def _options(
     surroundings: Surroundings,
     project: Project | None,
     protocol: Protocol | None,
-    asked: Asked,
+    asked: StepQa,
     author: Author,
 ) -> Iterator[_Option]:
     """The reviewers that may be asked, the best first."""
@@ -219,7 +221,7 @@ def _options(
     named = [asked.engine_id] if asked.engine_id else configured
     others = [name for name in named if _plain(name) != _plain(author.engine)]
     if others:
-        # Who is named is meant: if that one cannot work, somebody has to know.
+        # Who is named is meant: if that one cannot work, a person has to know.
         yield _Option(others[0], model)
         return
     if not named:
@@ -275,7 +277,7 @@ def check_new(
 ) -> None:
     """For a protocol that is still to be made; `reviewer` is an engine that is named. Raises `NotReady`."""
     settings = runtime.settings.protocols
-    author = Choice(engine or settings.engine, model or settings.models.exec)
+    author = EngineChoice(engine or settings.engine, model or settings.models.exec)
     wanted = [
         (settings.planner, settings.models.planning),
         (author.engine, author.model),
@@ -350,10 +352,10 @@ def _require_reviewer(
     project: Project | None = None,
     protocol: Protocol | None = None,
     *,
-    author: Choice | None = None,
+    author: EngineChoice | None = None,
 ) -> None:
     around = Surroundings(runtime.settings, runtime.home, os.environ)
     try:
         require_reviewer(around, project, protocol, open_engine, author=author)
-    except Blocked as error:
+    except ProtocolBlocked as error:
         raise NotReady(str(error), hint=error.hint, failure=Failure.NO_ACCESS, is_local=True) from error

@@ -67,7 +67,7 @@ def _keep_schedule(runtime: Runtime) -> None:
     keep_schedule(runtime)
 
 
-# What a step remembers only until it is begun anew by hand.
+# What a step remembers only until it is started again by hand.
 OF_ONE_TRY = ("fixes", "goes_on", "rebase", "qa_requested", "triggered", "failed_for")
 RESTS_ON_RECORDING = (
     "it rests on a recording, which counts only in a simulation; make it again with live engines"
@@ -77,7 +77,7 @@ RESTS_ON_RECORDING = (
 def wake(
     tx: Transaction, runtime: Runtime, run_id: int, *, payload: Mapping[str, Any] | None = None
 ) -> JobId:
-    """Put a carrier of the run in line: whatever has changed, one will look at it afterwards.
+    """Queue a job for the run: whatever has changed, it will see it.
 
     Always another one, also where one waits already: that one may begin, and look, before this transaction ends.
     """
@@ -123,7 +123,7 @@ def complete_step(tx: Transaction, step: ProtocolStep, reason: str) -> None:
 
 
 def block_run(tx: Transaction, run_id: int, reason: str) -> None:
-    """Block a protocol until somebody does what the reason says, unless it stands or has ended."""
+    """Block a protocol until a person does what the reason says, unless it stands or has ended."""
     status = get_protocol(tx, run_id).status
     if not status.stands:
         change_run(tx, run_id, RunStatus.BLOCKED, expected=(status,), reason=reason)
@@ -132,7 +132,7 @@ def block_run(tx: Transaction, run_id: int, reason: str) -> None:
 def complete_if_done(tx: Transaction, run_id: int) -> bool:
     """Complete a running protocol whose steps are all completed or cancelled, and at least one completed.
 
-    It is blocked instead when it rests on a recording, whoever approved its steps.
+    It is blocked instead when it rests on a recording, even if its steps were approved.
     """
     steps = list_protocol_steps(tx, run_id)
     done = (StepStatus.COMPLETED, StepStatus.CANCELLED)

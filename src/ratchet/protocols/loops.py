@@ -18,7 +18,7 @@ from ratchet.ledger.runs import lock_run
 from ratchet.ledger.statuses import reopen_step
 from ratchet.protocols.ci import CI_FAILED
 from ratchet.protocols.jobs import OF_ONE_TRY, again
-from ratchet.protocols.policies import Behavior, Policy, apply_triggers, indexes_of, read_policies
+from ratchet.protocols.policies import Behavior, StepPolicy, apply_triggers, indexes_of, read_policies
 from ratchet.protocols.stream import Stream
 
 
@@ -56,7 +56,7 @@ class LoopDecision:
     reason: str
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         most = "∞" if self.max_iterations is None else self.max_iterations
         return f"Looped via {self.module_id} ({self.iterations}/{most})"
 
@@ -73,7 +73,7 @@ class LoopDecision:
 
 
 def may_loop(steps: Sequence[ProtocolStep], step: ProtocolStep) -> bool:
-    """Whether nobody works on another step of the protocol: what is being done is never undone under its author.
+    """Whether no other step of the protocol is running: what is being done is never undone under its author.
 
     A step that waits for CI does not count. Its commit is judged elsewhere, and a late answer changes nothing any more.
     """
@@ -110,7 +110,7 @@ def apply_loop(tx: Transaction, step: ProtocolStep, reason: str) -> LoopDecision
 
 def _decide(
     tx: Transaction,
-    policy: Policy,
+    policy: StepPolicy,
     step: ProtocolStep,
     steps: Sequence[ProtocolStep],
     reason: str,
@@ -118,9 +118,14 @@ def _decide(
     project_id: int | None,
 ) -> LoopDecision | None:
     def tell(type: str, message: str, **data: Any) -> None:
-        told = {"module_id": policy.module_id, "reason": reason, **data}
+        details = {"module_id": policy.module_id, "reason": reason, **data}
         tx.event(
-            type, run_id=step.run_id, project_id=project_id, step_id=step.step_id, message=message, data=told
+            type,
+            run_id=step.run_id,
+            project_id=project_id,
+            step_id=step.step_id,
+            message=message,
+            data=details,
         )
 
     if not policy.concerns(reason):
@@ -164,7 +169,7 @@ def _apply(
         own = remembered if step.step_id == source.step_id else {}
         again = step.step_index in decision.steps_reset
         if again:
-            reopen_step(tx, step.step_id, reason=decision.told, data={"module_id": decision.module_id})
+            reopen_step(tx, step.step_id, reason=decision.summary, data={"module_id": decision.module_id})
         if again or own:
             _remember(tx, step, decision if again else None, own)
     tx.event(
@@ -172,7 +177,7 @@ def _apply(
         run_id=source.run_id,
         project_id=project_id,
         step_id=source.step_id,
-        message=f"{decision.told}: back to step {decision.target_step_index}",
+        message=f"{decision.summary}: back to step {decision.target_step_index}",
         data=decision.data,
     )
 
@@ -181,11 +186,11 @@ def _remember(
     tx: Transaction, step: ProtocolStep, decision: LoopDecision | None, own: dict[str, Any]
 ) -> None:
     """Attempts, commits, what policies did before and what was wrong with the last try stay. What else that try left
-    for the next one goes: all begin anew, and in their order."""
+    for the next one goes: all begin again, and in their order."""
     before = {key: value for key, value in (step.runtime_state or {}).items() if key not in _FORGOTTEN}
     values: dict[str, Any] = {"runtime_state": {**before, **own}}
     if decision is not None:
-        values |= {"summary": decision.told, "awaits_ci": False}
+        values |= {"summary": decision.summary, "awaits_ci": False}
     change_protocol_step(tx, step.step_id, **values)
 
 
@@ -221,7 +226,7 @@ def _decide_step(stream: Stream, step_id: int) -> bool:
         if step.status is not StepStatus.FAILED or reason is None:
             return False
         if not may_loop(list_protocol_steps(tx, step.run_id), step):
-            # Somebody has just asked for another step; it is decided when that one has ended.
+            # Another step was just asked for; it is decided when that one has ended.
             return True
         change_protocol_step(tx, step_id, runtime_state=state)
         step = get_protocol_step(tx, step_id)

@@ -93,9 +93,9 @@ def highest_taken(clone: Clone, base_branch: str) -> int:
 
 
 def next_name(tx: Transaction, project_id: int, slug: str, *, above: int = 0) -> str:
-    """The next free name, with a number above `above`. Nobody else is given it before the transaction ends.
+    """The next free name, with a number above `above`. No other protocol gets it before the transaction ends.
 
-    Somebody may still take it for a protocol that they name themselves; adding the protocol then raises `Conflict`.
+    A person may still take it for a protocol that they name themselves; adding the protocol then raises `Conflict`.
     """
     tx.lock_keys(f"protocol numbers of project {project_id}")
     number = max(above, highest_number(tx, project_id)) + 1
@@ -132,7 +132,7 @@ def create_numbered(
     *,
     above: int = 0,
 ) -> T:
-    """What `create` makes of the next free name; it is given another one when somebody has taken that meanwhile."""
+    """What `create` makes of the next free name; it is given another one when that was taken meanwhile."""
     for tries_left in reversed(range(_TRIES)):
         name = ""
         try:

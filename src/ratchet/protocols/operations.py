@@ -109,7 +109,7 @@ def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
 
     Without `automatic` no step begins by itself: a protocol that has its plan is then running, and waits until its next
     step is asked for. So it can be started again when no answer came: nothing is planned or begun twice. The engines
-    are looked at first; one that cannot work now is told, and nothing is begun.
+    are looked at first; one that cannot work now is reported, and nothing is started.
     """
     from ratchet.protocols.engine_choice import check_existing
 
@@ -133,9 +133,9 @@ def begin(call: Call, protocol_id: int) -> AcceptedAnswer:
         job = JobAnswer.at(tx, start_protocol(tx, call.runtime, protocol_id))
         begun = get_protocol(tx, protocol_id)
     if begun.status is RunStatus.PLANNING:
-        return AcceptedAnswer("planning is in line", job)
+        return AcceptedAnswer("planning is queued", job)
     by_hand = "its steps are started by hand: see run_next_step"
-    return AcceptedAnswer("the protocol is in line" if begun.automatic else by_hand, job)
+    return AcceptedAnswer("the protocol is queued" if begun.automatic else by_hand, job)
 
 
 @operation(
@@ -234,7 +234,7 @@ def begin_next(call: Call, protocol_id: int) -> StepAcceptedAnswer:
 
     with call.write() as tx:
         step, job_id = run_next_step(tx, call.runtime, protocol_id)
-        return StepAcceptedAnswer(f"{step.name} is in line", JobAnswer.at(tx, job_id), step.step_id)
+        return StepAcceptedAnswer(f"{step.name} is queued", JobAnswer.at(tx, job_id), step.step_id)
 
 
 @operation(
@@ -258,7 +258,7 @@ def begin_retry(call: Call, protocol_id: int) -> StepAcceptedAnswer:
 
     with call.write() as tx:
         step, job_id = retry_latest(tx, call.runtime, protocol_id)
-        return StepAcceptedAnswer(f"{step.name} is in line again", JobAnswer.at(tx, job_id), step.step_id)
+        return StepAcceptedAnswer(f"{step.name} is queued again", JobAnswer.at(tx, job_id), step.step_id)
 
 
 @operation(
@@ -274,7 +274,7 @@ def open_pr(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
 
     with call.write() as tx:
         job = JobAnswer.at(tx, open_pull_request(tx, call.runtime, protocol_id))
-        return AcceptedAnswer("the pull request is in line", job)
+        return AcceptedAnswer("the pull request is queued", job)
 
 
 @operation(
@@ -301,7 +301,7 @@ def begin_step(call: Call, step_id: int) -> StepAcceptedAnswer:
 
     with call.write() as tx:
         job = JobAnswer.at(tx, actions.run_step(tx, call.runtime, step_id))
-        return StepAcceptedAnswer(f"{get_protocol_step(tx, step_id).name} is in line", job, step_id)
+        return StepAcceptedAnswer(f"{get_protocol_step(tx, step_id).name} is queued", job, step_id)
 
 
 @operation(
@@ -318,7 +318,7 @@ def review_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
     with call.write() as tx:
         job = JobAnswer.at(tx, run_qa(tx, call.runtime, step_id))
         return StepAcceptedAnswer(
-            f"a review of {get_protocol_step(tx, step_id).name} is in line", job, step_id
+            f"a review of {get_protocol_step(tx, step_id).name} is queued", job, step_id
         )
 
 

@@ -33,18 +33,18 @@ from ratchet.protocols.stream import Stream
 from ratchet.workspaces.git import find_git
 
 
-class Route(StrEnum):
+class AttemptRoute(StrEnum):
     FIX = "fix"
-    """The findings go back to the author, who goes on from the commit that failed."""
+    """The findings go back to the author, who continues from the commit that failed."""
     RETRY = "retry"
-    """Nothing is wrong with the work as far as is known: try anew from the branch."""
+    """Nothing is wrong with the work as far as is known: retry from the branch."""
     ESCALATE = "escalate"
-    """A person has to look: nobody else may decide this."""
+    """A person has to decide."""
     BLOCK = "block"
     """Trying again changes nothing: something is missing, or used up."""
 
 
-# Those that a further try may mend.
+# Those that a retry may fix.
 _PASSING = (Failure.RATE_LIMITED, Failure.TIMEOUT, Failure.CRASHED, Failure.BAD_OUTPUT)
 _NEEDS_A_PERSON = (
     "contract.touched",
@@ -54,28 +54,30 @@ _NEEDS_A_PERSON = (
 )
 
 
-def route(verdict: Verdict | None, failure: Failure | None, *, fixes_done: int, fixes_allowed: int) -> Route:
+def route(
+    verdict: Verdict | None, failure: Failure | None, *, fixes_done: int, fixes_allowed: int
+) -> AttemptRoute:
     """Where an attempt that was not kept goes. `fixes_done` are the tries so far that were not the first."""
     wanted = _wanted(verdict, failure)
-    if wanted in (Route.FIX, Route.RETRY) and fixes_done >= fixes_allowed:
-        return Route.BLOCK
+    if wanted in (AttemptRoute.FIX, AttemptRoute.RETRY) and fixes_done >= fixes_allowed:
+        return AttemptRoute.BLOCK
     return wanted
 
 
-def _wanted(verdict: Verdict | None, failure: Failure | None) -> Route:
+def _wanted(verdict: Verdict | None, failure: Failure | None) -> AttemptRoute:
     if failure is not None:
-        return Route.RETRY if failure in _PASSING else Route.BLOCK
+        return AttemptRoute.RETRY if failure in _PASSING else AttemptRoute.BLOCK
     if verdict is None:
-        return Route.RETRY
+        return AttemptRoute.RETRY
     measured = verdict.measurements
     if any(measured.get(name, 0.0) > 0 for name in _NEEDS_A_PERSON):
-        return Route.ESCALATE
+        return AttemptRoute.ESCALATE
     if verdict.outcome is Outcome.FAILED:
-        return Route.FIX
+        return AttemptRoute.FIX
     if verdict.outcome is Outcome.PASSED:
         # It was passed and still not kept: the branch moved, or it was a recording that moves none.
-        return Route.BLOCK if verdict.simulated else Route.RETRY
-    return Route.BLOCK if _is_stuck(measured) else Route.RETRY
+        return AttemptRoute.BLOCK if verdict.simulated else AttemptRoute.RETRY
+    return AttemptRoute.BLOCK if _is_stuck(measured) else AttemptRoute.RETRY
 
 
 def _is_stuck(measured: Mapping[str, float]) -> bool:
@@ -98,10 +100,10 @@ def settle(
     with stream.job.write() as tx:
         now = get_protocol_step(tx, step.step_id)
         if now.status is StepStatus.RUNNING:
-            # It was put in line again before its last attempt was settled, or only to be judged.
+            # It was queued again before its last attempt was settled, or only to be judged.
             move_step(tx, now, StepStatus.NEEDS_QA, done.reason)
         elif now.status is not StepStatus.NEEDS_QA:
-            # Somebody decided otherwise meanwhile: approved, cancelled.
+            # A person decided otherwise meanwhile: approved, cancelled.
             return
         state = {**(now.runtime_state or {}), "qa_requested": False}
         if not (now.runtime_state or {}).get("qa_requested"):
@@ -119,27 +121,27 @@ def settle(
 
 
 def refuse(stream: Stream, step: ProtocolStep, reason: str, *, event: str) -> None:
-    """A step that cannot even be tried has failed, for a reason that somebody has to see to."""
+    """A step that cannot even be tried has failed, for a reason that a person has to see to."""
     with stream.job.write() as tx:
         now = get_protocol_step(tx, step.step_id)
         if now.status not in (StepStatus.RUNNING, StepStatus.NEEDS_QA):
             return
         asks = event.endswith(ASKS)
         if asks and not blocking_questions(tx, stream, step.step_id):
-            # The answer has just come, and whoever gave it found nothing to resume.
+            # The answer has just come, and there was nothing to resume yet.
             return
         to = StepStatus.BLOCKED if asks else StepStatus.FAILED
         move_step(tx, now, to, reason)
         state = dict(now.runtime_state or {})
         if not asks:
-            # Whoever has it done again means all of it.
+            # Running it again means all of it.
             state.pop("qa_requested", None)
         change_protocol_step(tx, now.step_id, summary=reason[:500], runtime_state=state)
         stream.event(tx, event, reason, step_id=now.step_id)
 
 
 def blocking_questions(tx: Transaction, stream: Stream, step_id: int) -> list[Clarification]:
-    """What a step waits for. Nobody answers until the transaction ends."""
+    """What a step waits for. No answer is taken until the transaction ends."""
     return [
         each
         for phase in ("execution", "qa")
@@ -173,10 +175,10 @@ def _kept(
     step = get_protocol_step(tx, step.step_id)
     skipped = _policy(step) == "skip"
     if ((step.spec or {}).get("metadata") or {}).get("source") == CODEMACHINE:
-        _told(tx, stream, step, done, "codemachine_step_completed", f"{step.name} is done", versions)
-    _told(tx, stream, step, done, "step_completed", f"{step.name} is done", versions)
+        _record(tx, stream, step, done, "codemachine_step_completed", f"{step.name} is done", versions)
+    _record(tx, stream, step, done, "step_completed", f"{step.name} is done", versions)
     passed = QA_SKIPPED if skipped else QA_PASSED
-    _told(tx, stream, step, done, passed, done.reason, versions)
+    _record(tx, stream, step, done, passed, done.reason, versions)
     if waits:
         stream.event(
             tx, "ci_awaited", f"{step.name} waits for CI on {(done.commit or '')[:12]}", step_id=step.step_id
@@ -206,9 +208,9 @@ def _not_passed(
 ) -> None:
     judged = done.verdict is not None
     event = "qa_failed" if judged else "step_execution_failed"
-    _told(tx, stream, step, done, event, done.reason, versions)
+    _record(tx, stream, step, done, event, done.reason, versions)
     if _is_recorded(done) and not stream.protocol.simulated:
-        # Nobody can mend that, so no policy is asked.
+        # That cannot be fixed, so no policy applies.
         move_step(tx, step, StepStatus.FAILED, RESTS_ON_RECORDING)
         change_protocol_step(tx, step.step_id, summary=RESTS_ON_RECORDING)
         return
@@ -219,16 +221,16 @@ def _not_passed(
     text = feedback(stream.job.ledger.artifacts, done.verdict, done.reason)
     loops = [each for each in read_policies(step.policy) if each.behavior is Behavior.LOOP]
     if any(each.concerns(reason) for each in loops):
-        way = Route.BLOCK
+        way = AttemptRoute.BLOCK
     else:
         way = route(done.verdict, done.failure, fixes_done=fixes, fixes_allowed=settings.fixes)
-    if way is Route.RETRY and judged and done.commit is not None:
+    if way is AttemptRoute.RETRY and judged and done.commit is not None:
         # Its author has done its part: only the judges are asked again.
         state = {**state, "fixes": fixes + 1, "qa_requested": True}
         change_protocol_step(tx, step.step_id, runtime_state=state)
         stream.event(tx, "step_retry", done.reason, step_id=step.step_id, attempt_id=done.attempt_id)
         return
-    if way in (Route.FIX, Route.RETRY):
+    if way in (AttemptRoute.FIX, AttemptRoute.RETRY):
         stream.event(tx, f"step_{way}", done.reason, step_id=step.step_id, attempt_id=done.attempt_id)
         again(
             tx,
@@ -236,13 +238,15 @@ def _not_passed(
             f"{way}: {done.reason}",
             fixes=fixes + 1,
             feedback=text,
-            goes_on={"base": done.incumbent, "commit": done.commit} if way is Route.FIX else None,
+            goes_on={"base": done.incumbent, "commit": done.commit} if way is AttemptRoute.FIX else None,
             rebase=None,
         )
         return
-    move_step(tx, step, StepStatus.BLOCKED if way is Route.ESCALATE else StepStatus.FAILED, done.reason)
+    move_step(
+        tx, step, StepStatus.BLOCKED if way is AttemptRoute.ESCALATE else StepStatus.FAILED, done.reason
+    )
     change_protocol_step(tx, step.step_id, summary=done.reason[:500])
-    if loops and way is Route.BLOCK:
+    if loops and way is AttemptRoute.BLOCK:
         # A loop resets other steps, so it is decided when none is at work: see `deciding`.
         remembered = {**state, "failed_for": reason, "feedback": text}
         change_protocol_step(tx, step.step_id, runtime_state=remembered)
@@ -255,7 +259,7 @@ def _is_recorded(done: Attempted) -> bool:
 
 
 def _waits_for_ci(tx: Transaction, stream: Stream) -> bool:
-    """By default where checks are required and can be told of: without a secret, every webhook would be refused."""
+    """By default where checks are required and can be reported: without a secret, every webhook would be refused."""
     settings = stream.job.runtime.settings.protocols
     if settings.ci != "auto":
         return settings.ci == "required"
@@ -267,7 +271,7 @@ def _policy(step: ProtocolStep) -> str:
     return ((step.spec or {}).get("qa") or {}).get("policy") or "full"
 
 
-def _told(
+def _record(
     tx: Transaction,
     stream: Stream,
     step: ProtocolStep,
@@ -373,8 +377,8 @@ class RebaseEngine:
         transcript.say(EventKind.MESSAGE, said)
         session = Session(REBASE, text=said, transcript=transcript.content)
         if complaint:
-            told = f"the change does not fit onto the branch any more: {complaint}"
-            raise SessionFailed(Failure.BAD_OUTPUT, told, session=session)
+            message = f"the change does not fit onto the branch any more: {complaint}"
+            raise SessionFailed(Failure.BAD_OUTPUT, message, session=session)
         return session
 
     async def check(self) -> Readiness:

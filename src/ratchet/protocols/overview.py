@@ -39,7 +39,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
     has_forge = project.remote is not None and not project.remote.startswith("/")
     tries = {each.step_id: each for each in newest_attempts(tx, run_id)}
     judged = [number for number, last in tries.items() if last.verdict is not None]
-    told = advice(protocol, steps, questions, judged=judged, in_line=in_line, has_forge=has_forge)
+    commands = advice(protocol, steps, questions, judged=judged, in_line=in_line, has_forge=has_forge)
     return {
         **protocol_record(protocol, brief=True),
         "project": project.name,
@@ -54,7 +54,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
         ],
         "questions": [clarification_record(each) for each in questions],
         "in_line": in_line,
-        "next": [{"command": each.command, "why": each.why} for each in told],
+        "next": [{"command": each.command, "why": each.why} for each in commands],
     }
 
 
@@ -70,7 +70,7 @@ def _tried(last: Attempt | None) -> dict[str, Any]:
 _STOPPED = (StepStatus.FAILED, StepStatus.BLOCKED)
 
 
-class Advice(NamedTuple):
+class NextCommand(NamedTuple):
     command: str
     why: str
 
@@ -83,7 +83,7 @@ def advice(
     judged: Collection[int],
     in_line: bool,
     has_forge: bool,
-) -> list[Advice]:
+) -> list[NextCommand]:
     """The likeliest first.
 
     `questions` are those that block, `judged` the steps whose last try came to a verdict, and `in_line` says whether a
@@ -98,65 +98,69 @@ def advice(
 
 def _advice(
     protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int], *, in_line: bool
-) -> Iterator[Advice]:
+) -> Iterator[NextCommand]:
     number = protocol.run_id
     match protocol.status:
         case RunStatus.PENDING:
-            yield Advice(f"ratchet protocol start {number}", "plan it" if not steps else "carry it out")
+            yield NextCommand(f"ratchet protocol start {number}", "plan it" if not steps else "carry it out")
         case RunStatus.PLANNED if protocol.automatic:
-            yield Advice(f"ratchet protocol start {number}", "carry out the plan")
+            yield NextCommand(f"ratchet protocol start {number}", "carry out the plan")
         case RunStatus.PLANNED:
-            yield Advice(f"ratchet protocol run-next {number}", "run the first step")
+            yield NextCommand(f"ratchet protocol run-next {number}", "run the first step")
         case RunStatus.PAUSED:
-            yield Advice(f"ratchet protocol resume {number}", "go on")
+            yield NextCommand(f"ratchet protocol resume {number}", "resume it")
         case RunStatus.BLOCKED:
             yield from _unblocked(protocol, steps, judged)
         case RunStatus.PLANNING | RunStatus.RUNNING if in_line:
-            yield Advice(f"ratchet events --run {number} --follow", "watch it")
+            yield NextCommand(f"ratchet events --run {number} --follow", "watch it")
         case RunStatus.RUNNING:
             yield from _idle(protocol, steps)
 
 
-def _completed(protocol: Protocol, *, has_forge: bool) -> Iterator[Advice]:
+def _completed(protocol: Protocol, *, has_forge: bool) -> Iterator[NextCommand]:
     if protocol.worktree_path is not None and protocol.base_commit is not None:
         where = f"git -C {shlex.quote(protocol.worktree_path)}"
-        yield Advice(f"{where} log -p {protocol.base_commit[:12]}..", "look at what was done")
+        yield NextCommand(f"{where} log -p {protocol.base_commit[:12]}..", "look at what was done")
     if has_forge and protocol.pull_request is None:
-        yield Advice(f"ratchet protocol open-pr {protocol.run_id}", "open a pull request")
+        yield NextCommand(f"ratchet protocol open-pr {protocol.run_id}", "open a pull request")
 
 
 def _unblocked(
     protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int]
-) -> Iterator[Advice]:
+) -> Iterator[NextCommand]:
     number = protocol.run_id
     if not steps:
-        yield Advice(f"ratchet protocol start {number}", "once that is mended: plan it again")
+        yield NextCommand(f"ratchet protocol start {number}", "once that is fixed: plan it again")
         return
     stopped = [each for each in steps if each.status in _STOPPED]
     if not stopped:
-        yield Advice(f"ratchet protocol resume {number}", "once that is mended: go on")
+        yield NextCommand(f"ratchet protocol resume {number}", "once that is fixed: resume")
         return
     last = stopped[-1]
     place = f"{number}/{last.step_index:02d}"
-    yield Advice(f"ratchet protocol log {number} --step {last.step_index:02d}", "see what happened")
-    yield Advice(f"ratchet protocol retry {number}", f"try {last.name} again")
+    yield NextCommand(f"ratchet protocol log {number} --step {last.step_index:02d}", "see what happened")
+    yield NextCommand(f"ratchet protocol retry {number}", f"try {last.name} again")
     if last.step_id in judged:
-        yield Advice(f"ratchet step approve {place}", "take its newest commit although the judges did not")
+        yield NextCommand(
+            f"ratchet step approve {place}", "take its newest commit although the judges did not"
+        )
 
 
-def _idle(protocol: Protocol, steps: Sequence[ProtocolStep]) -> Iterator[Advice]:
+def _idle(protocol: Protocol, steps: Sequence[ProtocolStep]) -> Iterator[NextCommand]:
     number = protocol.run_id
     if any(each.awaits_ci for each in steps):
-        yield Advice(f"ratchet protocol resume {number}", "ask the forge for the checks, and wait for them")
+        yield NextCommand(
+            f"ratchet protocol resume {number}", "ask the forge for the checks, and wait for them"
+        )
     elif not protocol.automatic and any(each.status is StepStatus.PENDING for each in steps):
-        yield Advice(f"ratchet protocol run-next {number}", "run the next step")
+        yield NextCommand(f"ratchet protocol run-next {number}", "run the next step")
     else:
-        yield Advice(f"ratchet protocol resume {number}", "go on here")
+        yield NextCommand(f"ratchet protocol resume {number}", "resume here")
 
 
-def _answer(protocol: Protocol, asked: Clarification) -> Advice:
+def _answer(protocol: Protocol, asked: Clarification) -> NextCommand:
     said = "ANSWER" if asked.recommended is None else _quoted(asked.recommended)
-    return Advice(f"ratchet project answer {protocol.project_id} {asked.id} {said}", asked.question)
+    return NextCommand(f"ratchet project answer {protocol.project_id} {asked.id} {said}", asked.question)
 
 
 def _quoted(value: object) -> str:

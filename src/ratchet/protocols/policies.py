@@ -26,7 +26,7 @@ class Behavior(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class StepPolicy:
     """What is to happen when a step ends in one of the `reasons`; none means however it ends.
 
     A loop without `max_iterations` has no end of its own. `skip_steps` has indexes, and names or ids of steps.
@@ -66,7 +66,7 @@ _REASON_KEYS = ("on", "reason", "event", "when", "name")
 _DEEPEST = 5
 
 
-def read_policies(raw: Any) -> list[Policy]:
+def read_policies(raw: Any) -> list[StepPolicy]:
     """The policies that can be understood, in their order. Others have no effect: nothing is looped by guessing."""
     return [policy for policy, _ in _read_all(raw) if policy is not None]
 
@@ -102,7 +102,7 @@ def read_reasons(value: Any, depth: int = 0) -> frozenset[str]:
     return frozenset()
 
 
-def _read_all(raw: Any) -> Iterator[tuple[Policy | None, str]]:
+def _read_all(raw: Any) -> Iterator[tuple[StepPolicy | None, str]]:
     given = [raw] if isinstance(raw, Mapping) else raw if isinstance(raw, list | tuple) else []
     for number, each in enumerate(given, start=1):
         try:
@@ -111,12 +111,12 @@ def _read_all(raw: Any) -> Iterator[tuple[Policy | None, str]]:
             yield None, f"policy {number}: {error}"
 
 
-def _read(raw: Any, number: int) -> Policy:
+def _read(raw: Any, number: int) -> StepPolicy:
     if not isinstance(raw, Mapping):
         raise Misuse(f"it is no object but {type(raw).__name__}")
     said = _flat(raw)
     back = _whole(said, "step_back")
-    return Policy(
+    return StepPolicy(
         module_id=_text(said, "module_id") or _text(said, "id") or _text(said, "name") or f"policy-{number}",
         behavior=_behavior(said),
         action=_text(said, "action"),
@@ -231,10 +231,10 @@ class TriggerDecision:
 def apply_triggers(
     tx: Transaction, step: ProtocolStep, reason: str, *, max_depth: int
 ) -> TriggerDecision | None:
-    """Put the target of the first trigger that may fire in line, marked to be done out of turn. Nothing if none may.
+    """Queue the target of the first trigger that may fire, marked to run out of turn. Nothing if none may.
 
     At most `max_depth` triggers follow one another. What is completed, cancelled or being worked on is left alone. A
-    target that a trigger put in line before, and that has not begun, stays as it is.
+    target that a trigger queued before, and that has not begun, stays as it is.
     """
     run = lock_run(tx, step.run_id)
     if run.status.final:
@@ -255,7 +255,7 @@ class _Firing:
     """One trigger at one end of its step."""
 
     tx: Transaction
-    policy: Policy
+    policy: StepPolicy
     source: ProtocolStep
     reason: str
     project_id: int | None
@@ -283,7 +283,7 @@ class _Firing:
         return self._put_in_line(target, depth + 1)
 
     def _left_alone(self, target: ProtocolStep) -> bool:
-        """Nobody reviews the step that has just ended, so it may be its own target."""
+        """No review of the step that has just ended is running, so it may be its own target."""
         at_work = target.status is StepStatus.RUNNING or (
             target.status is StepStatus.NEEDS_QA
             and not target.awaits_ci
@@ -292,15 +292,15 @@ class _Firing:
         return at_work or target.status in _DONE
 
     def _put_in_line(self, target: ProtocolStep, depth: int) -> TriggerDecision:
-        told = f"Triggered by {self.source.name} via {self.policy.module_id}"
-        reopen_step(self.tx, target.step_id, reason=told, data={"module_id": self.policy.module_id})
+        message = f"Triggered by {self.source.name} via {self.policy.module_id}"
+        reopen_step(self.tx, target.step_id, reason=message, data={"module_id": self.policy.module_id})
         state = {
             **_state(target),
             "triggered": True,
             "last_triggered_by": self.source.name,
             "inline_trigger_depth": depth,
         }
-        change_protocol_step(self.tx, target.step_id, runtime_state=state, summary=told, awaits_ci=False)
+        change_protocol_step(self.tx, target.step_id, runtime_state=state, summary=message, awaits_ci=False)
         self._tell(
             "trigger_decision",
             f"{target.name} is done next",
@@ -319,7 +319,7 @@ class _Firing:
         return None
 
     def _tell(self, type: str, message: str, **data: Any) -> None:
-        told = {
+        details = {
             "module_id": self.policy.module_id,
             "reason": self.reason,
             "agent": self.policy.target,
@@ -331,7 +331,7 @@ class _Firing:
             project_id=self.project_id,
             step_id=self.source.step_id,
             message=message,
-            data=told,
+            data=details,
         )
 
 

@@ -16,7 +16,7 @@ from ratchet.kernel import NotFound, Verdict
 from ratchet.ledger import ArtifactStore
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.protocols.spec.step_spec import prompt_version
-from ratchet.protocols.stream import Blocked, Stream
+from ratchet.protocols.stream import ProtocolBlocked, Stream
 from ratchet.workspaces import Repository
 
 _LONGEST = 60_000
@@ -44,7 +44,7 @@ class Prompt:
 
 
 def make_prompt(stream: Stream, step: ProtocolStep, commit: str) -> Prompt:
-    """Raises `Blocked` when the step's prompt is not in the commit."""
+    """Raises `ProtocolBlocked` when the step's prompt is not in the commit."""
     repository = stream.clone.repository
     own = read_prompt(repository, commit, step, stream.root)
     names = [each["name"] for each in (stream.project.facts or {}).get("checks") or []]
@@ -70,15 +70,15 @@ def read_prompt(repository: Repository, commit: str, step: ProtocolStep, root: s
         found = _read_bytes(repository, commit, path)
         if found is not None:
             return found
-    raise Blocked(
+    raise ProtocolBlocked(
         f"the prompt {reference} of step {step.name} is not on the branch",
         event="spec_validation_error",
-        hint=f"commit it under {root}/, or mend prompt_ref in the spec",
+        hint=f"commit it under {root}/, or fix prompt_ref in the spec",
     )
 
 
 def _quoted(name: str, text: str) -> str:
-    """Somebody's text between marks that it cannot hold itself."""
+    """Foreign text between marks that it cannot hold itself."""
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
     return f"<<<{mark} {name}\n{text[:_LONGEST]}\n{mark}>>>"
 
@@ -102,7 +102,7 @@ _FINDINGS = 40
 
 @dataclass(frozen=True, slots=True)
 class CiFailure:
-    """A check of the forge that failed: its job and step, and the end of its log, as far as they were told."""
+    """A check of the forge that failed: its job and step, and the end of its log, as far as they are known."""
 
     name: str
     job: str | None = None
@@ -155,8 +155,8 @@ def _ci(failure: CiFailure) -> str:
     where = ", ".join(
         f"{word} {value}" for word, value in (("job", failure.job), ("step", failure.step)) if value
     )
-    told = f"CI: {failure.name} failed{f' in {where}' if where else ''}{f' ({failure.url})' if failure.url else ''}"
-    return f"{told}\n{_quoted_end('the end of its log', failure.log)}" if failure.log.strip() else told
+    title = f"CI: {failure.name} failed{f' in {where}' if where else ''}{f' ({failure.url})' if failure.url else ''}"
+    return f"{title}\n{_quoted_end('the end of its log', failure.log)}" if failure.log.strip() else title
 
 
 def _quoted_end(name: str, text: str) -> str:

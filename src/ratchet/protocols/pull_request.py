@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from ratchet.forges import Forge, ForgeError, ForgeEvent, PullRequest, PullRequestState, open_forge
-from ratchet.kernel import RatchetError, RunStatus
+from ratchet.kernel import RatchetError, RunStatus, with_hint
 from ratchet.ledger import Filter, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project
@@ -17,7 +17,7 @@ from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.projects.errors import PushRefused
 from ratchet.projects.secrets import FORGE_TOKEN, read_secret
-from ratchet.protocols.stream import Blocked, Stream
+from ratchet.protocols.stream import ProtocolBlocked, Stream
 from ratchet.runtime import Runtime
 from ratchet.runtime.runs import end_run, halt_run
 
@@ -37,19 +37,19 @@ _NO_REMOTE = (
 async def publish(stream: Stream, commit: str, *, always: bool = False) -> bool:
     """Push the commit and see that there is a pull request. Whether the remote has the commit now.
 
-    `always` is for somebody who asks for it, whatever the settings say: then the words of one that is there are
-    written anew, too. Raises `Blocked` when the remote refuses the push. A forge that cannot be asked is told in an
-    event: the work goes on without a pull request.
+    `always` is for a person who asks for it, whatever the settings say: then the text of an open one is
+    written again, too. Raises `ProtocolBlocked` when the remote refuses the push. A forge that cannot be reached is
+    reported as an event: the work continues without a pull request.
     """
     settings = stream.job.runtime.settings.protocols
     if stream.clone.origin is None or not (settings.push or always):
         if always:
-            _skip(stream, _NO_REMOTE, anew=True)
+            _skip(stream, _NO_REMOTE, again=True)
         return False
     if stream.protocol.pushed != commit:
         await _push(stream, commit)
     if (settings.pull_requests and _policy(stream) != "none") or always:
-        await _see_to_pull_request(stream, anew=always)
+        await _see_to_pull_request(stream, again=always)
     return True
 
 
@@ -64,10 +64,10 @@ async def finish_pull_request(stream: Stream) -> None:
     try:
         ready = await forge.mark_ready(known["number"])
         if ready.title == _title(stream, draft=True):
-            # Nobody gave it another one.
+            # People gave it no other title.
             ready = await forge.update_pull_request(ready.number, title=_title(stream, draft=False))
     except ForgeError as error:
-        _tell(stream, "open_pr_failed", f"the pull request could not be made ready: {_told(error)}")
+        _tell(stream, "open_pr_failed", f"the pull request could not be made ready: {with_hint(error)}")
         return
     _record(stream, ready, "pull_request_ready", f"pull request {ready.number} is ready for people")
 
@@ -76,10 +76,10 @@ async def _push(stream: Stream, commit: str) -> None:
     try:
         await asyncio.to_thread(stream.clone.push, commit, stream.protocol.name)
     except PushRefused as refused:
-        _tell(stream, "push_refused", _told(refused))
-        raise Blocked(str(refused), event="push_refused", hint=refused.hint) from refused
+        _tell(stream, "push_refused", with_hint(refused))
+        raise ProtocolBlocked(str(refused), event="push_refused", hint=refused.hint) from refused
     except RatchetError as error:
-        raise Blocked(
+        raise ProtocolBlocked(
             f"the branch cannot be pushed: {error}", event="push_failed", hint=error.hint
         ) from error
     with stream.job.write() as tx:
@@ -88,11 +88,11 @@ async def _push(stream: Stream, commit: str) -> None:
             stream.event(tx, "pushed", f"{commit[:12]} is at the origin", data={"commit": commit})
 
 
-async def _see_to_pull_request(stream: Stream, *, anew: bool) -> None:
+async def _see_to_pull_request(stream: Stream, *, again: bool) -> None:
     known = _known(stream)
-    if known is not None and not anew:
+    if known is not None and not again:
         return
-    forge = await asyncio.to_thread(_forge, stream, anew=anew)
+    forge = await asyncio.to_thread(_forge, stream, again=again)
     if forge is None:
         return
     draft = _policy(stream) != "ready"
@@ -108,7 +108,7 @@ async def _see_to_pull_request(stream: Stream, *, anew: bool) -> None:
                 draft=draft,
             )
     except ForgeError as error:
-        _tell(stream, "open_pr_failed", _told(error))
+        _tell(stream, "open_pr_failed", with_hint(error))
         return
     event = "open_pr" if known is None else "pull_request_updated"
     _record(stream, there, event, f"pull request {there.number} ({there.state}): {there.url}")
@@ -119,20 +119,20 @@ def _policy(stream: Stream) -> str:
     return str(stream.project.facts.get("pr_policy") or "draft")
 
 
-def _forge(stream: Stream, *, anew: bool = False) -> Forge | None:
+def _forge(stream: Stream, *, again: bool = False) -> Forge | None:
     """The project's forge; nothing, with an event that says why, where there is none that can be used."""
     try:
         return forge_of(stream.job.runtime, stream.project)
     except ForgeError as error:
-        _skip(stream, _told(error), anew=anew)
+        _skip(stream, with_hint(error), again=again)
         return None
 
 
-def _skip(stream: Stream, why: str, *, anew: bool) -> None:
-    """Say why there is no pull request: once and not at every push, but to whoever asks for it `anew`."""
+def _skip(stream: Stream, why: str, *, again: bool) -> None:
+    """Say why there is no pull request: once and not at every push, but each time when a person asks for it."""
     with stream.job.write() as tx:
         where = Filter(run_id=stream.protocol.run_id, type="open_pr_skipped")
-        if anew or [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
+        if again or [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
             stream.event(tx, "open_pr_skipped", why)
 
 
@@ -151,10 +151,6 @@ def _record(stream: Stream, opened: PullRequest, event: str, message: str) -> No
 def _tell(stream: Stream, event: str, message: str) -> None:
     with stream.job.write() as tx:
         stream.event(tx, event, message)
-
-
-def _told(error: RatchetError) -> str:
-    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def _title(stream: Stream, *, draft: bool) -> str:
@@ -223,14 +219,14 @@ def settle_pull_request(tx: Transaction, runtime: Runtime, protocol: Protocol, e
 
 def _remember(tx: Transaction, protocol: Protocol, known: dict[str, Any], event: ForgeEvent) -> None:
     closed = PullRequestState.CLOSED if event.closed else PullRequestState.OPEN
-    told = {
+    reported = {
         "provider": event.provider,
         "number": event.pull_request,
         "url": event.url,
         "state": str(PullRequestState.MERGED if event.merged else closed),
         "draft": event.draft,
     }
-    kept = {name: value for name, value in told.items() if value is not None}
+    kept = {name: value for name, value in reported.items() if value is not None}
     if kept != {name: known.get(name) for name in kept}:
         change_protocol(tx, protocol.run_id, pull_request={**known, **kept})
 

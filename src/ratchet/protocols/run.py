@@ -1,8 +1,8 @@
-"""Carrying a protocol from wherever it stands: plan it, do each step that is ready, publish, finish.
+"""The run of a protocol, from whatever state it is in: plan it, do each step that is ready, publish, finish.
 
-The ledger says what is to be done, so a carrier that is started again after a crash goes on by itself. It ends whenever
-nothing can be done at the moment: everything passed, a person has to act, or CI has to speak. Whoever changes that
-puts another carrier in line.
+The ledger says what is to be done, so a worker that is started again after a crash resumes by itself. It ends whenever
+nothing can be done at the moment: everything passed, a person has to act, or CI has to speak. Whatever changes that
+queues another job.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ratchet.kernel import (
     StepStatus,
     Superseded,
     Waiting,
+    with_hint,
 )
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project, get_project
@@ -44,18 +45,18 @@ from ratchet.protocols.pull_request import finish_pull_request, publish
 from ratchet.protocols.qa.baseline import check_baseline
 from ratchet.protocols.spec import dependencies
 from ratchet.protocols.step import work_on
-from ratchet.protocols.stream import Blocked, Stream, head_of, show_worktree
+from ratchet.protocols.stream import ProtocolBlocked, Stream, head_of, show_worktree
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import ENDED
 
-# How often a carrier that is busy looks for steps that somebody asked for meanwhile.
+# How often a busy worker looks for steps that were asked for meanwhile.
 _LOOK_SECONDS = 0.5
 _AT_WORK = (StepStatus.RUNNING, StepStatus.NEEDS_QA)
 _LIVE = (RunStatus.PLANNING, RunStatus.PLANNED, RunStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProtocolState:
     """The protocol and its steps at one moment."""
 
     protocol: Protocol
@@ -63,7 +64,7 @@ class Look:
 
     @property
     def at_work(self) -> list[ProtocolStep]:
-        """Steps that somebody must do something for; one that waits for CI waits by itself."""
+        """Steps with work to do; one that waits for CI has none."""
         return [each for each in self.steps if each.status in _AT_WORK and not each.awaits_ci]
 
     @property
@@ -87,22 +88,22 @@ async def carry(job: JobContext) -> object:
     look = await asyncio.to_thread(_look, job)
     wants_pull_request = bool(job.payload.get("pull_request"))
     if look.protocol.status not in _LIVE and not wants_pull_request:
-        return _told(look)
+        return _result(look)
     try:
         return await _carry(job, look.protocol, wants_pull_request=wants_pull_request)
-    except Blocked as blocked:
+    except ProtocolBlocked as blocked:
         return await asyncio.to_thread(_block, job, blocked)
     except (LedgerError, Waiting):
         raise
     except RatchetError as error:
         look = await asyncio.to_thread(_look, job)
         if look.protocol.status not in _LIVE and not wants_pull_request:
-            # Somebody paused or ended the run before this job was told to stop.
-            return _told(look)
+            # The run was paused or ended before this job was asked to stop.
+            return _result(look)
         if isinstance(error, StateChanged | Superseded) or _may_pass(job, error):
             raise
-        # Tried no more, the run would have failed for good, and nobody could go on once it is mended.
-        stopped = Blocked(str(error), event="carrying_failed", hint=error.hint)
+        # Without another try the run would have failed for good, and could not be resumed once the cause is fixed.
+        stopped = ProtocolBlocked(str(error), event="carrying_failed", hint=error.hint)
         return await asyncio.to_thread(_block, job, stopped)
 
 
@@ -118,7 +119,7 @@ async def _carry(job: JobContext, protocol: Protocol, *, wants_pull_request: boo
             stream = Stream(job, protocol, project, clone)
             return await _go_on(stream, wants_pull_request=wants_pull_request)
     except CloneMissing as missing:
-        raise Blocked(str(missing), event="repo_missing", hint=missing.hint) from missing
+        raise ProtocolBlocked(str(missing), event="repo_missing", hint=missing.hint) from missing
 
 
 async def _go_on(stream: Stream, *, wants_pull_request: bool) -> object:
@@ -133,11 +134,11 @@ async def _go_on(stream: Stream, *, wants_pull_request: bool) -> object:
     look = await asyncio.to_thread(_look, job)
     if look.protocol.status is RunStatus.PLANNED:
         if not look.protocol.automatic:
-            return _told(look)
+            return _result(look)
         await asyncio.to_thread(_enter, job)
     if (await asyncio.to_thread(_look, job)).protocol.status is RunStatus.RUNNING:
         await _advance(stream)
-    return _told(await asyncio.to_thread(_look, job))
+    return _result(await asyncio.to_thread(_look, job))
 
 
 async def _check_base(stream: Stream) -> None:
@@ -156,9 +157,11 @@ async def _plan(stream: Stream) -> None:
     try:
         await plan_protocol(stream.job, stream.protocol, stream.project, stream.clone, stream.open_engine)
     except PlanBlocked as waiting:
-        raise Blocked(str(waiting), event="planning_blocked_clarifications", hint=waiting.hint) from waiting
+        raise ProtocolBlocked(
+            str(waiting), event="planning_blocked_clarifications", hint=waiting.hint
+        ) from waiting
     except PlanFailed as failed:
-        raise Blocked(str(failed), event="planning_failed", hint=failed.hint) from failed
+        raise ProtocolBlocked(str(failed), event="planning_failed", hint=failed.hint) from failed
 
 
 async def _advance(stream: Stream) -> None:
@@ -196,7 +199,7 @@ async def _advance(stream: Stream) -> None:
 
 
 def _next(
-    stream: Stream, look: Look, working: dict[int, asyncio.Task[None]], most: int
+    stream: Stream, look: ProtocolState, working: dict[int, asyncio.Task[None]], most: int
 ) -> list[ProtocolStep]:
     """The steps to begin now: what is at work already in the ledger, then what is ready."""
     room = most - len(working)
@@ -212,7 +215,7 @@ def _next(
     return chosen
 
 
-async def _conclude(stream: Stream, look: Look) -> bool:
+async def _conclude(stream: Stream, look: ProtocolState) -> bool:
     """Nothing can be done at the moment: complete the run, leave it to whom it waits for, or say what stops it.
 
     False when something has changed since the look, so that it has to be looked at again.
@@ -225,9 +228,9 @@ async def _conclude(stream: Stream, look: Look) -> bool:
     return await asyncio.to_thread(_end, stream, look)
 
 
-def _end(stream: Stream, look: Look) -> bool:
+def _end(stream: Stream, look: ProtocolState) -> bool:
     with stream.job.write() as tx:
-        # Whoever changes a step takes the run first, so nothing changes any more now.
+        # Every change of a step locks the run first, so nothing changes any more now.
         lock_run(tx, stream.protocol.run_id)
         steps = list_protocol_steps(tx, stream.protocol.run_id)
         if steps != look.steps:
@@ -241,14 +244,14 @@ def _end(stream: Stream, look: Look) -> bool:
         busy = any(each.status in _AT_WORK for each in steps)
         if stopped and not busy:
             first = stopped[0]
-            told = f"step {first.name} is {first.status}: {first.reason or 'no reason was given'}"
-            block_run(tx, stream.protocol.run_id, told)
+            reason = f"step {first.name} is {first.status}: {first.reason or 'no reason was given'}"
+            block_run(tx, stream.protocol.run_id, reason)
     return True
 
 
-def _look(job: JobContext) -> Look:
+def _look(job: JobContext) -> ProtocolState:
     with job.ledger.read() as tx:
-        return Look(get_protocol(tx, job.run_id), list_protocol_steps(tx, job.run_id))
+        return ProtocolState(get_protocol(tx, job.run_id), list_protocol_steps(tx, job.run_id))
 
 
 def _project(job: JobContext, protocol: Protocol) -> Project:
@@ -273,20 +276,21 @@ def _enter(job: JobContext) -> None:
         )
 
 
-def _block(job: JobContext, blocked: Blocked) -> dict[str, Any]:
+def _block(job: JobContext, blocked: ProtocolBlocked) -> dict[str, Any]:
+    reason = with_hint(blocked)
     with job.write() as tx:
         protocol = get_protocol(tx, job.run_id)
         if blocked.event == "planning_blocked_clarifications" and not waits_for_answers(
             tx, protocol.project_id, "planning", protocol.run_id
         ):
-            # The answer has just come, and whoever gave it found nothing to resume.
+            # The answer has just come, and there was nothing to resume yet.
             wake(tx, job.runtime, job.run_id)
         else:
-            _tell(tx, protocol, blocked.event, blocked.told)
+            _tell(tx, protocol, blocked.event, reason)
             if blocked.event == "repo_missing":
-                _block_reviews(tx, protocol, blocked.told)
-            block_run(tx, job.run_id, blocked.told)
-    return {"protocol": job.run_id, "status": "blocked", "reason": blocked.told}
+                _block_reviews(tx, protocol, reason)
+            block_run(tx, job.run_id, reason)
+    return {"protocol": job.run_id, "status": "blocked", "reason": reason}
 
 
 def _block_reviews(tx: Transaction, protocol: Protocol, reason: str) -> None:
@@ -303,7 +307,7 @@ def _tell(
     tx.event(type, run_id=protocol.run_id, project_id=protocol.project_id, step_id=step_id, message=message)
 
 
-def _told(look: Look) -> dict[str, Any]:
+def _result(look: ProtocolState) -> dict[str, Any]:
     return {"protocol": look.protocol.run_id, "status": str(look.protocol.status)}
 
 
@@ -326,7 +330,7 @@ def _keep(stream: Stream, step: ProtocolStep) -> None:
     commit = made[-1] if made else head
     if not repository.is_ancestor(commit, stream.protocol.ref):
         if not repository.is_ancestor(head, commit):
-            raise Blocked(
+            raise ProtocolBlocked(
                 f"the approved change of {step.name} does not fit onto the branch any more",
                 event="approval_not_kept",
                 hint=f"run the step again: ratchet step run {step.step_id}",
@@ -334,7 +338,7 @@ def _keep(stream: Stream, step: ProtocolStep) -> None:
         try:
             repository.advance(stream.protocol.ref, commit, expected=head)
         except (StateChanged, Conflict) as error:
-            raise Blocked(str(error), event="approval_not_kept", hint=error.hint) from error
+            raise ProtocolBlocked(str(error), event="approval_not_kept", hint=error.hint) from error
     with stream.job.write() as tx:
         if get_protocol_step(tx, step.step_id).commit is None:
             change_protocol_step(tx, step.step_id, commit=commit)

@@ -24,6 +24,7 @@ from ratchet.kernel import (
     StateChanged,
     StepStatus,
     Superseded,
+    with_hint,
 )
 from ratchet.ledger import Transaction
 from ratchet.ledger.protocol_steps import ProtocolStep
@@ -39,7 +40,7 @@ from ratchet.protocols.prompts import Prompt, make_prompt
 from ratchet.protocols.pull_request import publish
 from ratchet.protocols.qa import QaJudge, judge_step_commit, qa_judge
 from ratchet.protocols.qa.baseline import environment_of, environments_of, red_checks
-from ratchet.protocols.stream import Blocked, Stream, identity_of
+from ratchet.protocols.stream import ProtocolBlocked, Stream, identity_of
 from ratchet.runtime import configured_budgets
 from ratchet.runtime.attempts import ENDED
 from ratchet.workspaces import Kind, PatchRefused, Workspace
@@ -56,13 +57,13 @@ async def work_on(stream: Stream, step: ProtocolStep) -> None:
         else:
             done, versions = await _attempt(stream, step)
         published = done.kept and await publish(stream, done.commit or "")
-    except Blocked as blocked:
+    except ProtocolBlocked as blocked:
         if blocked.event.startswith("push"):
             # The step has passed and is kept; only the world does not know it yet.
             raise
-        await asyncio.to_thread(refuse, stream, step, blocked.told, event=blocked.event)
+        await asyncio.to_thread(refuse, stream, step, with_hint(blocked), event=blocked.event)
     except BudgetExceeded as error:
-        await asyncio.to_thread(refuse, stream, step, f"{error} ({error.hint})", event="budget_exceeded")
+        await asyncio.to_thread(refuse, stream, step, with_hint(error), event="budget_exceeded")
     else:
         await asyncio.to_thread(settle, stream, step, done, published=published, versions=versions)
 
@@ -92,7 +93,7 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
     if engine.name != REBASE:
         require_room(stream, prompt)
     settings = stream.job.runtime.settings.protocols
-    # Somebody else may apply the change; it stays its author's.
+    # Another engine may apply the change; it stays its author's.
     author = state.get("author", engine.name) if engine.name == REBASE else engine.name
     judge = judge_for(stream, step, base=head, author=author)
     trunk = GitTrunk(
@@ -117,7 +118,7 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
             data={"step": step.name, "prompt_version": prompt.version},
         ),
         judge=judge,
-        # Kept or not, what becomes of the step is said with its policies, in one transaction: see `settling`.
+        # Kept or not, what becomes of the step is said with its policies, in one transaction: see `outcome`.
         kept=StepStatus.NEEDS_QA,
         discarded=StepStatus.NEEDS_QA,
     )
@@ -127,15 +128,15 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
 def _tell_started(
     stream: Stream, step: ProtocolStep, plan: Plan, versions: Mapping[str, str], nth: int
 ) -> None:
-    """Not of an attempt that was begun before and is only gone on with."""
+    """Not of an attempt that was started before and is only resumed."""
     with stream.job.write() as tx:
         ended = len(stages_of_step(tx, step.step_id, ENDED))
         if ended >= nth or unended_attempt(tx, step.step_id) is not None:
             return
         engine, model = plan.engine.name, plan.request.model
-        told = f"{step.name} is carried out by {engine}"
+        message = f"{step.name} is carried out by {engine}"
         data = {"engine_id": engine, "model": model, "prompt_versions": dict(versions)}
-        stream.event(tx, "step_started", told, step_id=step.step_id, data=data)
+        stream.event(tx, "step_started", message, step_id=step.step_id, data=data)
 
 
 def commit_message(stream: Stream, step: ProtocolStep) -> str:
@@ -189,7 +190,7 @@ def _go_on_from(stream: Stream, last: dict[str, str] | None, workspace: Workspac
 
 
 def _change(stream: Stream, made: dict[str, str]) -> str:
-    """What an attempt changed. Its line of the log is written anew, instead of being in the way of the others."""
+    """What an attempt changed. Its line of the log is written again, so that it cannot conflict with the others."""
     patch = stream.clone.repository.diff(made["base"], made["commit"])
     return without(patch, f"{stream.root}/{LOG}")
 
@@ -205,7 +206,7 @@ def _require_answers(stream: Stream, step: ProtocolStep) -> None:
         ]
     if waiting:
         keys = ", ".join(each.key for each in waiting)
-        raise Blocked(
+        raise ProtocolBlocked(
             f"{step.name} waits for an answer to {keys}",
             event="execution_blocked_clarifications",
             hint=f"ratchet project answer {stream.project.id} {waiting[0].key} ANSWER",
@@ -224,8 +225,8 @@ def require_room(stream: Stream, prompt: Prompt) -> None:
                 continue
             if policy is BudgetPolicy.STRICT:
                 raise BudgetExceeded(scope, number, "tokens", used + estimate, limit)
-            told = f"the prompt has about {estimate} tokens, and {max(0, limit - used)} are left of {scope} {number}"
-            stream.event(tx, "budget_warning", told)
+            message = f"the prompt has about {estimate} tokens, and {max(0, limit - used)} are left of {scope} {number}"
+            stream.event(tx, "budget_warning", message)
 
 
 def _budgets(tx: Transaction, stream: Stream) -> Iterator[tuple[str, object, int, int, BudgetPolicy]]:
@@ -243,7 +244,7 @@ def _budgets(tx: Transaction, stream: Stream) -> Iterator[tuple[str, object, int
 def judge_for(
     stream: Stream, step: ProtocolStep, *, base: str, author: str | None, model: str | None = None
 ) -> QaJudge:
-    """The judge of a step's commit. Raises `Blocked` when it cannot be made, before anything is spent.
+    """The judge of a step's commit. Raises `ProtocolBlocked` when it cannot be made, before anything is spent.
 
     Without an author it is a person's work. `model` is the author's, if it is known; else the one that the step would
     be carried out with.
@@ -314,7 +315,9 @@ def _base(stream: Stream, last: Mapping[str, Any], head: str, commit: str) -> st
         return str(last["incumbent"])
     [entry] = repository.log(commit, limit=1)
     if not entry.parents:
-        raise Blocked("there is nothing to judge: the branch has no commit of its own", event="qa_blocked")
+        raise ProtocolBlocked(
+            "there is nothing to judge: the branch has no commit of its own", event="qa_blocked"
+        )
     return entry.parents[0]
 
 

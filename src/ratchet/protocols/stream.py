@@ -23,18 +23,14 @@ from ratchet.workspaces import Identity
 from ratchet.workspaces.git import find_git
 
 
-class Blocked(RatchetError):
-    """The protocol cannot go on until somebody does what the message says."""
+class ProtocolBlocked(RatchetError):
+    """The protocol cannot continue until a person does what the message says."""
 
     http_status = 409
 
     def __init__(self, message: str, *, event: str = "blocked", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.event = event
-
-    @property
-    def told(self) -> str:
-        return f"{self} ({self.hint})" if self.hint else str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +52,11 @@ class Stream:
         return f".protocols/{self.protocol.name}"
 
     def open_engine(self, name: str | None) -> Engine:
-        """Raises `Blocked` when there is no such engine."""
+        """Raises `ProtocolBlocked` when there is no such engine."""
         try:
             return open_engine(name, self.surroundings)
         except RatchetError as error:
-            raise Blocked(str(error), event="engine_missing", hint=error.hint) from error
+            raise ProtocolBlocked(str(error), event="engine_missing", hint=error.hint) from error
 
     def event(
         self,
@@ -84,7 +80,7 @@ class Stream:
 
 
 def identity_of(project: Project) -> Identity | None:
-    """Who was settled when the project was set up; nobody means Ratchet itself."""
+    """The identity that was set up with the project; none means Ratchet itself."""
     return read_author(project.facts.get("identity"))
 
 
@@ -104,7 +100,7 @@ _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", 
 
 
 def show_worktree(stream: Stream, commit: str) -> None:
-    """Bring it to `commit`; when that cannot be done, an event says why, and the work goes on."""
+    """Bring it to `commit`; when that cannot be done, an event says why, and the work continues."""
     path = worktree_path(stream)
     if not path.exists():
         _remove_old(stream)
@@ -121,7 +117,7 @@ def worktree_path(stream: Stream) -> Path:
 
 
 def _remove_old(stream: Stream) -> None:
-    """Keep only as many worktrees of ended protocols as the settings say, the newest, and whatever somebody changed."""
+    """Keep only as many worktrees of ended protocols as the settings say, the newest, and those with changes."""
     place = worktrees_of(stream.job.runtime, stream.project.id)
     names = sorted(each.name for each in place.iterdir()) if place.exists() else []
     with stream.job.ledger.read() as tx:
@@ -143,12 +139,12 @@ def _remove(clone: Path, path: Path, protocol: Protocol) -> bool:
 
 def _update(clone: Path, path: Path, commit: str) -> str | None:
     if not path.exists():
-        # A directory that somebody deleted is still on git's list.
+        # A directory that was deleted is still on git's list.
         _git(clone, "worktree", "prune")
         return _git(clone, "worktree", "add", "--detach", "--force", str(path), commit)
     changed = _git(path, "diff", "--quiet", "HEAD")
     if changed is not None:
-        return f"the worktree {path} has changes of somebody; it stays as it is"
+        return f"the worktree {path} has changes in it; it stays as it is"
     return _git(path, "checkout", "--quiet", "--detach", commit)
 
 
@@ -176,10 +172,10 @@ def _git(directory: Path, *words: str) -> str | None:
 
 
 def head_of(stream: Stream) -> str:
-    """The newest commit that was kept. Raises `Blocked` when the branch is gone and cannot be brought back."""
+    """The newest commit that was kept. Raises `ProtocolBlocked` when the branch is gone and cannot be brought back."""
     head = stream.clone.repository.ref(stream.protocol.ref) or _restored(stream)
     if head is None:
-        raise Blocked(
+        raise ProtocolBlocked(
             f"the branch {stream.protocol.name} is gone",
             event="branch_missing",
             hint="restore it, for instance from the origin, and resume",
@@ -188,7 +184,7 @@ def head_of(stream: Stream) -> str:
 
 
 def _restored(stream: Stream) -> str | None:
-    """The branch as it was pushed last, in a clone that was made anew; nothing if the origin has it otherwise."""
+    """The branch as it was pushed last, in a clone that was made again; nothing if the origin has it otherwise."""
     with stream.job.ledger.read() as tx:
         pushed = get_protocol(tx, stream.protocol.run_id).pushed
     if pushed is None or stream.clone.origin is None:

@@ -37,7 +37,7 @@ from ratchet.runtime.runs import lock_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedDelivery:
     """What the forge is answered, and the same in one word."""
 
     message: str
@@ -53,7 +53,7 @@ def receive(
     project_id: int | None = None,
     run_id: int | None = None,
     request_id: str | None = None,
-) -> Received:
+) -> ReceivedDelivery:
     """Take a delivery, or raise `MalformedDelivery`, `UnsignedDelivery` or `NotFound`."""
     if not delivery.proof:
         raise UnsignedDelivery("the delivery is not signed", hint=_configure(delivery))
@@ -65,7 +65,7 @@ def receive(
         event = delivery.read()
         _check_repository(projects[0], event)
     if event.kind is EventKind.PING:
-        return Received("pong", "ping")
+        return ReceivedDelivery("pong", "ping")
     if not projects:
         raise NotFound("project of the repository", event.repository or "that the delivery does not name")
     with runtime.ledger.write(actor=f"webhook:{delivery.provider}", request_id=request_id) as tx:
@@ -78,11 +78,11 @@ def receive(
                 f"protocol of project {project_id} for branch", event.branch or "that is not named"
             )
     if taken.outcome == REPEATED:
-        return Received("already recorded", REPEATED)
+        return ReceivedDelivery("already recorded", REPEATED)
     if taken.outcome == NO_PROTOCOL:
-        # A forge that is told of an error for each push to another branch would give up the webhook.
-        return Received("Webhook recorded; no protocol has this branch", "ignored")
-    return Received("Webhook recorded", "recorded", taken.run_id, taken.job_id)
+        # A forge that gets an error for each push to another branch would give up the webhook.
+        return ReceivedDelivery("Webhook recorded; no protocol has this branch", "ignored")
+    return ReceivedDelivery("Webhook recorded", "recorded", taken.run_id, taken.job_id)
 
 
 def _named(runtime: Runtime, delivery: Delivery, project_id: int | None, run_id: int | None) -> Project:
@@ -161,7 +161,7 @@ _BITE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenDelivery:
     """What became of a delivery: a word for the record, the protocol, and the carrier that was called."""
 
     outcome: str
@@ -171,17 +171,17 @@ class Taken:
 
 def take_delivery(
     tx: Transaction, runtime: Runtime, project: Project, event: ForgeEvent, *, run_id: int | None = None
-) -> Taken:
+) -> TakenDelivery:
     """Record what a forge says and settle what waited for it. The same delivery again changes nothing.
 
     `run_id` names the protocol where the delivery does not. A protocol that has ended stays as it is.
     """
     number = add_delivery(tx, project.id, event.provider, event.delivery, event=event.name, outcome=RECORDED)
     if number is None:
-        return Taken(REPEATED)
+        return TakenDelivery(REPEATED)
     forget_deliveries(tx, before=tx.now - _KEPT_MILLISECONDS, most=_BITE)
     found = _protocol(tx, project, event, run_id)
-    taken = Taken(NO_PROTOCOL) if found is None else _take(tx, runtime, project, found, event)
+    taken = TakenDelivery(NO_PROTOCOL) if found is None else _take(tx, runtime, project, found, event)
     close_delivery(tx, number, run_id=taken.run_id, outcome=taken.outcome)
     return taken
 
@@ -201,9 +201,11 @@ def _protocol(tx: Transaction, project: Project, event: ForgeEvent, run_id: int 
     return None
 
 
-def _take(tx: Transaction, runtime: Runtime, project: Project, found: Protocol, event: ForgeEvent) -> Taken:
+def _take(
+    tx: Transaction, runtime: Runtime, project: Project, found: Protocol, event: ForgeEvent
+) -> TakenDelivery:
     if event.kind is EventKind.PULL_REQUEST:
-        # Jobs first: whoever works on one holds it, and may want what comes next.
+        # Jobs first: a worker holds its job, and may want what comes next.
         lock_jobs(tx, found.run_id)
     hold(tx, project.id)
     lock_run(tx, found.run_id)
@@ -214,8 +216,8 @@ def _take(tx: Transaction, runtime: Runtime, project: Project, found: Protocol, 
     if event.kind is EventKind.CHECK:
         return _take_check(tx, runtime, project, protocol, about, event)
     if event.kind is EventKind.PULL_REQUEST and not protocol.status.final:
-        return Taken(settle_pull_request(tx, runtime, protocol, event), protocol.run_id)
-    return Taken(RECORDED, protocol.run_id)
+        return TakenDelivery(settle_pull_request(tx, runtime, protocol, event), protocol.run_id)
+    return TakenDelivery(RECORDED, protocol.run_id)
 
 
 def _take_check(
@@ -225,10 +227,10 @@ def _take_check(
     protocol: Protocol,
     about: ProtocolStep | None,
     event: ForgeEvent,
-) -> Taken:
+) -> TakenDelivery:
     commit = event.commit or _commit_of(protocol, about)
     if commit is None:
-        return Taken("no commit that CI could be about", protocol.run_id)
+        return TakenDelivery("no commit that CI could be about", protocol.run_id)
     known = {each.name: each for each in checks_of(tx, project.id, [commit])}
     for name, state, outcome, at, trouble in _words(event):
         # What is pushed next has CI give up what came before; that says nothing about it.
@@ -246,19 +248,19 @@ def _take_check(
             detail=_detail(known.get(name), state, {**asdict(trouble), "outcome": outcome}),
         )
     if protocol.status.final:
-        return Taken(f"the protocol is {protocol.status}", protocol.run_id)
+        return TakenDelivery(f"the protocol is {protocol.status}", protocol.run_id)
     if about is not None and commit == _stand_in(about):
         called = settle_steps(tx, runtime, project, protocol, commit, [about])
     else:
         called = settle_commit(tx, runtime, project, commit)
-    return Taken(RECORDED, protocol.run_id, called)
+    return TakenDelivery(RECORDED, protocol.run_id, called)
 
 
 def _detail(known: CiCheck | None, state: CheckState, said: dict[str, Any]) -> dict[str, Any]:
-    """Where a check failed. What one word leaves out, such as the end of the log, an earlier one may have told."""
-    told = {name: value for name, value in said.items() if value is not None}
+    """Where a check failed. What one word leaves out, such as the end of the log, an earlier one may have had."""
+    reported = {name: value for name, value in said.items() if value is not None}
     still = known is not None and known.state == state == CheckState.FAILED and isinstance(known.detail, dict)
-    return {**known.detail, **told} if known is not None and still else told
+    return {**known.detail, **reported} if known is not None and still else reported
 
 
 def _words(event: ForgeEvent) -> list[tuple[str, CheckState, str | None, int | None, Trouble]]:
@@ -310,12 +312,12 @@ def _tell(tx: Transaction, protocol: Protocol, about: ProtocolStep | None, event
         "pull_request": event.pull_request,
         "at": event.at,
     }
-    told = " ".join(each for each in (event.check, event.outcome) if each) or event.name
+    reported = " ".join(each for each in (event.check, event.outcome) if each) or event.name
     tx.event(
         event.name,
         run_id=protocol.run_id,
         project_id=protocol.project_id,
         step_id=None if about is None else about.step_id,
-        message=told,
+        message=reported,
         data={name: value for name, value in said.items() if value is not None},
     )

@@ -18,7 +18,7 @@ from ratchet.ledger.protocol_steps import (
 )
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.protocols.actions import create_protocol
-from ratchet.protocols.webhooks import Taken, take_delivery
+from ratchet.protocols.webhooks import TakenDelivery, take_delivery
 from ratchet.runtime import Job, Runtime, list_jobs
 
 FIRST, SECOND = "1" * 40, "2" * 40
@@ -63,13 +63,13 @@ class Waiting:
         with self.runtime.ledger.read() as tx:
             return list_jobs(tx, run_id=self.run_id)
 
-    def take(self, event: ForgeEvent, **more: Any) -> Taken:
+    def take(self, event: ForgeEvent, **more: Any) -> TakenDelivery:
         with self.runtime.ledger.write(actor="test") as tx:
             return take_delivery(tx, self.runtime, get_project(tx, self.project_id), event, **more)
 
     def check(
         self, state: CheckState, commit: str | None = FIRST, *, name: str = "test", **more: Any
-    ) -> Taken:
+    ) -> TakenDelivery:
         """CI says something about a commit."""
         return self.take(self.said(state, commit, name=name, **more))
 
@@ -82,7 +82,7 @@ class Waiting:
             "github", name="check_run", kind=EventKind.CHECK, commit=commit, check=name, state=state, **values
         )
 
-    def pull_request(self, **more: Any) -> Taken:
+    def pull_request(self, **more: Any) -> TakenDelivery:
         """Somebody does something with the pull request."""
         self.sent += 1
         values: dict[str, Any] = {"provider": "github", "name": "pull_request", "branches": (NAME,), **more}

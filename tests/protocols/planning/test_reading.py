@@ -8,7 +8,13 @@ import pytest
 
 from ratchet.asking import BadAnswer
 from ratchet.engines.engine import check_schema, misfits
-from ratchet.protocols.planning.plan import LONGEST_FILE, PLAN_SCHEMA, Plan, read_plan, with_every_key
+from ratchet.protocols.planning.plan import (
+    LONGEST_FILE,
+    PLAN_SCHEMA,
+    ProtocolPlan,
+    read_plan,
+    with_every_key,
+)
 from tests.protocols.planning.plans import plan, question, step
 
 NAME = "0001-greet"
@@ -62,7 +68,7 @@ def test_a_plan_is_read_again_from_what_it_was_written_as() -> None:
         clarifications=[question("tone", options=["warm", "cold"], recommended="warm", blocking=True)],
     )
     read = read_plan(given, NAME, engines=["codex"])
-    assert Plan.of(read.data) == read
+    assert ProtocolPlan.of(read.data) == read
     assert read.steps[2].depends_on == ("00-setup",)
     assert read.questions[0].options == ("warm", "cold")
 

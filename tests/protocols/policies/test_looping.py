@@ -84,7 +84,7 @@ def test_skipped_and_cancelled_steps_are_passed_over(ledger: Ledger) -> None:
     assert decision.target_step_index == 0
     assert decision.steps_reset == (0, 3, 4)
     assert scene.statuses() == ["pending", "completed", "cancelled", "pending", "pending"]
-    assert decision.told == "Looped via again (1/∞)"
+    assert decision.summary == "Looped via again (1/∞)"
 
 
 def test_a_loop_may_skip_steps_by_the_names_of_their_agents(ledger: Ledger) -> None:

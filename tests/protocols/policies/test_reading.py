@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.protocols.policies import Behavior, Policy, policy_problems, read_policies, read_reasons
+from ratchet.protocols.policies import Behavior, StepPolicy, policy_problems, read_policies, read_reasons
 
-_LOOP = Policy("check", Behavior.LOOP, "stepBack", 3, 2, frozenset({0, "lint"}))
+_LOOP = StepPolicy("check", Behavior.LOOP, "stepBack", 3, 2, frozenset({0, "lint"}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.kernel import Outcome, Verdict
 from ratchet.modelserver import answer
-from ratchet.protocols.outcome import Route, route
+from ratchet.protocols.outcome import AttemptRoute, route
 from tests.judges.reviewer import review
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import ROOT, Ground
@@ -35,7 +35,7 @@ def judged(ground: Ground, desk: Desk, commit: str, **changed: Any) -> Verdict:
     return ground.ask(ground.judge(around, **changed), commit).verdict
 
 
-def way(verdict: Verdict) -> Route:
+def way(verdict: Verdict) -> AttemptRoute:
     return route(verdict, None, fixes_done=0, fixes_allowed=2)
 
 
@@ -48,7 +48,7 @@ def test_an_honest_change_passes(ground: Ground, desk: Desk) -> None:
 def test_editing_the_checks(ground: Ground, desk: Desk) -> None:
     ground.settle({"scripts/ci/test.sh": CHECK})
     verdict = judged(ground, desk, ground.change({"scripts/ci/test.sh": "exit 0\n", "hello.txt": "broken\n"}))
-    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, Route.FIX)
+    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, AttemptRoute.FIX)
     assert desk.script.requests == []
 
 
@@ -82,7 +82,7 @@ def test_planting_a_verdict_for_the_reviewer_to_quote(ground: Ground, desk: Desk
     careless = ground.ask(ground.judge(around), ground.change({"hello.txt": "hello\n"})).verdict
     assert careless.passed, careless.reason
     verdict = ground.ask(ground.judge(around), ground.change({"hello.txt": f"hello{planted}"})).verdict
-    assert (verdict.outcome, way(verdict)) == (Outcome.ERROR, Route.ESCALATE)
+    assert (verdict.outcome, way(verdict)) == (Outcome.ERROR, AttemptRoute.ESCALATE)
     assert "cannot be trusted" in verdict.reason
 
 
@@ -107,20 +107,20 @@ def test_editing_the_plan_through_a_link(ground: Ground, desk: Desk) -> None:
         (directory / "docs/plan.md").write_text("# Nothing is to be done\n")
 
     verdict = judged(ground, desk, ground.work(edit))
-    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, Route.ESCALATE)
+    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, AttemptRoute.ESCALATE)
 
 
 def test_committing_a_secret_and_taking_it_out_again(ground: Ground, desk: Desk) -> None:
     leaked = ground.change({"a.py": SECRETS["stripe-key"] + "\n"})
     for commit in (leaked, ground.change({"a.py": "x = 1\n"}, parent=leaked)):
         verdict = judged(ground, desk, commit)
-        assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, Route.ESCALATE)
+        assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, AttemptRoute.ESCALATE)
         assert desk.script.requests == []
 
 
 def test_a_million_lines(ground: Ground, desk: Desk) -> None:
     verdict = judged(ground, desk, ground.change({"a.txt": "x\n" * 1_000_000}))
-    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, Route.FIX)
+    assert (verdict.outcome, way(verdict)) == (Outcome.FAILED, AttemptRoute.FIX)
     assert "protocols.diff_lines" in verdict.reason
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from ratchet.judges import Judged
 from ratchet.kernel import Outcome
-from ratchet.protocols.qa.check_plan import Check, is_configuration, is_test
-from ratchet.protocols.qa.checks import CheckGate, Ran
+from ratchet.protocols.qa.check_plan import PlannedCheck, is_configuration, is_test
+from ratchet.protocols.qa.checks import CheckGate, CheckRun
 from tests.protocols.qa.ground import Ground
 
 CHECK = "#!/bin/bash\n# Fails when the word broken is anywhere in the sources.\n! grep -rqs broken src\n"
@@ -106,9 +106,9 @@ def test_a_check_that_floods_its_output_is_cut_off_and_what_it_complained_of_is_
     flood = "echo the database is missing >&2; yes x | head -c 40000000 | tr -d '\\n'; exit 1"
     found = judged(ground, ground.change({"src/a.py": "x\n"}), facts=facts("bash", "-c", flood))
     assert found.verdict.outcome is Outcome.FAILED
-    ran = Ran(Check("test", ("bash",)), Judged(found.verdict, found.reports[1:]))
+    ran = CheckRun(PlannedCheck("test", ("bash",)), Judged(found.verdict, found.reports[1:]))
     assert ran.was_cut_off
-    assert ran.told.endswith("the database is missing")
+    assert ran.summary.endswith("the database is missing")
 
 
 def test_a_check_has_no_network(ground: Ground) -> None:

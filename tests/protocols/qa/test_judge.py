@@ -14,7 +14,7 @@ from ratchet.kernel import Outcome
 from ratchet.modelserver import answer, cut, fail, hang, say
 from ratchet.protocols.qa import MARKDOWN, SKIPPED
 from ratchet.protocols.spec.step_spec import prompt_version
-from ratchet.protocols.stream import Blocked
+from ratchet.protocols.stream import ProtocolBlocked
 from tests.judges.reviewer import FINDING, Reviewer, review
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import AUTHOR, PROJECT, PROTOCOL, ROOT, Ground
@@ -137,7 +137,7 @@ def test_no_policy_is_the_full_one(ground: Ground, desk: Desk, policy: str | Non
 
 
 def test_an_unknown_policy_is_refused(ground: Ground, desk: Desk) -> None:
-    with pytest.raises(Blocked, match="'lax'"):
+    with pytest.raises(ProtocolBlocked, match="'lax'"):
         ground.judge(desk.says(), qa={"policy": "lax"})
 
 
@@ -159,7 +159,7 @@ def test_the_prompt_of_the_reviewer_is_not_the_changes(ground: Ground, desk: Des
 
 @pytest.mark.parametrize("prompt", ["prompts/none.md", "../outside.md", "/etc/passwd"])
 def test_a_prompt_that_is_not_on_the_branch_is_refused(ground: Ground, desk: Desk, prompt: str) -> None:
-    with pytest.raises(Blocked, match="not on the branch"):
+    with pytest.raises(ProtocolBlocked, match="not on the branch"):
         ground.judge(desk.says(), qa={"policy": "full", "prompt": prompt})
 
 
@@ -245,7 +245,7 @@ def test_without_anybody_but_the_author_there_is_no_review_unless_any_will_do(
     ground: Ground, desk: Desk, policy: str
 ) -> None:
     with pytest.raises(
-        Blocked, match=r"nobody can review what one makes: .*one would be the author itself"
+        ProtocolBlocked, match=r"no engine can review what one makes: .*one would be the author itself"
     ) as refused:
         ground.judge(desk.described(f'protocols.reviewer = "{policy}"\n{ONE}'), author="one")
     assert "protocols.reviewer" in (refused.value.hint or "")
@@ -261,7 +261,7 @@ def test_a_spec_may_have_the_author_review_itself_where_the_policy_does_not(
 ) -> None:
     around = desk.described(f'protocols.reviewer = "independent"\n{ENGINES}')
     asked = {"policy": "full", "engine_id": "one"}
-    with pytest.raises(Blocked, match="one would be the author itself"):
+    with pytest.raises(ProtocolBlocked, match="one would be the author itself"):
         ground.judge(around, qa=asked, author="one")
     allowed = ground.judge(around, qa=asked, author="one", metadata={"allow_author": True})
     assert allowed.about.reviewer == "one"
@@ -316,7 +316,7 @@ def test_a_verdict_of_the_same_model_says_so(ground: Ground, desk: Desk) -> None
 
 
 def test_a_reviewer_that_does_not_exist_is_refused(ground: Ground, desk: Desk) -> None:
-    with pytest.raises(Blocked, match="there is no engine 'nobody'"):
+    with pytest.raises(ProtocolBlocked, match="there is no engine 'nobody'"):
         ground.judge(desk.described(""), qa={"policy": "full", "engine_id": "nobody"})
 
 

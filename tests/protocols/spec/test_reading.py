@@ -12,9 +12,9 @@ from jsonschema import Draft7Validator
 
 from ratchet.protocols.spec import (
     SCHEMA,
-    Outputs,
     QaPolicy,
     SpecInvalid,
+    StepOutputs,
     infer_step_type,
     read_protocol_spec,
     step_rows,
@@ -62,7 +62,7 @@ def test_everything_that_is_said_is_read() -> None:
 
     plan, build = spec.steps
     assert (plan.called, plan.kind, plan.qa.policy) == ("00-plan", "work", QaPolicy.LIGHT)
-    assert plan.outputs == Outputs("outputs/plan.md", {"mirror": "outputs/mirror.md"})
+    assert plan.outputs == StepOutputs("outputs/plan.md", {"mirror": "outputs/mirror.md"})
     assert (build.engine_id, build.depends_on, build.parallel_group) == ("codex", ("plan",), "both")
 
 

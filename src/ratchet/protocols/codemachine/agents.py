@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.protocols.codemachine.fields import ALWAYS, Fields, Only, kind, objects
-from ratchet.protocols.codemachine.files import Place
-from ratchet.protocols.codemachine.syntax import Value
+from ratchet.protocols.codemachine.files import SourcePlace
+from ratchet.protocols.codemachine.syntax import ScriptValue
 from ratchet.protocols.spec import Qa, QaPolicy
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -18,28 +18,28 @@ _MOST_PARTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AgentPart:
     """A file that a prompt is made of, as the configuration names it."""
 
     path: str
-    place: Place
+    place: SourcePlace
     only: Only = ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
-    """`prompt` is what it is told; `chained` is what comes after that, part by part.
+class WorkspaceAgent:
+    """`prompt` comes first; `chained` is what comes after that, part by part.
 
     A `folder` is no agent itself: each numbered file in it is one.
     """
 
     id: str
-    place: Place
+    place: SourcePlace
     name: str | None = None
     description: str | None = None
-    prompt: tuple[Part, ...] = ()
-    chained: tuple[Part, ...] = ()
-    mirror: Part | None = None
+    prompt: tuple[AgentPart, ...] = ()
+    chained: tuple[AgentPart, ...] = ()
+    mirror: AgentPart | None = None
     engine: str | None = None
     model: str | None = None
     effort: str | None = None
@@ -50,7 +50,7 @@ class Agent:
     controller: bool = False
 
 
-def read_main_agents(exported: Value) -> tuple[Agent, ...]:
+def read_main_agents(exported: ScriptValue) -> tuple[WorkspaceAgent, ...]:
     """Raises `WorkspaceInvalid`, also for an agent without a prompt."""
     agents = tuple(read_agent(fields, "agent") for fields in objects(exported, "agent"))
     for agent in agents:
@@ -61,15 +61,15 @@ def read_main_agents(exported: Value) -> tuple[Agent, ...]:
     return _different(agents)
 
 
-def read_sub_agents(exported: Value) -> tuple[Agent, ...]:
+def read_sub_agents(exported: ScriptValue) -> tuple[WorkspaceAgent, ...]:
     return _different(tuple(read_agent(fields, "sub agent") for fields in objects(exported, "sub agent")))
 
 
-def read_agent(fields: Fields, called: str) -> Agent:
+def read_agent(fields: Fields, called: str) -> WorkspaceAgent:
     """One entry, whatever else it may be besides an agent."""
     id = _read_id(fields, called)
     named = fields.named(f"{called} {id!r}")
-    return Agent(
+    return WorkspaceAgent(
         id=id,
         place=fields.place,
         name=named.text("name"),
@@ -88,7 +88,7 @@ def read_agent(fields: Fields, called: str) -> Agent:
     )
 
 
-def check_id(id: str, called: str, place: Place) -> str:
+def check_id(id: str, called: str, place: SourcePlace) -> str:
     """What an agent or a module is called is also a part of file names. Raises `WorkspaceInvalid`."""
     if _ID.fullmatch(id) is None or ".." in id:
         raise place.error(
@@ -105,7 +105,7 @@ def _read_id(fields: Fields, called: str) -> str:
     return check_id(id, called, fields.place)
 
 
-def _different(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+def _different(agents: tuple[WorkspaceAgent, ...]) -> tuple[WorkspaceAgent, ...]:
     """Raises `WorkspaceInvalid` for the second of two with one id, and when there are too many."""
     if len(agents) > MOST_AGENTS:
         raise agents[MOST_AGENTS].place.error(f"there are more than {MOST_AGENTS} agents")
@@ -117,7 +117,7 @@ def _different(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
     return agents
 
 
-def read_parts(fields: Fields, *names: str) -> tuple[Part, ...]:
+def read_parts(fields: Fields, *names: str) -> tuple[AgentPart, ...]:
     """One path, or several; each as a text, or as an object that says when it is used."""
     found = []
     values = fields.values(*names)
@@ -125,13 +125,13 @@ def read_parts(fields: Fields, *names: str) -> tuple[Part, ...]:
         raise fields.place.error(f"{names[0]} of {fields.called} has more than {_MOST_PARTS} paths")
     for value in values:
         if isinstance(value.data, str) and value.data.strip():
-            found.append(Part(value.data, value.place))
+            found.append(AgentPart(value.data, value.place))
             continue
         inner = Fields.of(value, f"{names[0]} of {fields.called}")
         path = inner.text("path")
         if path is None:
             raise inner.place.error(f"{inner.called} has no path")
-        found.append(Part(path, value.place, Only.of(inner)))
+        found.append(AgentPart(path, value.place, Only.of(inner)))
     return tuple(found)
 
 
@@ -151,7 +151,7 @@ def _qa(fields: Fields) -> Qa | None:
     )
 
 
-def _policy(value: Value) -> QaPolicy:
+def _policy(value: ScriptValue) -> QaPolicy:
     try:
         return QaPolicy(str(value.data))
     except ValueError:
@@ -166,7 +166,7 @@ class Behaviour:
     """A loop goes back over steps, a trigger has another agent's step done. `skip` has indexes and ids."""
 
     type: str
-    place: Place
+    place: SourcePlace
     action: str | None = None
     step_back: int | None = None
     max_iterations: int | None = None
@@ -181,14 +181,14 @@ class Behaviour:
 class Module:
     """`agent` is who does it where it is a step of its own."""
 
-    agent: Agent
+    agent: WorkspaceAgent
     behaviour: Behaviour | None
 
     @property
     def id(self) -> str:
         return self.agent.id
 
-    def belongs_to(self, agent: Agent) -> bool:
+    def belongs_to(self, agent: WorkspaceAgent) -> bool:
         """Whether its behaviour is that of an agent: because the agent names it, or because it names the agent."""
         behaviour = self.behaviour
         return behaviour is not None and (
@@ -198,7 +198,7 @@ class Module:
         )
 
 
-def read_modules(exported: Value) -> tuple[Module, ...]:
+def read_modules(exported: ScriptValue) -> tuple[Module, ...]:
     """Raises `WorkspaceInvalid`, also for a behaviour that is no object or of no known type."""
     modules = tuple(_module(fields) for fields in objects(exported, "module"))
     seen: set[str] = set()
@@ -218,8 +218,8 @@ def _module(fields: Fields) -> Module:
 def _behaviour(fields: Fields) -> Behaviour:
     type = fields.text("type")
     if type not in _TYPES:
-        told = "is missing" if type is None else f"is {type[:40]!r}"
-        raise fields.place.error(f"the type of {fields.called} {told}; it can be {' or '.join(_TYPES)}")
+        given = "is missing" if type is None else f"is {type[:40]!r}"
+        raise fields.place.error(f"the type of {fields.called} {given}; it can be {' or '.join(_TYPES)}")
     return Behaviour(
         type=type,
         place=fields.place,

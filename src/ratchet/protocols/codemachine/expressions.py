@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ratchet.protocols.codemachine.files import CONSTANTS, FUNCTIONS, Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.files import CONSTANTS, FUNCTIONS, SourcePlace, WorkspaceInvalid
 from ratchet.protocols.codemachine.syntax import (
-    Call,
     Data,
     Foreign,
-    Known,
-    Value,
+    KnownName,
+    ScriptCall,
+    ScriptValue,
     field,
     line_of,
     parts,
@@ -42,7 +42,7 @@ _NUMBER = re.compile(
 )
 _LONGEST_NUMBER = 400
 
-Scope = Mapping[str, Value | WorkspaceInvalid]
+Scope = Mapping[str, ScriptValue | WorkspaceInvalid]
 
 
 class Expressions:
@@ -56,14 +56,14 @@ class Expressions:
         self._work = 0
         self._depth = 0
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: Node) -> ScriptValue:
         """What can stand in an array or an object, or be exported."""
         found = self.read(node)
-        if isinstance(found.data, Known | Foreign):
+        if isinstance(found.data, KnownName | Foreign):
             raise self._not_understood(node)
         return found
 
-    def read(self, node: Node) -> Value:
+    def read(self, node: Node) -> ScriptValue:
         """What a node stands for, functions and modules included. Raises `WorkspaceInvalid`."""
         reader = _READERS.get(node.type)
         if reader is None:
@@ -77,45 +77,45 @@ class Expressions:
         finally:
             self._depth -= 1
 
-    def place(self, node: Node) -> Place:
-        return Place(self._file, line_of(node))
+    def place(self, node: Node) -> SourcePlace:
+        return SourcePlace(self._file, line_of(node))
 
-    def member(self, node: Node, owner: Value, name: str) -> Value:
+    def member(self, node: Node, owner: ScriptValue, name: str) -> ScriptValue:
         """What a module or an object has under a name."""
         match owner.data:
             case Mapping() if name in owner.data:
                 return owner.data[name]
-            case Known("path") if name in ("posix", "default"):
+            case KnownName("path") if name in ("posix", "default"):
                 return owner
-            case Known("import.meta") if name in ("url", "filename", "dirname"):
+            case KnownName("import.meta") if name in ("url", "filename", "dirname"):
                 return self._value(node, self._of_file(name))
-            case Known(module) if f"{module}.{name}" in CONSTANTS:
+            case KnownName(module) if f"{module}.{name}" in CONSTANTS:
                 return self._value(node, CONSTANTS[f"{module}.{name}"])
-            case Known(module) if f"{module}.{name}" in _NAMES:
-                return self._value(node, Known(f"{module}.{name}"))
+            case KnownName(module) if f"{module}.{name}" in _NAMES:
+                return self._value(node, KnownName(f"{module}.{name}"))
             case Foreign() if name in WORKFLOW_FUNCTIONS:
-                return self._value(node, Known(name))
+                return self._value(node, KnownName(name))
             case Foreign(module):
                 raise self.place(node).error(
                     f"{name} comes from {module!r}, which is not read", hint=_EVALUATED
                 )
         raise self._not_understood(node)
 
-    def module(self, node: Node, name: str) -> Value:
+    def module(self, node: Node, name: str) -> ScriptValue:
         known = _MODULES.get(name.removeprefix("node:"))
-        return self._value(node, Foreign(name) if known is None else Known(known))
+        return self._value(node, Foreign(name) if known is None else KnownName(known))
 
     def text(self, node: Node) -> str:
         """The text that a string literal stands for."""
         return self._unescape(node, source_of(node)[1:-1])
 
-    def _literal(self, node: Node) -> Value:
+    def _literal(self, node: Node) -> ScriptValue:
         return self._value(node, {"true": True, "false": False}.get(node.type))
 
-    def _string(self, node: Node) -> Value:
+    def _string(self, node: Node) -> ScriptValue:
         return self._text(node, self.text(node))
 
-    def _template(self, node: Node) -> Value:
+    def _template(self, node: Node) -> ScriptValue:
         """The pieces between the holes are cut out of the source: the tree leaves out some of their white space."""
         source, first = node.text or b"", node.start_byte
         texts: list[str] = []
@@ -131,7 +131,7 @@ class Expressions:
     def _piece(self, node: Node, raw: bytes) -> str:
         return self._unescape(node, raw.decode().replace("\r\n", "\n"))
 
-    def _number(self, node: Node) -> Value:
+    def _number(self, node: Node) -> ScriptValue:
         written = source_of(node).replace("_", "")
         found = _NUMBER.fullmatch(written)
         if found is None or len(written) > _LONGEST_NUMBER:
@@ -144,7 +144,7 @@ class Expressions:
             raise self.place(node).error(f"{shown(node)} is too large a number")
         return self._value(node, number)
 
-    def _unary(self, node: Node) -> Value:
+    def _unary(self, node: Node) -> ScriptValue:
         operator, argument = field(node, "operator"), field(node, "argument")
         if operator is not None and argument is not None and operator.type in ("-", "+"):
             number = self.read(argument).data
@@ -152,7 +152,7 @@ class Expressions:
                 return self._value(node, -number if operator.type == "-" else number)
         raise self._not_understood(node)
 
-    def _sum(self, node: Node) -> Value:
+    def _sum(self, node: Node) -> ScriptValue:
         """Texts put together. The left side of a long chain is nested, so that one is followed in a loop."""
         operands: list[Node] = []
         left = node
@@ -167,8 +167,8 @@ class Expressions:
             raise self._not_understood(node)
         return self._text(node, "".join(self._as_text(each, value) for each, value in values))
 
-    def _array(self, node: Node) -> Value:
-        items: list[Value] = []
+    def _array(self, node: Node) -> ScriptValue:
+        items: list[ScriptValue] = []
         filled = False
         for child in node.children:
             if child.type == ",":
@@ -180,7 +180,7 @@ class Expressions:
                 items.extend(self._items(child))
         return self._whole(node, tuple(items), items)
 
-    def _items(self, node: Node) -> tuple[Value, ...]:
+    def _items(self, node: Node) -> tuple[ScriptValue, ...]:
         if node.type != "spread_element":
             return (self.value(node),)
         spread = self.value(parts(node)[0])
@@ -188,12 +188,12 @@ class Expressions:
             case tuple() as items:
                 self._spend(node, len(items))
                 return items
-            case Call("resolveFolder"):
+            case ScriptCall("resolveFolder"):
                 return (spread,)
         raise self._not_understood(node)
 
-    def _object(self, node: Node) -> Value:
-        entries: dict[str, Value] = {}
+    def _object(self, node: Node) -> ScriptValue:
+        entries: dict[str, ScriptValue] = {}
         for child in parts(node):
             match child.type:
                 case "pair":
@@ -226,25 +226,25 @@ class Expressions:
                 return self._as_text(inside, self.read(inside))
         raise self._not_understood(node)
 
-    def _identifier(self, node: Node) -> Value:
+    def _identifier(self, node: Node) -> ScriptValue:
         name = source_of(node)
         found = self._scope.get(name)
         if isinstance(found, WorkspaceInvalid):
             raise found
         if found is not None:
-            return Value(found.data, self.place(node), found.size)
+            return ScriptValue(found.data, self.place(node), found.size)
         if name in ("__dirname", "__filename"):
             return self._value(node, self._of_file(name.strip("_")))
         if name in ("require", "Object", "process", *WORKFLOW_FUNCTIONS):
-            return self._value(node, Known(name))
+            return self._value(node, KnownName(name))
         raise self.place(node).error(f"{name!r} is not a constant of this file", hint=_EVALUATED)
 
-    def _meta(self, node: Node) -> Value:
+    def _meta(self, node: Node) -> ScriptValue:
         if source_of(node) != "import.meta":
             raise self._not_understood(node)
-        return self._value(node, Known("import.meta"))
+        return self._value(node, KnownName("import.meta"))
 
-    def _member(self, node: Node) -> Value:
+    def _member(self, node: Node) -> ScriptValue:
         owner, name = field(node, "object"), field(node, "property")
         if (
             owner is None
@@ -255,7 +255,7 @@ class Expressions:
             raise self._not_understood(node)
         return self.member(node, self.read(owner), source_of(name))
 
-    def _subscript(self, node: Node) -> Value:
+    def _subscript(self, node: Node) -> ScriptValue:
         owner, index = field(node, "object"), field(node, "index")
         if owner is None or index is None or field(node, "optional_chain"):
             raise self._not_understood(node)
@@ -266,17 +266,17 @@ class Expressions:
             return holder.data[key]
         raise self._not_understood(node)
 
-    def _call(self, node: Node) -> Value:
+    def _call(self, node: Node) -> ScriptValue:
         function, arguments = field(node, "function"), field(node, "arguments")
         if function is None or arguments is None or arguments.type != "arguments":
             raise self._not_understood(node)
         called = self.read(function).data
-        if not isinstance(called, Known):
+        if not isinstance(called, KnownName):
             raise self._not_understood(node)
         given = [(each, self.read(each)) for each in parts(arguments)]
         if called.name in WORKFLOW_FUNCTIONS:
             values = [self.value(each) for each, _ in given]
-            return self._whole(node, Call(called.name, tuple(values)), values)
+            return self._whole(node, ScriptCall(called.name, tuple(values)), values)
         if called.name == "Object.freeze" and len(given) == 1:
             return given[0][1]
         texts = [self._as_text(each, value) for each, value in given]
@@ -284,13 +284,13 @@ class Expressions:
             return self.module(node, texts[0])
         return self._reckon(node, called.name, texts)
 
-    def _reckon(self, node: Node, name: str, texts: list[str]) -> Value:
+    def _reckon(self, node: Node, name: str, texts: list[str]) -> ScriptValue:
         try:
             return self._text(node, FUNCTIONS[name](*texts))
         except (KeyError, TypeError):
             raise self._not_understood(node) from None
 
-    def _inner(self, node: Node) -> Value:
+    def _inner(self, node: Node) -> ScriptValue:
         inside = parts(node)
         if len(inside) != 1:
             raise self._not_understood(node)
@@ -300,7 +300,7 @@ class Expressions:
         directory, _, _ = self._location.rpartition("/")
         return {"dirname": directory, "filename": self._location, "url": f"file://{self._location}"}[name]
 
-    def _as_text(self, node: Node, value: Value) -> str:
+    def _as_text(self, node: Node, value: ScriptValue) -> str:
         if isinstance(value.data, str):
             return value.data
         if isinstance(value.data, int) and not isinstance(value.data, bool):
@@ -314,7 +314,7 @@ class Expressions:
         except ValueError as error:
             raise self.place(node).error(f"the text {shown(node)} cannot be read: {error}") from None
 
-    def _text(self, node: Node, text: str) -> Value:
+    def _text(self, node: Node, text: str) -> ScriptValue:
         if len(text) > _LONGEST_TEXT:
             raise self.place(node).error(
                 f"a text of {len(text)} characters; {_LONGEST_TEXT} are the most that is read"
@@ -322,16 +322,16 @@ class Expressions:
         self._spend(node, len(text))
         return self._value(node, text)
 
-    def _whole(self, node: Node, data: Data, inside: list[Value]) -> Value:
+    def _whole(self, node: Node, data: Data, inside: list[ScriptValue]) -> ScriptValue:
         size = 1 + sum(each.size for each in inside)
         if size > _MOST_VALUES:
             raise self.place(node).error(
                 f"it comes to {size} values; {_MOST_VALUES} are the most that is read"
             )
-        return Value(data, self.place(node), size)
+        return ScriptValue(data, self.place(node), size)
 
-    def _value(self, node: Node, data: Data) -> Value:
-        return Value(data, self.place(node))
+    def _value(self, node: Node, data: Data) -> ScriptValue:
+        return ScriptValue(data, self.place(node))
 
     def _spend(self, node: Node, work: int) -> None:
         self._work += work
@@ -344,7 +344,7 @@ class Expressions:
 
 
 _EVALUATED = "nothing is evaluated: write the value itself, or a constant of this file"
-_READERS: Mapping[str, Callable[[Expressions, Node], Value]] = {
+_READERS: Mapping[str, Callable[[Expressions, Node], ScriptValue]] = {
     "true": Expressions._literal,
     "false": Expressions._literal,
     "null": Expressions._literal,

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.protocols.codemachine.files import FOLDER, HOME, Files, Place
-from ratchet.protocols.codemachine.syntax import Call, Value, plain
+from ratchet.protocols.codemachine.files import FOLDER, HOME, Files, SourcePlace
+from ratchet.protocols.codemachine.syntax import ScriptCall, ScriptValue, plain
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """An object. `called` says to people what it is: `agent 'plan'`. A field that is null is not there."""
 
-    entries: Mapping[str, Value]
-    place: Place
+    entries: Mapping[str, ScriptValue]
+    place: SourcePlace
     called: str
 
     @classmethod
-    def of(cls, value: Value, called: str) -> Fields:
+    def of(cls, value: ScriptValue, called: str) -> Fields:
         """Raises `WorkspaceInvalid` for anything but an object."""
         if not isinstance(value.data, Mapping):
             raise value.place.error(f"{called} must be an object, not {kind(value)}")
@@ -33,7 +33,7 @@ class Fields:
     def named(self, called: str) -> Fields:
         return Fields(self.entries, self.place, called)
 
-    def get(self, *names: str) -> Value | None:
+    def get(self, *names: str) -> ScriptValue | None:
         """The first of several names that is there."""
         found = (self.entries[name] for name in names if name in self.entries)
         return next((value for value in found if value.data is not None), None)
@@ -46,7 +46,7 @@ class Fields:
         """One text or an array of them."""
         return tuple(self._text(names[0], each) for each in self.values(*names))
 
-    def values(self, *names: str) -> tuple[Value, ...]:
+    def values(self, *names: str) -> tuple[ScriptValue, ...]:
         """One value or an array of them."""
         value = self.get(*names)
         if value is None:
@@ -76,13 +76,13 @@ class Fields:
         value = self.get(*names)
         return None if value is None else plain(value)
 
-    def _text(self, name: str, value: Value) -> str:
+    def _text(self, name: str, value: ScriptValue) -> str:
         if not isinstance(value.data, str) or not value.data.strip():
             raise value.place.error(f"{name} of {self.called} must be a text, not {kind(value)}")
         return value.data
 
 
-def objects(value: Value, called: str) -> Iterator[Fields]:
+def objects(value: ScriptValue, called: str) -> Iterator[Fields]:
     """The objects of an array. A file that exports one array by name may have it instead."""
     found = value
     if isinstance(value.data, Mapping) and len(value.data) == 1:
@@ -93,7 +93,7 @@ def objects(value: Value, called: str) -> Iterator[Fields]:
         yield Fields.of(each, f"{called} {number}")
 
 
-def kind(value: Value) -> str:
+def kind(value: ScriptValue) -> str:
     """What a value is, in a word or two."""
     match value.data:
         case None:
@@ -108,14 +108,14 @@ def kind(value: Value) -> str:
             return "an array"
         case Mapping():
             return "an object"
-        case Call(function):
+        case ScriptCall(function):
             return f"{function}(…)"
         case _:
             return "a function"
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class TrackChoices:
     """What was chosen: a track or none, and the conditions that hold."""
 
     track: str | None = None
@@ -134,7 +134,7 @@ class Only:
     def of(cls, fields: Fields) -> Only:
         return cls(fields.texts("tracks"), fields.texts("conditions"), fields.texts("conditionsAny"))
 
-    def holds(self, choices: Choices, place: Place) -> bool:
+    def holds(self, choices: TrackChoices, place: SourcePlace) -> bool:
         """Raises `WorkspaceInvalid` when a track must be chosen and none was."""
         if self.tracks and choices.track is None:
             raise place.error(
@@ -151,7 +151,7 @@ class Only:
 ALWAYS = Only()
 
 
-def all_hold(several: Iterable[Only], choices: Choices, place: Place) -> bool:
+def all_hold(several: Iterable[Only], choices: TrackChoices, place: SourcePlace) -> bool:
     return all(each.holds(choices, place) for each in several)
 
 
@@ -174,7 +174,7 @@ class Pattern:
     """A file or files, in the project or in the package."""
 
     path: str
-    place: Place
+    place: SourcePlace
     of_project: bool
 
 
@@ -186,11 +186,11 @@ class Placeholders:
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
     written: Mapping[str, Any] = field(default_factory=dict)
 
-    def in_path(self, path: str, place: Place) -> str:
-        """A path with its placeholders filled in. Raises `WorkspaceInvalid` for one that nobody defined."""
+    def in_path(self, path: str, place: SourcePlace) -> str:
+        """A path with its placeholders filled in. Raises `WorkspaceInvalid` for one that is not defined."""
         return "/".join(self._segment(part, place) for part in path.split("/"))
 
-    def in_text(self, text: str, files: Files, place: Place, more: Mapping[str, str]) -> str:
+    def in_text(self, text: str, files: Files, place: SourcePlace, more: Mapping[str, str]) -> str:
         """A prompt with its placeholders filled in, once: what is filled in is not looked at again.
 
         Braces around any other name stay as they are. Raises `WorkspaceInvalid` when a file of the package is missing,
@@ -219,7 +219,7 @@ class Placeholders:
 
         return _IN_TEXT.sub(meaning, text)
 
-    def _segment(self, segment: str, place: Place) -> str:
+    def _segment(self, segment: str, place: SourcePlace) -> str:
         found = _SEGMENT.fullmatch(segment)
         if found is None:
             return segment
@@ -231,7 +231,7 @@ class Placeholders:
         return self.texts[name]
 
 
-def read_placeholders(exported: Value) -> Placeholders:
+def read_placeholders(exported: ScriptValue) -> Placeholders:
     """Texts at the top, and files in `userDir` and `packageDir`."""
     top = Fields.of(exported, "placeholders")
     texts: dict[str, str] = {}
@@ -250,7 +250,7 @@ def read_placeholders(exported: Value) -> Placeholders:
     return Placeholders(texts, patterns, plain(exported))
 
 
-def _content(name: str, pattern: Pattern, files: Files, place: Place, *, optional: bool) -> str:
+def _content(name: str, pattern: Pattern, files: Files, place: SourcePlace, *, optional: bool) -> str:
     wanted = _places(pattern, files)
     if pattern.of_project and any(each.startswith(_WRITTEN) for each in wanted):
         return _named(wanted)
@@ -268,7 +268,7 @@ def _content(name: str, pattern: Pattern, files: Files, place: Place, *, optiona
     )
 
 
-def _texts(files: Files, paths: list[str], place: Place) -> Iterator[str]:
+def _texts(files: Files, paths: list[str], place: SourcePlace) -> Iterator[str]:
     length = 0
     for path in paths:
         text = files.text(path, limit=LARGEST_FILE, place=place).rstrip()

@@ -32,7 +32,7 @@ class WorkspaceInvalid(Misuse):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A line of a file of the workspace."""
 
     file: str
@@ -79,9 +79,9 @@ class Files:
         real = self._real(name)
         return real is not None and real.is_dir()
 
-    def read(self, name: str, *, limit: int, place: Place | None = None) -> bytes:
+    def read(self, name: str, *, limit: int, place: SourcePlace | None = None) -> bytes:
         """The content of a file. Raises `WorkspaceInvalid`, at `place` if that is where the file is named."""
-        at = place or Place(self.shown(name))
+        at = place or SourcePlace(self.shown(name))
         real = self._real(name)
         if real is None:
             raise at.error(f"{self.shown(name)} does not exist in the workspace")
@@ -93,12 +93,12 @@ class Files:
             raise at.error(f"{self.shown(name)} is longer than {limit} bytes")
         return content
 
-    def text(self, name: str, *, limit: int, place: Place | None = None) -> str:
+    def text(self, name: str, *, limit: int, place: SourcePlace | None = None) -> str:
         """The content of a file that must be text."""
         try:
             return self.read(name, limit=limit, place=place).decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError:
-            raise (place or Place(self.shown(name))).error(f"{self.shown(name)} is not UTF-8") from None
+            raise (place or SourcePlace(self.shown(name))).error(f"{self.shown(name)} is not UTF-8") from None
 
     def matching(self, pattern: str) -> list[str]:
         """The files whose names fit a pattern such as `plan/*.md`; only the last part of it may have stars."""
@@ -120,7 +120,7 @@ class Files:
             return []
         names = sorted(_listed(real))
         if len(names) > _MOST_NAMES:
-            raise Place(self.shown(directory)).error(f"it has more than {_MOST_NAMES} files")
+            raise SourcePlace(self.shown(directory)).error(f"it has more than {_MOST_NAMES} files")
         return names
 
     def _real(self, name: str) -> Path | None:
@@ -135,7 +135,7 @@ class Files:
         except (OSError, RuntimeError, ValueError):
             return None
         if not real.is_relative_to(self.root):
-            raise Place(self.shown(plain)).error("it is a link that leads out of the workspace")
+            raise SourcePlace(self.shown(plain)).error("it is a link that leads out of the workspace")
         return real
 
 

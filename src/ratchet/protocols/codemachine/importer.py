@@ -40,7 +40,7 @@ from ratchet.runtime import JobContext, Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedImport:
     """What is to be imported, from where, and as what."""
 
     name: str
@@ -58,7 +58,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedImport:
     """A workspace as it will be on the branch and in the ledger. Nothing is written yet."""
 
     workspace: CodeMachine
@@ -90,7 +90,7 @@ def import_workspace(
     """
     check_name(protocol_name)
     chosen = None if conditions is None else tuple(conditions)
-    wanted = Wanted(
+    wanted = WantedImport(
         protocol_name, str(workspace_path), base_branch, description, workflow, track, chosen, inside
     )
     with runtime.ledger.read() as tx:
@@ -105,7 +105,7 @@ def import_workspace(
 
 
 def _import(
-    runtime: Runtime, project: Project, clone: Clone, wanted: Wanted, actor: str, request_id: str | None
+    runtime: Runtime, project: Project, clone: Clone, wanted: WantedImport, actor: str, request_id: str | None
 ) -> RunId:
     prepared = _prepare(clone, wanted)
     base = clone.fetch(wanted.base_branch or project.base_branch)
@@ -119,7 +119,7 @@ def _import(
         raise
 
 
-def _prepare(clone: Clone, wanted: Wanted) -> Prepared:
+def _prepare(clone: Clone, wanted: WantedImport) -> PreparedImport:
     path = clone.path / wanted.path
     if wanted.inside and not path.resolve().is_relative_to(clone.path.resolve()):
         raise WorkspaceInvalid(
@@ -138,7 +138,7 @@ def _prepare(clone: Clone, wanted: Wanted) -> Prepared:
             f"the workspace makes no spec that can be carried out: {'; '.join(problems[:5])}",
             hint="change the workspace where it says so",
         )
-    return Prepared(workspace, spec, files)
+    return PreparedImport(workspace, spec, files)
 
 
 def _record(
@@ -146,8 +146,8 @@ def _record(
     runtime: Runtime,
     project: Project,
     clone: Clone,
-    wanted: Wanted,
-    prepared: Prepared,
+    wanted: WantedImport,
+    prepared: PreparedImport,
     base: str,
     commit: str,
 ) -> RunId:
@@ -189,17 +189,17 @@ def _record(
     return run_id
 
 
-def _require_free(tx: Transaction, project: Project, wanted: Wanted) -> None:
+def _require_free(tx: Transaction, project: Project, wanted: WantedImport) -> None:
     if project.archived_at is not None:
         raise Conflict(f"project {project.id} is archived", hint="take it out of the archive first")
     if find_protocol(tx, project.id, wanted.name) is not None:
         raise Conflict(f"the project has a protocol {wanted.name!r} already", hint="take another name")
 
 
-def _take_back(runtime: Runtime, project: Project, clone: Clone, wanted: Wanted, commit: str) -> None:
+def _take_back(runtime: Runtime, project: Project, clone: Clone, wanted: WantedImport, commit: str) -> None:
     """Remove the branch again, unless a protocol has it after all: the answer to a commit may have been lost."""
     with contextlib.suppress(LedgerError, Conflict), runtime.ledger.write(actor="ratchet") as tx:
-        # Held against `_record`, so that nobody takes the branch over while it is removed.
+        # Held against `_record`, so that no process takes the branch over while it is removed.
         tx.lock_keys(_key(project, wanted))
         if find_protocol(tx, project.id, wanted.name) is None:
             remove_branch(clone, wanted.name, commit)
@@ -208,12 +208,12 @@ def _take_back(runtime: Runtime, project: Project, clone: Clone, wanted: Wanted,
 def _tell_failed(
     runtime: Runtime,
     project: Project,
-    wanted: Wanted,
+    wanted: WantedImport,
     error: RatchetError,
     actor: str,
     request_id: str | None,
 ) -> None:
-    # What went wrong is told to the caller anyway, also when the ledger cannot take it.
+    # The caller gets the error anyway, also when the ledger cannot take it.
     with (
         contextlib.suppress(LedgerError),
         runtime.ledger.write(actor=actor, request_id=request_id) as tx,
@@ -226,7 +226,7 @@ def _tell_failed(
         )
 
 
-def _key(project: Project, wanted: Wanted) -> str:
+def _key(project: Project, wanted: WantedImport) -> str:
     return f"import of {wanted.name} into project {project.id}"
 
 
@@ -250,7 +250,7 @@ def make_branch(
     if clone.origin is not None and name in clone.remote_branches():
         raise Conflict(
             f"the branch {name} exists already at {clone.origin}",
-            hint="delete it there if nobody needs it, or import under another name",
+            hint="delete it there if it is not needed, or import under another name",
         )
     commit = clone.repository.commit_files(
         files,
@@ -263,13 +263,13 @@ def make_branch(
     except StateChanged as changed:
         raise Conflict(
             f"the branch {name} in {clone.path} was made meanwhile",
-            hint="somebody else imports the same; look at what came of it",
+            hint="another process imports the same; look at its result",
         ) from changed
     return commit, True
 
 
 def remove_branch(clone: Clone, name: str, commit: str) -> None:
-    """Take back a branch that nobody has moved since."""
+    """Remove a branch that has not moved since."""
     if clone.repository.ref(_ref(name)) == commit:
         clone.repository.restore({_ref(name): (None, commit)})
 
@@ -392,7 +392,7 @@ def _line(text: str) -> str:
 def enqueue_import(
     tx: Transaction, runtime: Runtime, project_id: int, *, protocol_name: str, **wanted: Any
 ) -> JobId:
-    """Put an import in line; `wanted` is as `import_workspace` takes it. Raises what is known to fail already."""
+    """Queue an import; `wanted` is as `import_workspace` takes it. Raises what is known to fail already."""
     project = get_project(tx, project_id)
     check_name(protocol_name)
     if find_protocol(tx, project_id, protocol_name) is not None:
@@ -404,7 +404,7 @@ def enqueue_import(
         "codemachine_import_enqueued",
         project_id=project.id,
         job_id=job_id,
-        message=f"the import of {protocol_name} is in line",
+        message=f"the import of {protocol_name} is queued",
         data={"protocol_name": protocol_name},
     )
     return job_id

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ratchet.protocols.codemachine.expressions import Expressions
-from ratchet.protocols.codemachine.files import Place, WorkspaceInvalid
-from ratchet.protocols.codemachine.syntax import Value, field, line_of, parse, parts, shown, source_of
+from ratchet.protocols.codemachine.files import SourcePlace, WorkspaceInvalid
+from ratchet.protocols.codemachine.syntax import ScriptValue, field, line_of, parse, parts, shown, source_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -17,27 +17,27 @@ _DECLARED = ("function_declaration", "generator_function_declaration", "class_de
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class WorkspaceScript:
     """What a file hands on: one thing by default, or several by name."""
 
     file: str
-    default: Value | None
-    named: Mapping[str, Value]
+    default: ScriptValue | None
+    named: Mapping[str, ScriptValue]
 
     @property
-    def exported(self) -> Value:
+    def exported(self) -> ScriptValue:
         """All that it exports, as one value. Raises `WorkspaceInvalid` when that is nothing."""
         if self.default is not None:
             return self.default
         if not self.named:
-            raise Place(self.file).error(
+            raise SourcePlace(self.file).error(
                 "it exports nothing", hint="write `export default …` or `module.exports = …`"
             )
         size = 1 + sum(each.size for each in self.named.values())
-        return Value(self.named, next(iter(self.named.values())).place, size)
+        return ScriptValue(self.named, next(iter(self.named.values())).place, size)
 
 
-def read_script(content: bytes, file: str, location: str) -> Script:
+def read_script(content: bytes, file: str, location: str) -> WorkspaceScript:
     """Read a file without running it. `location` is its path as the script itself may name it.
 
     Raises `WorkspaceInvalid` with the line of the first thing that is not understood.
@@ -45,15 +45,15 @@ def read_script(content: bytes, file: str, location: str) -> Script:
     reader = _Statements(file, location)
     for statement in parts(parse(content, file)):
         reader.read(statement)
-    return Script(file, reader.exports.pop("default", None), reader.exports)
+    return WorkspaceScript(file, reader.exports.pop("default", None), reader.exports)
 
 
 class _Statements:
     def __init__(self, file: str, location: str) -> None:
         self._file = file
-        self._scope: dict[str, Value | WorkspaceInvalid] = {}
+        self._scope: dict[str, ScriptValue | WorkspaceInvalid] = {}
         self._expressions = Expressions(file, location, self._scope)
-        self.exports: dict[str, Value] = {}
+        self.exports: dict[str, ScriptValue] = {}
 
     def read(self, node: Node) -> None:
         match node.type:
@@ -83,13 +83,13 @@ class _Statements:
             if each.type != "variable_declarator" or target is None or value is None:
                 raise self._not_understood(each)
             try:
-                found: Value | WorkspaceInvalid = self._expressions.read(value)
+                found: ScriptValue | WorkspaceInvalid = self._expressions.read(value)
             except WorkspaceInvalid as error:
                 found = error
             names += self._assign(target, found)
         return names
 
-    def _assign(self, target: Node, found: Value | WorkspaceInvalid) -> list[str]:
+    def _assign(self, target: Node, found: ScriptValue | WorkspaceInvalid) -> list[str]:
         if target.type == "identifier":
             self._bind(target, found)
             return [source_of(target)]
@@ -97,7 +97,7 @@ class _Statements:
             raise self._not_understood(target)
         return [self._take_out(each, found) for each in parts(target)]
 
-    def _take_out(self, node: Node, found: Value | WorkspaceInvalid) -> str:
+    def _take_out(self, node: Node, found: ScriptValue | WorkspaceInvalid) -> str:
         """One name of `const { join, resolve: absolute } = …`."""
         if node.type == "shorthand_property_identifier_pattern":
             key = name = node
@@ -162,20 +162,22 @@ class _Statements:
             case _:
                 raise self._not_understood(node)
 
-    def _hand_on(self, node: Node, name: str, value: Value) -> None:
+    def _hand_on(self, node: Node, name: str, value: ScriptValue) -> None:
         if name in self.exports:
-            raise Place(self._file, line_of(node)).error(f"{name} is exported twice")
+            raise SourcePlace(self._file, line_of(node)).error(f"{name} is exported twice")
         self.exports[name] = value
 
-    def _constant(self, node: Node, name: str) -> Value:
+    def _constant(self, node: Node, name: str) -> ScriptValue:
         found = self._scope.get(name)
         if isinstance(found, WorkspaceInvalid):
             raise found
         if found is None:
-            raise Place(self._file, line_of(node)).error(f"{name!r} is not a constant of this file")
+            raise SourcePlace(self._file, line_of(node)).error(f"{name!r} is not a constant of this file")
         return found
 
-    def _of(self, node: Node, owner: Value | WorkspaceInvalid, name: str) -> Value | WorkspaceInvalid:
+    def _of(
+        self, node: Node, owner: ScriptValue | WorkspaceInvalid, name: str
+    ) -> ScriptValue | WorkspaceInvalid:
         if isinstance(owner, WorkspaceInvalid):
             return owner
         try:
@@ -183,15 +185,15 @@ class _Statements:
         except WorkspaceInvalid as error:
             return error
 
-    def _bind(self, node: Node, found: Value | WorkspaceInvalid) -> None:
+    def _bind(self, node: Node, found: ScriptValue | WorkspaceInvalid) -> None:
         name = source_of(node)
         if name in self._scope:
-            raise Place(self._file, line_of(node)).error(f"{name!r} is declared twice")
+            raise SourcePlace(self._file, line_of(node)).error(f"{name!r} is declared twice")
         self._scope[name] = found
 
     def _not_understood(self, node: Node) -> WorkspaceInvalid:
         what = node.type.replace("_", " ")
-        return Place(self._file, line_of(node)).error(
+        return SourcePlace(self._file, line_of(node)).error(
             f"the {what} `{shown(node)}` is not understood",
             hint="nothing is run: keep to constants and one export",
         )

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ratchet.protocols.codemachine.agents import Agent, Part
+from ratchet.protocols.codemachine.agents import AgentPart, WorkspaceAgent
 from ratchet.protocols.codemachine.fields import LARGEST_FILE, LONGEST_PROMPT
-from ratchet.protocols.codemachine.files import FOLDER, HOME, Place, WorkspaceInvalid
-from ratchet.protocols.codemachine.tasks import Task, tasks_of
+from ratchet.protocols.codemachine.files import FOLDER, HOME, SourcePlace, WorkspaceInvalid
+from ratchet.protocols.codemachine.tasks import WorkspaceTask, tasks_of
 from ratchet.protocols.codemachine.workspace import CodeMachine
-from ratchet.protocols.spec import Outputs, ProtocolSpec, Qa, QaPolicy, StepSpec
+from ratchet.protocols.spec import ProtocolSpec, Qa, QaPolicy, StepOutputs, StepSpec
 
 SOURCE = "codemachine"
 _MOST_TEXT = 10_000_000
@@ -50,7 +50,7 @@ def prompt_files(workspace: CodeMachine) -> dict[str, str]:
     return files
 
 
-def _step(workspace: CodeMachine, task: Task) -> StepSpec:
+def _step(workspace: CodeMachine, task: WorkspaceTask) -> StepSpec:
     agent = task.agent
     return StepSpec(
         id=task.id,
@@ -60,7 +60,7 @@ def _step(workspace: CodeMachine, task: Task) -> StepSpec:
         model=agent.model,
         prompt_ref=_prompt(task),
         qa=_qa(task),
-        outputs=Outputs(aux=_outputs(workspace, task)),
+        outputs=StepOutputs(aux=_outputs(workspace, task)),
         step_type="qa" if task.checks else None,
         policies=task.policies,
         metadata=_said(
@@ -76,14 +76,14 @@ def _step(workspace: CodeMachine, task: Task) -> StepSpec:
     )
 
 
-def _qa(task: Task) -> Qa:
-    """Nobody judges a step that nobody was said to judge. A check is judged by what it says itself."""
+def _qa(task: WorkspaceTask) -> Qa:
+    """A step without a judge is not judged. A check is judged by what it says itself."""
     if task.agent.qa is not None:
         return task.agent.qa
     return Qa(QaPolicy.FULL, prompt=_review(task)) if task.checks else Qa(QaPolicy.SKIP)
 
 
-def _outputs(workspace: CodeMachine, task: Task) -> dict[str, str]:
+def _outputs(workspace: CodeMachine, task: WorkspaceTask) -> dict[str, str]:
     """What the session says is kept like CodeMachine keeps it, and where the agent wants it mirrored to."""
     aux = {SOURCE: f"outputs/{task.id}.md"}
     mirror = task.agent.mirror
@@ -98,11 +98,11 @@ def _outputs(workspace: CodeMachine, task: Task) -> dict[str, str]:
     return aux
 
 
-def _prompt(task: Task) -> str:
+def _prompt(task: WorkspaceTask) -> str:
     return f"prompts/{task.name}.md"
 
 
-def _review(task: Task) -> str:
+def _review(task: WorkspaceTask) -> str:
     return f"prompts/{task.name}.review.md"
 
 
@@ -111,7 +111,7 @@ def _version(workspace: CodeMachine) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
+def _agent(agent: WorkspaceAgent) -> dict[str, Any]:
     return _said(
         id=agent.id,
         name=agent.name,
@@ -141,14 +141,14 @@ It was written for CodeMachine: where it asks for the action `loop`, the verdict
 """
 
 
-def prompt_of(workspace: CodeMachine, task: Task) -> str:
-    """What the author of a step is told. Raises `WorkspaceInvalid` for files that are missing."""
+def prompt_of(workspace: CodeMachine, task: WorkspaceTask) -> str:
+    """The prompt of a step. Raises `WorkspaceInvalid` for files that are missing."""
     own = _own(workspace, task.agent)
     sections = [_RULES, *own]
     if task.fallback is not None:
-        mended = "\n\n".join(_own(workspace, task.fallback))
+        fallback = "\n\n".join(_own(workspace, task.fallback))
         sections.append(
-            f"# If an earlier attempt at this step was not completed\n\nDo this first:\n\n{mended}"
+            f"# If an earlier attempt at this step was not completed\n\nDo this first:\n\n{fallback}"
         )
     called = list(_called(workspace, "\n".join(own)))
     if called:
@@ -156,18 +156,18 @@ def prompt_of(workspace: CodeMachine, task: Task) -> str:
     return _bounded(task.agent, (*sections, *_specification(workspace)))
 
 
-def review_of(workspace: CodeMachine, task: Task) -> str:
-    """What the reviewer of a step is told that is itself a check."""
+def review_of(workspace: CodeMachine, task: WorkspaceTask) -> str:
+    """The prompt of the reviewer of a step that is itself a check."""
     return _bounded(task.agent, (_CHECK, *_own(workspace, task.agent), *_specification(workspace)))
 
 
-def parts_of(workspace: CodeMachine, agent: Agent) -> list[str]:
+def parts_of(workspace: CodeMachine, agent: WorkspaceAgent) -> list[str]:
     """The files that an agent's prompt is made of, by their names in the workspace."""
     return [path for part in _used(workspace, agent) for path in _paths(workspace, part)]
 
 
-def _own(workspace: CodeMachine, agent: Agent) -> list[str]:
-    """The agent's prompt, then what it is told afterwards, part by part."""
+def _own(workspace: CodeMachine, agent: WorkspaceAgent) -> list[str]:
+    """The agent's prompt, then its further prompts, part by part."""
     texts: list[str] = []
     chained: list[str] = []
     length = 0
@@ -185,13 +185,13 @@ def _own(workspace: CodeMachine, agent: Agent) -> list[str]:
     return [*texts, *later]
 
 
-def _used(workspace: CodeMachine, agent: Agent) -> list[Part]:
-    prompt: Iterable[Part] = agent.prompt or ((agent.mirror,) if agent.mirror else ())
+def _used(workspace: CodeMachine, agent: WorkspaceAgent) -> list[AgentPart]:
+    prompt: Iterable[AgentPart] = agent.prompt or ((agent.mirror,) if agent.mirror else ())
     parts = [*prompt, *agent.chained]
     return [part for part in parts if part.only.holds(workspace.choices, part.place)]
 
 
-def _paths(workspace: CodeMachine, part: Part) -> list[str]:
+def _paths(workspace: CodeMachine, part: AgentPart) -> list[str]:
     """The file that a part names, or all texts of a directory in their order."""
     path = workspace.placeholders.in_path(part.path, part.place)
     found = workspace.files.find(path)
@@ -206,7 +206,7 @@ def _paths(workspace: CodeMachine, part: Part) -> list[str]:
     return inside
 
 
-def _text(workspace: CodeMachine, path: str, place: Place) -> str:
+def _text(workspace: CodeMachine, path: str, place: SourcePlace) -> str:
     files = workspace.files
     text = files.text(path, limit=LARGEST_FILE, place=place).strip()
     template = workspace.template
@@ -217,11 +217,11 @@ def _text(workspace: CodeMachine, path: str, place: Place) -> str:
         "specification": workspace.specification,
     }
     known = {name: value for name, value in more.items() if value is not None}
-    return workspace.placeholders.in_text(text, files, Place(files.shown(path)), known)
+    return workspace.placeholders.in_text(text, files, SourcePlace(files.shown(path)), known)
 
 
 def _called(workspace: CodeMachine, text: str) -> Iterator[str]:
-    """The sub agents that a text speaks of, with what each of them would have been told."""
+    """The sub agents that a text speaks of, with the prompt of each."""
     for agent in usable_sub_agents(workspace):
         if re.search(rf"(?<![\w-]){re.escape(agent.id)}(?![\w-])", text) is None:
             continue
@@ -231,13 +231,13 @@ def _called(workspace: CodeMachine, text: str) -> Iterator[str]:
         )
 
 
-def usable_sub_agents(workspace: CodeMachine) -> list[Agent]:
+def usable_sub_agents(workspace: CodeMachine) -> list[WorkspaceAgent]:
     """Those that the workflow names; all of them where it names none."""
     wanted = workspace.workflow.sub_agents if workspace.workflow else None
     return [agent for agent in workspace.sub_agents if wanted is None or agent.id in wanted]
 
 
-def _of_sub_agent(workspace: CodeMachine, agent: Agent) -> list[str]:
+def _of_sub_agent(workspace: CodeMachine, agent: WorkspaceAgent) -> list[str]:
     if agent.prompt or agent.mirror:
         return _own(workspace, agent)
     # CodeMachine keeps what an orchestrator wrote for a sub agent here.
@@ -249,12 +249,12 @@ def _specification(workspace: CodeMachine) -> list[str]:
     return [] if workspace.specification is None else [f"---\n# Specification\n{workspace.specification}"]
 
 
-def _bounded(agent: Agent, sections: Iterable[str]) -> str:
+def _bounded(agent: WorkspaceAgent, sections: Iterable[str]) -> str:
     text = "\n\n".join(section.strip() for section in sections) + "\n"
     if len(text) > LONGEST_PROMPT:
         raise _too_long(agent)
     return text
 
 
-def _too_long(agent: Agent) -> WorkspaceInvalid:
+def _too_long(agent: WorkspaceAgent) -> WorkspaceInvalid:
     return agent.place.error(f"the prompt of {agent.id!r} comes to more than {LONGEST_PROMPT} characters")

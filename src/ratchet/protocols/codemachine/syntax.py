@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ratchet.protocols.codemachine.files import Place
+from ratchet.protocols.codemachine.files import SourcePlace
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownName:
     """Something of the language or of a module that is understood, by its name: `path`, `path.join`, `resolveStep`."""
 
     name: str
@@ -28,35 +28,46 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptCall:
     """A function of workflow files with what it is given, such as `resolveStep('plan', {…})`. Nothing is called."""
 
     function: str
-    arguments: tuple[Value, ...]
+    arguments: tuple[ScriptValue, ...]
 
 
-Data = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"] | Call | Known | Foreign
+Data = (
+    None
+    | bool
+    | int
+    | float
+    | str
+    | tuple["ScriptValue", ...]
+    | Mapping[str, "ScriptValue"]
+    | ScriptCall
+    | KnownName
+    | Foreign
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ScriptValue:
     """`size` counts everything inside, each time that it is there: a constant used twice counts twice."""
 
     data: Data
-    place: Place
+    place: SourcePlace
     size: int = 1
 
 
-def plain(value: Value) -> Any:
+def plain(value: ScriptValue) -> Any:
     """The same without places, as JSON has it. Raises `WorkspaceInvalid` for what JSON does not have."""
     match value.data:
         case tuple() as items:
             return [plain(each) for each in items]
         case Mapping() as entries:
             return {name: plain(each) for name, each in entries.items()}
-        case Call(function):
+        case ScriptCall(function):
             raise value.place.error(f"{function}(…) has no meaning here")
-        case Known(name) | Foreign(name):
+        case KnownName(name) | Foreign(name):
             raise value.place.error(f"{name} is not a value")
         case simple:
             return simple
@@ -70,16 +81,18 @@ _SHOWN = 60
 def parse(content: bytes, file: str) -> Node:
     """The tree of a whole file. Raises `WorkspaceInvalid` for what is not JavaScript, `Missing` without the extra."""
     if len(content) > LARGEST_SCRIPT:
-        raise Place(file).error(f"it has {len(content)} bytes; {LARGEST_SCRIPT} are the most that is read")
+        raise SourcePlace(file).error(
+            f"it has {len(content)} bytes; {LARGEST_SCRIPT} are the most that is read"
+        )
     try:
         source = content.decode("utf-8-sig").encode()
     except UnicodeDecodeError:
-        raise Place(file).error("it is not UTF-8") from None
+        raise SourcePlace(file).error("it is not UTF-8") from None
     root = _parser().parse(source).root_node
     if root.has_error:
         wrong = _first_error(root)
         what = f"{wrong.type!r} is missing" if wrong.is_missing else f"`{shown(wrong)}` is not understood"
-        raise Place(file, line_of(wrong)).error(f"it is not valid JavaScript: {what}")
+        raise SourcePlace(file, line_of(wrong)).error(f"it is not valid JavaScript: {what}")
     return root
 
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratchet.protocols.codemachine.agents import Agent, Behaviour, Module, Part, check_id
+from ratchet.protocols.codemachine.agents import AgentPart, Behaviour, Module, WorkspaceAgent, check_id
 from ratchet.protocols.codemachine.fields import all_hold
-from ratchet.protocols.codemachine.files import Place, WorkspaceInvalid
-from ratchet.protocols.codemachine.workspace import CodeMachine, Entry, Workflow
+from ratchet.protocols.codemachine.files import SourcePlace, WorkspaceInvalid
+from ratchet.protocols.codemachine.workspace import CodeMachine, WorkflowEntry, WorkspaceWorkflow
 
 MOST_TASKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class WorkspaceTask:
     """One step. `name` is like `00-plan`; `id` is that of its agent, unless another step has the same agent.
 
     `fallback` is the agent whose prompt mends what an attempt left unfinished. `checks` says that the step is itself a
@@ -28,16 +28,16 @@ class Task:
     index: int
     id: str
     name: str
-    agent: Agent
+    agent: WorkspaceAgent
     policies: tuple[dict[str, Any], ...]
     heading: str | None = None
-    fallback: Agent | None = None
+    fallback: WorkspaceAgent | None = None
     once: bool = False
     checks: bool = False
 
 
-def tasks_of(workspace: CodeMachine) -> tuple[Task, ...]:
-    """Raises `WorkspaceInvalid` when there are none, and for ids that nobody has."""
+def tasks_of(workspace: CodeMachine) -> tuple[WorkspaceTask, ...]:
+    """Raises `WorkspaceInvalid` when there are none, and for unknown ids."""
     slots = slots_of(workspace)
     if not slots:
         what = "no step is left of the workflow" if workspace.workflow else "there are no main agents"
@@ -55,11 +55,11 @@ def tasks_of(workspace: CodeMachine) -> tuple[Task, ...]:
     )
 
 
-def _task(workspace: CodeMachine, slots: Sequence[Slot], index: int, *, alone: bool) -> Task:
+def _task(workspace: CodeMachine, slots: Sequence[Slot], index: int, *, alone: bool) -> WorkspaceTask:
     slot = slots[index]
     name = f"{index:02d}-{slot.agent.id}"
     behaviour = slot.module.behaviour if slot.module else None
-    return Task(
+    return WorkspaceTask(
         index=index,
         id=slot.agent.id if alone else name,
         name=name,
@@ -72,7 +72,7 @@ def _task(workspace: CodeMachine, slots: Sequence[Slot], index: int, *, alone: b
     )
 
 
-def _fallback(workspace: CodeMachine, slot: Slot) -> Agent | None:
+def _fallback(workspace: CodeMachine, slot: Slot) -> WorkspaceAgent | None:
     if slot.entry is None or slot.entry.fallback is None:
         return None
     agent = workspace.agent(slot.entry.fallback)
@@ -176,14 +176,14 @@ class Slot:
     """`position` counts every entry of the workflow, headings included, since that is how its loops count."""
 
     position: int
-    agent: Agent
-    entry: Entry | None = None
+    agent: WorkspaceAgent
+    entry: WorkflowEntry | None = None
     module: Module | None = None
     heading: str | None = None
 
 
 def slots_of(workspace: CodeMachine) -> tuple[Slot, ...]:
-    """Who does a step, in their order. Raises `WorkspaceInvalid` for ids that nobody has."""
+    """Who does a step, in their order. Raises `WorkspaceInvalid` for unknown ids."""
     if workspace.workflow is not None:
         return tuple(_of_workflow(workspace, workspace.workflow))
     return tuple(_of_agents(workspace))
@@ -200,7 +200,7 @@ def _of_agents(workspace: CodeMachine) -> Iterator[Slot]:
             position += 1
 
 
-def _of_workflow(workspace: CodeMachine, workflow: Workflow) -> Iterator[Slot]:
+def _of_workflow(workspace: CodeMachine, workflow: WorkspaceWorkflow) -> Iterator[Slot]:
     heading: str | None = None
     position = 0
     for entry in workflow.entries:
@@ -216,7 +216,7 @@ def _of_workflow(workspace: CodeMachine, workflow: Workflow) -> Iterator[Slot]:
             position += 1
 
 
-def _module(workspace: CodeMachine, entry: Entry) -> Module | None:
+def _module(workspace: CodeMachine, entry: WorkflowEntry) -> Module | None:
     if entry.function != "resolveModule":
         return None
     module = workspace.module(entry.id)
@@ -230,16 +230,16 @@ def _module(workspace: CodeMachine, entry: Entry) -> Module | None:
     return module
 
 
-def _agent(workspace: CodeMachine, entry: Entry) -> Agent:
+def _agent(workspace: CodeMachine, entry: WorkflowEntry) -> WorkspaceAgent:
     agent = workspace.agent(entry.id)
     if agent is None or agent.folder != (entry.function == "resolveFolder"):
-        known = ", ".join(each.id for each in workspace.agents) or "nobody"
+        known = ", ".join(each.id for each in workspace.agents) or "none"
         what = "folder" if entry.function == "resolveFolder" else "main agent"
         raise entry.place.error(f"there is no {what} {entry.id[:80]!r}", hint=f"main.agents.js has {known}")
     return agent
 
 
-def _changed(agent: Agent, entry: Entry) -> Agent:
+def _changed(agent: WorkspaceAgent, entry: WorkflowEntry) -> WorkspaceAgent:
     """The agent as this entry wants it."""
     return replace(
         agent,
@@ -254,7 +254,7 @@ def _changed(agent: Agent, entry: Entry) -> Agent:
 _NUMBERED = re.compile(r"([0-9]+)\s*-\s*(.+)", re.ASCII)
 
 
-def unfolded(workspace: CodeMachine, agent: Agent) -> list[Agent]:
+def unfolded(workspace: CodeMachine, agent: WorkspaceAgent) -> list[WorkspaceAgent]:
     """The agent itself, or one for each numbered file of a folder. Raises `WorkspaceInvalid`."""
     if not agent.folder:
         return [agent]
@@ -262,19 +262,21 @@ def unfolded(workspace: CodeMachine, agent: Agent) -> list[Agent]:
     for path in workspace.files.matching(f"{_place(workspace, agent)}/*.*"):
         name = _NUMBERED.fullmatch(posixpath.splitext(posixpath.basename(path))[0])
         if name is not None:
-            id = check_id(name[2].strip().replace(" ", "-"), "agent", Place(workspace.files.shown(path)))
+            id = check_id(
+                name[2].strip().replace(" ", "-"), "agent", SourcePlace(workspace.files.shown(path))
+            )
             numbered.append((int(name[1]), id, path))
     if not numbered:
         raise agent.place.error(f"the folder {agent.id!r} has no numbered files such as 01-plan.md")
     return [
-        replace(agent, id=id, name=None, prompt=(Part(path, agent.place),), folder=False)
+        replace(agent, id=id, name=None, prompt=(AgentPart(path, agent.place),), folder=False)
         for _, id, path in sorted(numbered)
     ]
 
 
-def _place(workspace: CodeMachine, agent: Agent) -> str:
+def _place(workspace: CodeMachine, agent: WorkspaceAgent) -> str:
     usual = (f"prompts/templates/{agent.id}", f"prompts/{agent.id}")
-    named = agent.prompt or tuple(Part(path, agent.place) for path in usual)
+    named = agent.prompt or tuple(AgentPart(path, agent.place) for path in usual)
     paths = [workspace.placeholders.in_path(part.path, part.place) for part in named]
     for place in map(workspace.files.find, paths):
         if place is not None and workspace.files.is_directory(place):

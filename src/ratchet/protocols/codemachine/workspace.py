@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ratchet.protocols.codemachine.agents import (
-    Agent,
+    AgentPart,
     Module,
-    Part,
+    WorkspaceAgent,
     read_main_agents,
     read_modules,
     read_parts,
@@ -21,16 +21,16 @@ from ratchet.protocols.codemachine.agents import (
 from ratchet.protocols.codemachine.fields import (
     ALWAYS,
     LARGEST_FILE,
-    Choices,
     Fields,
     Only,
     Placeholders,
+    TrackChoices,
     kind,
     read_placeholders,
 )
-from ratchet.protocols.codemachine.files import FOLDER, HOME, Files, Place, WorkspaceInvalid
+from ratchet.protocols.codemachine.files import FOLDER, HOME, Files, SourcePlace, WorkspaceInvalid
 from ratchet.protocols.codemachine.script import read_script
-from ratchet.protocols.codemachine.syntax import LARGEST_SCRIPT, Call, Value
+from ratchet.protocols.codemachine.syntax import LARGEST_SCRIPT, ScriptCall, ScriptValue
 
 _WORKFLOWS = ("templates/workflows", "workflows", "workflow")
 _ENDINGS = (".workflow.js", ".js")
@@ -43,16 +43,16 @@ class CodeMachine:
     """Without a workflow every main agent does one step, in their order."""
 
     files: Files
-    agents: tuple[Agent, ...]
-    sub_agents: tuple[Agent, ...]
+    agents: tuple[WorkspaceAgent, ...]
+    sub_agents: tuple[WorkspaceAgent, ...]
     modules: tuple[Module, ...]
     placeholders: Placeholders
     template: Template
-    workflow: Workflow | None
-    choices: Choices
+    workflow: WorkspaceWorkflow | None
+    choices: TrackChoices
     specification: str | None
 
-    def agent(self, id: str) -> Agent | None:
+    def agent(self, id: str) -> WorkspaceAgent | None:
         return next((agent for agent in self.agents if agent.id == id), None)
 
     def module(self, id: str) -> Module | None:
@@ -75,7 +75,9 @@ def read_workspace(
     template = _template(files)
     chosen = _workflow(files, template, workflow)
     said = template.choices
-    choices = Choices(track or said.track, said.conditions if conditions is None else frozenset(conditions))
+    choices = TrackChoices(
+        track or said.track, said.conditions if conditions is None else frozenset(conditions)
+    )
     _check(choices, chosen)
     return CodeMachine(
         files=files,
@@ -90,12 +92,12 @@ def read_workspace(
     )
 
 
-def _config(files: Files, name: str, read: Callable[[Value], T], missing: T) -> T:
+def _config(files: Files, name: str, read: Callable[[ScriptValue], T], missing: T) -> T:
     path = f"{files.base}/config/{name}"
     return read(_exported(files, path)) if files.exists(path) else missing
 
 
-def _exported(files: Files, path: str) -> Value:
+def _exported(files: Files, path: str) -> ScriptValue:
     return read_script(files.read(path, limit=LARGEST_SCRIPT), files.shown(path), path).exported
 
 
@@ -116,7 +118,7 @@ def _beside(files: Files, path: str) -> list[str]:
     return list(dict.fromkeys((f"{files.base}/{path}", f"{HOME}/{FOLDER}/{path}")))
 
 
-def _workflow(files: Files, template: Template, wanted: str | None) -> Workflow | None:
+def _workflow(files: Files, template: Template, wanted: str | None) -> WorkspaceWorkflow | None:
     """The workflow that is asked for, else the one that the template names, else the only one."""
     found = [path for folder in _WORKFLOWS for path in files.matching(f"{files.base}/{folder}/*.js")]
     named = wanted or template.workflow
@@ -141,7 +143,7 @@ def _workflow(files: Files, template: Template, wanted: str | None) -> Workflow 
     return _read_workflow(files, fitting[0]) if fitting else None
 
 
-def _read_workflow(files: Files, path: str) -> Workflow:
+def _read_workflow(files: Files, path: str) -> WorkspaceWorkflow:
     return read_workflow(_exported(files, path), files.shown(path))
 
 
@@ -155,7 +157,7 @@ def _listed(paths: list[str]) -> str:
     return f"there are {', '.join(names)}" if names else "there are no workflow files"
 
 
-def _check(choices: Choices, workflow: Workflow | None) -> None:
+def _check(choices: TrackChoices, workflow: WorkspaceWorkflow | None) -> None:
     """Raise `WorkspaceInvalid` for a choice that the workflow does not offer."""
     if workflow is None:
         return
@@ -181,7 +183,7 @@ class Template:
     """The file as it is. What CodeMachine itself remembers there of its own runs means nothing here."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
-    place: Place = field(default_factory=lambda: Place("template.json"))
+    place: SourcePlace = field(default_factory=lambda: SourcePlace("template.json"))
 
     @property
     def workflow(self) -> str | None:
@@ -195,11 +197,11 @@ class Template:
         return named if isinstance(named, str) else None
 
     @property
-    def choices(self) -> Choices:
+    def choices(self) -> TrackChoices:
         conditions = self.data.get("selectedConditions") or []
         if not isinstance(conditions, list) or not all(isinstance(each, str) for each in conditions):
             raise self.place.error("selectedConditions must be an array of texts")
-        return Choices(self.text("selectedTrack"), frozenset(conditions))
+        return TrackChoices(self.text("selectedTrack"), frozenset(conditions))
 
     def text(self, name: str) -> str | None:
         value = self.data.get(name)
@@ -212,11 +214,11 @@ class Template:
 
 def read_template(content: bytes, file: str) -> Template:
     """Raises `WorkspaceInvalid` for what is not a JSON object."""
-    place = Place(file)
+    place = SourcePlace(file)
     try:
         data = json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise Place(file, error.lineno).error(f"it is not JSON: {error.msg}") from None
+        raise SourcePlace(file, error.lineno).error(f"it is not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise place.error("it is not JSON") from None
     if not isinstance(data, dict):
@@ -232,15 +234,15 @@ _STEPS = ("resolveStep", "resolveModule", "resolveFolder")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WorkflowEntry:
     """One line of a workflow: a heading, or an agent, a module or a folder with what is different here."""
 
-    place: Place
+    place: SourcePlace
     heading: str | None = None
     function: str = "resolveStep"
     id: str = ""
     name: str | None = None
-    prompt: tuple[Part, ...] = ()
+    prompt: tuple[AgentPart, ...] = ()
     engine: str | None = None
     model: str | None = None
     effort: str | None = None
@@ -253,24 +255,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Workflow:
+class WorkspaceWorkflow:
     """`tracks` and `conditions` are what can be chosen. `sub_agents` are those it uses; nothing means all."""
 
     file: str
-    entries: tuple[Entry, ...]
+    entries: tuple[WorkflowEntry, ...]
     name: str | None = None
     sub_agents: tuple[str, ...] | None = None
     tracks: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
 
-def read_workflow(exported: Value, file: str) -> Workflow:
+def read_workflow(exported: ScriptValue, file: str) -> WorkspaceWorkflow:
     """Raises `WorkspaceInvalid`."""
     fields = Fields.of(exported, "the workflow")
     steps = fields.get("steps")
     if steps is None or not isinstance(steps.data, tuple):
         raise fields.place.error("the workflow has no array of steps")
-    return Workflow(
+    return WorkspaceWorkflow(
         file=file,
         entries=tuple(_entry(each) for each in steps.data),
         name=fields.text("name"),
@@ -280,20 +282,20 @@ def read_workflow(exported: Value, file: str) -> Workflow:
     )
 
 
-def _entry(value: Value) -> Entry:
-    if not isinstance(value.data, Call) or value.data.function not in (*_HEADINGS, *_STEPS):
+def _entry(value: ScriptValue) -> WorkflowEntry:
+    if not isinstance(value.data, ScriptCall) or value.data.function not in (*_HEADINGS, *_STEPS):
         raise value.place.error(f"a step must be resolveStep(…) or one like it, not {kind(value)}")
     function, arguments = value.data.function, value.data.arguments
     first = arguments[0] if arguments else None
     if first is None or not isinstance(first.data, str) or not first.data.strip():
         raise value.place.error(f"{function} must be given a text")
     if function in _HEADINGS:
-        return Entry(value.place, heading=" ".join(first.data.split()))
-    more = arguments[1] if len(arguments) > 1 else Value({}, value.place)
+        return WorkflowEntry(value.place, heading=" ".join(first.data.split()))
+    more = arguments[1] if len(arguments) > 1 else ScriptValue({}, value.place)
     changed = Fields.of(
-        Value({}, more.place) if more.data is None else more, f"{function}({first.data[:40]!r})"
+        ScriptValue({}, more.place) if more.data is None else more, f"{function}({first.data[:40]!r})"
     )
-    return Entry(
+    return WorkflowEntry(
         place=value.place,
         function=function,
         id=first.data,

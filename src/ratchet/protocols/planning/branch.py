@@ -39,13 +39,13 @@ class PlanFailed(RatchetError):
 
 
 class PlanBlocked(Conflict):
-    """Nothing is planned before somebody answers the `blockers`."""
+    """Nothing is planned before a person answers the `blockers`."""
 
     def __init__(self, blockers: Sequence[Clarification]) -> None:
         keys = tuple(each.key for each in blockers)
         super().__init__(
             f"planning waits for answers to: {', '.join(keys)}",
-            hint="answer them; the protocol then goes on by itself",
+            hint="answer them; the protocol then resumes by itself",
         )
         self.blockers = tuple(blockers)
         self.keys = keys
@@ -54,13 +54,13 @@ class PlanBlocked(Conflict):
 OpenEngine = Callable[[str | None], Engine]
 """Opens an engine by its name; nothing is the usual one."""
 Passed = Callable[[str], None]
-"""Is told how far it has come."""
+"""Is called with its progress."""
 
 PLAN_STEP = "plan"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PlanningWork:
     """One protocol that is to be planned."""
 
     job: JobContext
@@ -89,7 +89,7 @@ class Work:
         return None if chosen is None else str(chosen)
 
     def asker(self, stage: str, engine: Engine, commit: str) -> Asker:
-        """Whoever is asked sits in a checkout of `commit`, and what it changes there is thrown away."""
+        """The engine works in a checkout of `commit`, and what it changes there is thrown away."""
         return Asker(
             self.job,
             engine,
@@ -118,8 +118,8 @@ _MOST_STARTS = 200
 class Begun:
     """Where a plan begins. `ground` is the base, or the base with the CI files on top, committed `at` that time.
 
-    `first` is the number of the first attempt that counts: what failed before somebody started the protocol again does
-    not, but `before`, the last bad answer, is told to whoever answers next. `own` are the commits that the branch may
+    `first` is the number of the first attempt that counts: what failed before the protocol was started again does
+    not, but `before`, the last bad answer, goes into the next prompt. `own` are the commits that the branch may
     be at and still be ours.
     """
 
@@ -131,10 +131,10 @@ class Begun:
     own: frozenset[str]
 
 
-def begin(work: Work) -> Begun:
+def begin(work: PlanningWork) -> Begun:
     """Settle where the plan begins. Asks the remote, so it may take its time. There is no branch before the plan.
 
-    What a process settled that died in the middle stays. Raises `PlanFailed` for a branch that is somebody else's, and
+    What a process settled that died in the middle stays. Raises `PlanFailed` for a branch that belongs to others, and
     whatever is wrong with the repository or its remote.
     """
     with work.job.ledger.read() as tx:
@@ -145,7 +145,7 @@ def begin(work: Work) -> Begun:
     return begun
 
 
-def move_branch(work: Work, begun: Begun, commit: str) -> None:
+def move_branch(work: PlanningWork, begun: Begun, commit: str) -> None:
     """Put the branch at `commit`, from nowhere or from a commit of this protocol. Fine if it is there."""
     repository, ref = work.repository, work.protocol.ref
     current = repository.ref(ref)
@@ -195,7 +195,7 @@ def _remembered(past: _Past) -> Begun | None:
     return Begun(data["base_commit"], data["ground"], data["at"], first, before, past.own)
 
 
-def _bring_here(work: Work, begun: Begun, *, required: bool) -> bool:
+def _bring_here(work: PlanningWork, begun: Begun, *, required: bool) -> bool:
     """Have in this clone what was settled on another machine, or in a clone that is gone. Whether that worked.
 
     Raises `PlanFailed` when it did not although it is `required`.
@@ -213,14 +213,14 @@ def _bring_here(work: Work, begun: Begun, *, required: bool) -> bool:
     return here
 
 
-def _has(work: Work, commit: str) -> bool:
+def _has(work: PlanningWork, commit: str) -> bool:
     try:
         return work.repository.resolve(commit) == commit
     except NotFound:
         return False
 
 
-def _begin(work: Work, past: _Past) -> Begun:
+def _begin(work: PlanningWork, past: _Past) -> Begun:
     base = work.clone.fetch(work.protocol.base_branch)
     _require_room(work, base)
     _require_free(work, past.own)
@@ -240,8 +240,8 @@ def _begin(work: Work, past: _Past) -> Begun:
     return Begun(base, ground, at, earlier + 1, _last_bad(past.tried), past.own | {base, ground})
 
 
-def _require_free(work: Work, own: frozenset[str]) -> None:
-    """Nobody else may have a branch of that name, here or at the remote."""
+def _require_free(work: PlanningWork, own: frozenset[str]) -> None:
+    """No other branch may have that name, here or at the remote."""
     name = work.protocol.name
     here = work.repository.ref(work.protocol.ref)
     if here is not None and here not in own:
@@ -252,11 +252,11 @@ def _require_free(work: Work, own: frozenset[str]) -> None:
     if there not in own:
         raise PlanFailed(
             f"the branch {name} exists already at {work.clone.origin}, at {there[:12]}",
-            hint=f"delete it there if nobody needs it, or make the protocol under another name than {name}",
+            hint=f"delete it there if it is not needed, or make the protocol under another name than {name}",
         )
 
 
-def _taken(work: Work, why: str) -> PlanFailed:
+def _taken(work: PlanningWork, why: str) -> PlanFailed:
     name = work.protocol.name
     return PlanFailed(
         f"the branch {name} in {work.clone.path} {why}",
@@ -264,7 +264,7 @@ def _taken(work: Work, why: str) -> PlanFailed:
     )
 
 
-def _require_room(work: Work, base: str) -> None:
+def _require_room(work: PlanningWork, base: str) -> None:
     """The folder of the protocol must be new: what a plan says is never mixed with what another one said."""
     for path in work.repository.list_files(base):
         if path == work.folder or path.startswith(f"{work.folder}/") or work.folder.startswith(f"{path}/"):
@@ -274,7 +274,7 @@ def _require_room(work: Work, base: str) -> None:
             )
 
 
-def _with_assets(work: Work, base: str, at: int) -> str:
+def _with_assets(work: PlanningWork, base: str, at: int) -> str:
     """The base, with CI files on top if they were asked for and the repository has none of them."""
     if not work.project.facts.get("ci_files"):
         return base

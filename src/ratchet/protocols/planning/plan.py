@@ -102,13 +102,13 @@ STEP_SCHEMA: Schema = {
 
 def with_every_key(schema: Mapping[str, Any]) -> Schema:
     """The same form for engines whose structured output wants every key there: what may be left out is null then."""
-    told = dict(schema)
-    if "properties" in told:
-        told["properties"] = {name: with_every_key(each) for name, each in told["properties"].items()}
-        told["required"] = list(told["properties"])
-    if "items" in told:
-        told["items"] = with_every_key(told["items"])
-    return told
+    strict = dict(schema)
+    if "properties" in strict:
+        strict["properties"] = {name: with_every_key(each) for name, each in strict["properties"].items()}
+        strict["required"] = list(strict["properties"])
+    if "items" in strict:
+        strict["items"] = with_every_key(strict["items"])
+    return strict
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanQuestion:
     """A question to people that came with a plan."""
 
     key: str
@@ -142,14 +142,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProtocolPlan:
     """Its steps are in the order of their numbers."""
 
     plan_md: str
     context_md: str
     log_md: str
     steps: tuple[PlannedStep, ...]
-    questions: tuple[Asked, ...] = ()
+    questions: tuple[PlanQuestion, ...] = ()
 
     @property
     def data(self) -> dict[str, Any]:
@@ -162,7 +162,9 @@ class Plan:
         steps = tuple(
             PlannedStep(**{**each, "depends_on": tuple(each["depends_on"])}) for each in data["steps"]
         )
-        asked = tuple(Asked(**{**each, "options": tuple(each["options"])}) for each in data["questions"])
+        asked = tuple(
+            PlanQuestion(**{**each, "options": tuple(each["options"])}) for each in data["questions"]
+        )
         return cls(data["plan_md"], data["context_md"], data["log_md"], steps, asked)
 
     def with_contents(self, contents: Mapping[str, str]) -> Self:
@@ -176,7 +178,7 @@ class Plan:
         return own | {step.file: step.content for step in self.steps}
 
 
-def spec_of(plan: Plan) -> ProtocolSpec:
+def spec_of(plan: ProtocolPlan) -> ProtocolSpec:
     """One step for each step file, in the order of their numbers."""
     return ProtocolSpec(tuple(map(_step, plan.steps)))
 
@@ -218,7 +220,7 @@ Make sure that the work can begin. Change no code of the product in this step.
 """
 
 
-def read_plan(data: Any, name: str, *, engines: Collection[str] | None = None) -> Plan:
+def read_plan(data: Any, name: str, *, engines: Collection[str] | None = None) -> ProtocolPlan:
     """The plan that an answer gives for the protocol `name`. Raises `BadAnswer` with every problem.
 
     A step may only name one of the `engines`; `None` asks nothing of them. What else an answer has is not read.
@@ -230,7 +232,7 @@ def read_plan(data: Any, name: str, *, engines: Collection[str] | None = None) -
     problems: list[str] = []
     texts = {key: _text(data.get(key), key, problems, required=key == "plan_md") for key in _TEXTS}
     steps = _with_setup(list(_steps(data.get("step_files"), engines, problems)))
-    plan = Plan(
+    plan = ProtocolPlan(
         plan_md=texts["plan_md"],
         context_md=texts["context_md"] or "# Context\n",
         log_md=texts["log_md"] or "# Log\n",
@@ -311,7 +313,7 @@ def _with_setup(steps: list[PlannedStep]) -> list[PlannedStep]:
     ]
 
 
-def _set_problems(plan: Plan) -> Iterator[str]:
+def _set_problems(plan: ProtocolPlan) -> Iterator[str]:
     """What is wrong with the steps together."""
     names = Counter(step.name for step in plan.steps)
     yield from (f"{name}.md stands {count} times in step_files" for name, count in names.items() if count > 1)
@@ -336,7 +338,7 @@ def _set_problems(plan: Plan) -> Iterator[str]:
     )
 
 
-def _spec_problems(plan: Plan, name: str) -> list[str]:
+def _spec_problems(plan: ProtocolPlan, name: str) -> list[str]:
     """What the spec of the plan would be refused for, such as steps that wait for each other."""
     if not plan.steps or max(Counter(step.name for step in plan.steps).values()) > 1:
         return []
@@ -345,7 +347,7 @@ def _spec_problems(plan: Plan, name: str) -> list[str]:
     return spec_problems(spec_of(plan), root=root, exists=files_of(paths))
 
 
-def _questions(data: Any, problems: list[str]) -> Iterator[Asked]:
+def _questions(data: Any, problems: list[str]) -> Iterator[PlanQuestion]:
     if data is None:
         return
     if not isinstance(data, list) or len(data) > _MOST_QUESTIONS:
@@ -374,7 +376,7 @@ def _questions(data: Any, problems: list[str]) -> Iterator[Asked]:
         if blocking is not None and not isinstance(blocking, bool):
             problems.append(f"{where}.blocking is {_shown(blocking)}, not true, false or null")
         recommended = _words(each.get("recommended"), f"{where}.recommended", problems)
-        yield Asked(key, question or "", tuple(options), recommended, blocking=blocking is True)
+        yield PlanQuestion(key, question or "", tuple(options), recommended, blocking=blocking is True)
 
 
 def _text(given: Any, where: str, problems: list[str], *, required: bool) -> str:

@@ -1,6 +1,6 @@
 """Planning a protocol: a description becomes a branch with a plan on it and steps in the ledger, or a reason why not.
 
-Every session ends with a checkpoint in the ledger, so a process that is started again goes on behind it. The commit of
+Every session ends with a checkpoint in the ledger, so a process that is started again resumes behind it. The commit of
 the plan follows from what is recorded, and nothing counts before the very end, which is one transaction.
 """
 
@@ -30,14 +30,14 @@ from ratchet.protocols.planning.branch import (
     Passed,
     PlanBlocked,
     PlanFailed,
-    Work,
+    PlanningWork,
     begin,
     move_branch,
 )
-from ratchet.protocols.planning.plan import Plan, spec_of
+from ratchet.protocols.planning.plan import ProtocolPlan, spec_of
 from ratchet.protocols.planning.proposal import (
     Decomposed,
-    Proposed,
+    ProposedPlan,
     Sight,
     decompose_plan,
     decomposer_rules,
@@ -66,7 +66,7 @@ async def plan_protocol(
     Raises `PlanFailed` when there is no plan, `PlanBlocked` when a question has to be answered first, and
     `StateChanged` when the run was stopped meanwhile.
     """
-    work = Work(job, protocol, project, clone, open_engine, passed)
+    work = PlanningWork(job, protocol, project, clone, open_engine, passed)
     if await asyncio.to_thread(_has_steps, work):
         await asyncio.to_thread(_keep_plan, work)
         return
@@ -86,12 +86,12 @@ async def plan_protocol(
     await asyncio.to_thread(end_planned, work, begun, sight, proposed, decomposed, commit)
 
 
-def _has_steps(work: Work) -> bool:
+def _has_steps(work: PlanningWork) -> bool:
     with work.job.ledger.read() as tx:
         return bool(list_protocol_steps(tx, work.protocol.run_id))
 
 
-def _keep_plan(work: Work) -> None:
+def _keep_plan(work: PlanningWork) -> None:
     """A plan is a contract: asked for again, it is the one that there is."""
     with work.job.write() as tx:
         change_run(
@@ -103,52 +103,54 @@ def _keep_plan(work: Work) -> None:
         )
 
 
-def _require_answers(work: Work) -> None:
+def _require_answers(work: PlanningWork) -> None:
     with work.job.ledger.read() as tx:
         blockers = open_blockers(tx, work.project.id, "planning", run_id=work.protocol.run_id)
     if blockers:
         raise PlanBlocked(blockers)
 
 
-def _require_reviewer(work: Work) -> None:
+def _require_reviewer(work: PlanningWork) -> None:
     """Before the plan is paid for: without a reviewer no step of it could be kept."""
     runtime = work.job.runtime
     around = Surroundings(runtime.settings, runtime.home, os.environ)
     require_reviewer(around, work.project, work.protocol, lambda name, _: work.open_engine(name))
 
 
-def _look(work: Work, begun: Begun) -> Sight:
+def _look(work: PlanningWork, begun: Begun) -> Sight:
     with work.job.ledger.read() as tx:
         return look(tx, work.protocol, work.project, work.repository, begun.ground)
 
 
-def _commit(work: Work, begun: Begun, proposed: Proposed, decomposed: Decomposed) -> str:
+def _commit(work: PlanningWork, begun: Begun, proposed: ProposedPlan, decomposed: Decomposed) -> str:
     commit = commit_plan(work, begun, decomposed.plan, author=proposed.author, at=proposed.at)
     move_branch(work, begun, commit)
     return commit
 
 
 @contextlib.contextmanager
-def _explained(work: Work) -> Iterator[None]:
-    """Whatever a person has to mend becomes `PlanFailed`; what belongs to the job goes through."""
+def _explained(work: PlanningWork) -> Iterator[None]:
+    """Whatever a person has to fix becomes `PlanFailed`; what belongs to the job goes through."""
     try:
         yield
     except NoAnswer as none:
         said = f"{work.protocol.name} has no plan: {none}"
         hint = f"describe the change in other words, or set protocols.planner to another engine; {_AGAIN}"
         raise PlanFailed(
-            said, hint=hint if none.teaches else f"mend that; {_AGAIN}", problems=none.problems
+            said, hint=hint if none.teaches else f"fix that; {_AGAIN}", problems=none.problems
         ) from none
     except (PlanFailed, PlanBlocked, LedgerError, Superseded, IllegalTransition):
         raise
     except StateChanged:
-        # Of a run or a step: somebody stopped it.
+        # Of a run or a step: it was stopped.
         raise
     except RatchetError as error:
         raise PlanFailed(f"{work.protocol.name} cannot be planned: {error}", hint=error.hint) from error
 
 
-def commit_plan(work: Work, begun: Begun, plan: Plan, *, author: Identity | None, at: int) -> str:
+def commit_plan(
+    work: PlanningWork, begun: Begun, plan: ProtocolPlan, *, author: Identity | None, at: int
+) -> str:
     """Commit the files of the plan, and nothing else, on top of where it began. Moves no ref."""
     name = work.protocol.name
     number = require_number(name)
@@ -162,7 +164,12 @@ def commit_plan(work: Work, begun: Begun, plan: Plan, *, author: Identity | None
 
 
 def end_planned(
-    work: Work, begun: Begun, sight: Sight, proposed: Proposed, decomposed: Decomposed, commit: str
+    work: PlanningWork,
+    begun: Begun,
+    sight: Sight,
+    proposed: ProposedPlan,
+    decomposed: Decomposed,
+    commit: str,
 ) -> None:
     """This is the moment in which the plan counts. Raises `StateChanged` when the run was stopped meanwhile."""
     run_id = work.protocol.run_id
@@ -202,7 +209,7 @@ def end_planned(
         )
 
 
-def _ask(tx: Transaction, work: Work, decomposed: Decomposed) -> None:
+def _ask(tx: Transaction, work: PlanningWork, decomposed: Decomposed) -> None:
     for asked in decomposed.plan.questions:
         ask(
             tx,
@@ -217,7 +224,7 @@ def _ask(tx: Transaction, work: Work, decomposed: Decomposed) -> None:
         )
 
 
-def _tell_decomposition(tx: Transaction, work: Work, decomposed: Decomposed) -> None:
+def _tell_decomposition(tx: Transaction, work: PlanningWork, decomposed: Decomposed) -> None:
     about = {"run_id": work.protocol.run_id, "project_id": work.project.id}
     for name in decomposed.steps:
         tx.event("step_decomposed", message=f"{name} was taken apart", data={"step": name}, **about)

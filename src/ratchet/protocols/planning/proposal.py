@@ -25,12 +25,12 @@ from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.sessions import get_session
 from ratchet.projects.discovery import read_facts
 from ratchet.protocols.names import require_number
-from ratchet.protocols.planning.branch import PLAN_STEP, Begun, Work
+from ratchet.protocols.planning.branch import PLAN_STEP, Begun, PlanningWork
 from ratchet.protocols.planning.plan import (
     PLAN_SCHEMA,
     STEP_SCHEMA,
-    Plan,
     PlannedStep,
+    ProtocolPlan,
     read_plan,
     read_step,
     with_every_key,
@@ -46,13 +46,13 @@ _NO_AUTHORS = ("llm", "replay", "search")
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class ProposedPlan:
     """An accepted plan, when that was, whose commit it becomes, and which engine and model made it.
 
     `repaired` is what was wrong with the plans before it.
     """
 
-    plan: Plan
+    plan: ProtocolPlan
     at: int
     author: Identity | None
     engine: str
@@ -60,7 +60,7 @@ class Proposed:
     repaired: tuple[str, ...]
 
 
-async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -> Proposed:
+async def propose_plan(work: PlanningWork, engine: Engine, begun: Begun, sight: Sight) -> ProposedPlan:
     """The plan of an engine. Raises `NoAnswer` when it has none that can be carried out."""
     names = _named(work)
     engines = names if work.protocol.simulated else await authors(work)
@@ -72,7 +72,7 @@ async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -
 
     async def check(_opened: OpenAttempt, answer: Answer) -> Any:
         plan = await asyncio.to_thread(_read, work, answer, engines)
-        # Part of what is remembered, so that the commit of the plan is the same whoever makes it.
+        # Part of what is remembered, so that every process makes the same commit of the plan.
         made = {"at": int(time.time()), "author": write_author(identity_of(work.project))}
         return {"plan": plan.data, "session": answer.session, **made}
 
@@ -80,8 +80,8 @@ async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -
     good = await try_until_good(asker, PLAN_STEP, ask, check, first=begun.first, before=begun.before)
     with work.job.ledger.read() as tx:
         session = get_session(tx, good.value["session"])
-    return Proposed(
-        Plan.of(good.value["plan"]),
+    return ProposedPlan(
+        ProtocolPlan.of(good.value["plan"]),
         good.value["at"],
         read_author(good.value["author"]),
         session.engine,
@@ -90,13 +90,13 @@ async def propose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight) -
     )
 
 
-def _named(work: Work) -> list[str]:
-    """The engines that the planner is told of: by the settings alone, so that a recording of it can be replayed where
+def _named(work: PlanningWork) -> list[str]:
+    """The engines that the planner may name: by the settings alone, so that a recording of it can be replayed where
     other ones are ready. A plan that names one which is not is refused."""
     return [name for name in engine_names(work.job.runtime.settings) if name not in _NO_AUTHORS]
 
 
-async def authors(work: Work) -> list[str]:
+async def authors(work: PlanningWork) -> list[str]:
     """The engines that may carry out a step: those that are ready, and the usual one, which is asked in any case."""
     runtime = work.job.runtime
     around = Surroundings(runtime.settings, runtime.home, os.environ)
@@ -106,7 +106,7 @@ async def authors(work: Work) -> list[str]:
     return [each.name for each in looked if each.readiness.ready or each.name == usual]
 
 
-def _read(work: Work, answer: Answer, engines: Collection[str]) -> Plan:
+def _read(work: PlanningWork, answer: Answer, engines: Collection[str]) -> ProtocolPlan:
     try:
         data = answer.output if answer.output is not None else find_object(answer.text, "step_files")
     except ValueError as error:
@@ -126,12 +126,14 @@ _ITEM = re.compile(r"^\s*(?:[-*+]|[0-9]+[.)])\s", re.MULTILINE)
 class Decomposed:
     """The plan with the steps that were taken apart, those steps, and the reasons why others were not."""
 
-    plan: Plan
+    plan: ProtocolPlan
     steps: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-async def decompose_plan(work: Work, engine: Engine, begun: Begun, sight: Sight, plan: Plan) -> Decomposed:
+async def decompose_plan(
+    work: PlanningWork, engine: Engine, begun: Begun, sight: Sight, plan: ProtocolPlan
+) -> Decomposed:
     """The plan with every step that needs it in smaller tasks."""
     contents: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -156,7 +158,7 @@ def needs_decomposition(step: PlannedStep) -> bool:
 
 
 async def _decompose(
-    work: Work, engine: Engine, begun: Begun, sight: Sight, plan: Plan, step: PlannedStep
+    work: PlanningWork, engine: Engine, begun: Begun, sight: Sight, plan: ProtocolPlan, step: PlannedStep
 ) -> str:
     structured = engine.capabilities.structured_output
 
@@ -294,15 +296,15 @@ def plan_prompt(sight: Sight, engines: Iterable[str], before: Tried | None, *, w
         _part("Engines that a step may name", sorted(engines)),
     ]
     if sight.guidance is not None:
-        told = "What this repository says about plans; follow it where it does not contradict the rules"
-        parts.append(_part(told, sight.guidance[:_LONGEST_TEXT]))
+        title = "What this repository says about plans; follow it where it does not contradict the rules"
+        parts.append(_part(title, sight.guidance[:_LONGEST_TEXT]))
     if sight.answers:
         parts.append(_part("Questions that people have answered", sight.answers))
-    return "\n\n".join([*parts, *_schema(PLAN_SCHEMA, told=with_schema), *_repair(before, "plan")])
+    return "\n\n".join([*parts, *_schema(PLAN_SCHEMA, shown=with_schema), *_repair(before, "plan")])
 
 
 def step_prompt(
-    sight: Sight, plan: Plan, step: PlannedStep, before: Tried | None, *, with_schema: bool
+    sight: Sight, plan: ProtocolPlan, step: PlannedStep, before: Tried | None, *, with_schema: bool
 ) -> str:
     """The question for one step in smaller tasks."""
     parts = [
@@ -311,7 +313,7 @@ def step_prompt(
         _part("The checks that it must pass, besides a review", sight.checks),
         _files(sight),
     ]
-    return "\n\n".join([*parts, *_schema(STEP_SCHEMA, told=with_schema), *_repair(before, "file")])
+    return "\n\n".join([*parts, *_schema(STEP_SCHEMA, shown=with_schema), *_repair(before, "file")])
 
 
 def _part(title: str, value: Any) -> str:
@@ -319,9 +321,9 @@ def _part(title: str, value: Any) -> str:
 
 
 def _files(sight: Sight) -> str:
-    told = "Files of the repository" + (f", without {sight.more_files:,} more" if sight.more_files else "")
+    title = "Files of the repository" + (f", without {sight.more_files:,} more" if sight.more_files else "")
     return (
-        f"{told}, one on each line:\n\n{_lines(sight.files)}" if sight.files else "The repository is empty."
+        f"{title}, one on each line:\n\n{_lines(sight.files)}" if sight.files else "The repository is empty."
     )
 
 
@@ -329,9 +331,9 @@ def _lines(paths: Sequence[str]) -> str:
     return "\n".join(map(_as_json, paths))
 
 
-def _schema(schema: Mapping[str, Any], *, told: bool) -> list[str]:
+def _schema(schema: Mapping[str, Any], *, shown: bool) -> list[str]:
     wanted = "Answer with one JSON object that fits this JSON Schema, and with nothing else"
-    return [_part(wanted, schema)] if told else []
+    return [_part(wanted, schema)] if shown else []
 
 
 def _repair(before: Tried | None, what: str) -> list[str]:

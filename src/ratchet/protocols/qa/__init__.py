@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.protocols.qa.findings import Finding, Severity
+    from ratchet.protocols.qa.findings import FindingSeverity, QaFinding
     from ratchet.protocols.qa.judge import MARKDOWN, SKIPPED, QaJudge, judge_step_commit, qa_judge
 else:
     __getattr__ = on_demand(__name__)
@@ -13,9 +13,9 @@ else:
 __all__ = [
     "MARKDOWN",
     "SKIPPED",
-    "Finding",
+    "FindingSeverity",
+    "QaFinding",
     "QaJudge",
-    "Severity",
     "judge_step_commit",
     "qa_judge",
 ]

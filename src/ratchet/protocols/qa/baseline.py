@@ -19,10 +19,10 @@ from ratchet.ledger import Filter
 from ratchet.ledger.events import Event, latest
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
-from ratchet.protocols.qa.check_plan import Check, UnknownCheck, plan_checks
-from ratchet.protocols.qa.checks import Ran, Red, run_check
+from ratchet.protocols.qa.check_plan import PlannedCheck, UnknownCheck, plan_checks
+from ratchet.protocols.qa.checks import CheckRun, Red, run_check
 from ratchet.protocols.qa.contract import table
-from ratchet.protocols.stream import Blocked, Stream
+from ratchet.protocols.stream import ProtocolBlocked, Stream
 
 CHECKED = "baseline_checked"
 _MOST_NAMES = 2000
@@ -31,8 +31,7 @@ _SHOWN = 5
 
 
 def environments_of(stream: Stream) -> Environments:
-    """The project's environments; each command of a set-up that is run for one is told as an event, and what it prints
-    now and then."""
+    """The project's environments. Each command of a set-up, and now and then what it prints, is an event."""
 
     def tell(type: str, line: str) -> None:
         with stream.job.write() as tx:
@@ -51,12 +50,12 @@ def environments_of(stream: Stream) -> Environments:
 
 
 async def environment_of(stream: Stream, commit: str) -> Environment | None:
-    """What checks and authors need at a commit, made now if it is not there yet. Raises `Blocked`."""
+    """What checks and authors need at a commit, made now if it is not there yet. Raises `ProtocolBlocked`."""
     try:
         return await environments_of(stream).of(commit)
     except (SetupFailed, Misuse) as error:
         hint = (error.hint or "").replace("PROJECT", str(stream.project.id))
-        raise Blocked(str(error), event="environment_failed", hint=hint or None) from error
+        raise ProtocolBlocked(str(error), event="environment_failed", hint=hint or None) from error
 
 
 def red_checks(stream: Stream) -> Red:
@@ -68,14 +67,14 @@ def red_checks(stream: Stream) -> Red:
 
 
 async def check_baseline(stream: Stream, commit: str) -> None:
-    """Run the checks on `commit`, unless that was done. Raises `Blocked` when one cannot run there."""
+    """Run the checks on `commit`, unless that was done. Raises `ProtocolBlocked` when one cannot run there."""
     if not stream.job.runtime.settings.protocols.baseline:
         return
     repository = stream.clone.repository
     try:
         plan = await asyncio.to_thread(plan_checks, repository, commit, commit, table(stream.project.facts))
     except UnknownCheck:
-        # Whoever judges says so, with what to do.
+        # The judge says so, with what to do.
         return
     if not plan.checks:
         return
@@ -98,9 +97,9 @@ async def check_baseline(stream: Stream, commit: str) -> None:
         number = stream.project.id
         wanted = read_facts(table(stream.project.facts)).system_packages
         lacking = await asyncio.to_thread(missing_packages, wanted)
-        raise Blocked(
+        raise ProtocolBlocked(
             "the checks cannot decide about a change, since they do not work on the untouched base.\n"
-            + "\n".join(each.told for each in broken),
+            + "\n".join(each.summary for each in broken),
             event="baseline_failed",
             hint=("" if lacking is None else f"{lacking}; ")
             + f"`ratchet project setup {number}` shows how the project is set up and --edit changes it;"
@@ -109,14 +108,14 @@ async def check_baseline(stream: Stream, commit: str) -> None:
 
 
 async def _run(
-    stream: Stream, commit: str, checks: Sequence[Check], environment: Environment | None
-) -> list[Ran]:
+    stream: Stream, commit: str, checks: Sequence[PlannedCheck], environment: Environment | None
+) -> list[CheckRun]:
     workspace = await asyncio.to_thread(stream.clone.repository.workspace, commit)
     try:
         candidate = Candidate(commit, commit, workspace.path, "nobody", run_id=stream.protocol.run_id)
         seconds = stream.job.runtime.settings.protocols.check_seconds
         return [
-            Ran(
+            CheckRun(
                 check,
                 await run_check(
                     check,
@@ -133,7 +132,7 @@ async def _run(
         await asyncio.to_thread(workspace.discard)
 
 
-def _record(stream: Stream, commit: str, key: str, ran: Sequence[Ran]) -> None:
+def _record(stream: Stream, commit: str, key: str, ran: Sequence[CheckRun]) -> None:
     red = {each.check.name: _names(each) for each in ran if not each.passed}
     results = [
         {
@@ -148,25 +147,25 @@ def _record(stream: Stream, commit: str, key: str, ran: Sequence[Ran]) -> None:
     # One that could not run is run again when the protocol is resumed.
     works = not any(_does_not_work(each) for each in ran)
     with stream.job.write() as tx:
-        stream.event(tx, CHECKED, _told(ran), data={**data, "works": works})
+        stream.event(tx, CHECKED, _summary(ran), data={**data, "works": works})
 
 
-def _does_not_work(ran: Ran) -> bool:
+def _does_not_work(ran: CheckRun) -> bool:
     return ran.is_broken or ran.was_cut_off or ran.found_nothing_that_works
 
 
-def _names(ran: Ran) -> list[str] | None:
+def _names(ran: CheckRun) -> list[str] | None:
     names = ran.failed_tests
     return None if names is None or len(names) > _MOST_NAMES else sorted(names)
 
 
-def _told(ran: Sequence[Ran]) -> str:
+def _summary(ran: Sequence[CheckRun]) -> str:
     """One line: what passes, or what fails."""
     red = [each for each in ran if not each.passed]
     if not red:
         return f"the untouched base passes: {', '.join(each.check.name for each in ran)}"
-    told = [f"{each.check.name}: {each.judged.verdict.reason}" for each in red[:_SHOWN]]
-    return f"red before the change, and not blamed on it: {'; '.join(told)}"
+    reasons = [f"{each.check.name}: {each.judged.verdict.reason}" for each in red[:_SHOWN]]
+    return f"red before the change, and not blamed on it: {'; '.join(reasons)}"
 
 
 def _remembered(stream: Stream, key: str) -> bool:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.projects.discovery.facts import read_facts
-from ratchet.protocols.qa.findings import Finding, Severity
+from ratchet.protocols.qa.findings import FindingSeverity, QaFinding
 from ratchet.workspaces import Change, Entry, Repository
 from ratchet.workspaces.trees import PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PlannedCheck:
     name: str
     argv: tuple[str, ...]
 
@@ -25,10 +25,10 @@ class Check:
 class CheckPlan:
     """`scripts` are changes of what is run, which is put back; `configuration` are changes of what steers it."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[PlannedCheck, ...]
     scripts: tuple[Change, ...] = ()
     configuration: tuple[Change, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[QaFinding, ...] = ()
 
 
 class UnknownCheck(ValueError):
@@ -59,31 +59,33 @@ def closed_files(repository: Repository, base: str, facts: Mapping[str, Any]) ->
     return find_scripts(repository.list_files(base), read, [check.argv for check in _named(facts)])
 
 
-def _named(facts: Mapping[str, Any]) -> Iterator[Check]:
+def _named(facts: Mapping[str, Any]) -> Iterator[PlannedCheck]:
     known = read_facts(facts).checks
     if len(known) != len(facts.get("checks") or ()):
         raise UnknownCheck("one of the checks in the project's facts cannot be understood")
     for check in known:
-        yield Check(check.name, check.argv)
+        yield PlannedCheck(check.name, check.argv)
 
 
-def _scripts(files: set[str]) -> Iterator[Check]:
+def _scripts(files: set[str]) -> Iterator[PlannedCheck]:
     for name in CHECKS:
         path = f"{SCRIPTS}{name}.sh"
         if path in files:
-            yield Check(name, ("bash", path))
+            yield PlannedCheck(name, ("bash", path))
 
 
-def _findings(changes: Sequence[Change], edited: Sequence[Change]) -> Iterator[Finding]:
+def _findings(changes: Sequence[Change], edited: Sequence[Change]) -> Iterator[QaFinding]:
     for change in edited:
-        told = f"decides about changes and was {change.status}; the base's version was run"
-        yield Finding("check-script", told, change.path, severity=Severity.MAJOR)
+        message = f"decides about changes and was {change.status}; the base's version was run"
+        yield QaFinding("check-script", message, change.path, severity=FindingSeverity.MAJOR)
     for change in changes:
         if is_ci(change.path):
-            told = f"tells CI what to run and was {change.status}"
-            yield Finding("ci-configuration", told, change.path, severity=Severity.MAJOR)
+            message = f"tells CI what to run and was {change.status}"
+            yield QaFinding("ci-configuration", message, change.path, severity=FindingSeverity.MAJOR)
         if is_test(change.path) and change.after is None:
-            yield Finding("test-removed", "is a test and was removed", change.path, severity=Severity.MAJOR)
+            yield QaFinding(
+                "test-removed", "is a test and was removed", change.path, severity=FindingSeverity.MAJOR
+            )
 
 
 SCRIPTS = "scripts/ci/"

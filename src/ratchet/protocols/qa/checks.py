@@ -20,11 +20,11 @@ from ratchet.judges.deadline import Deadline, OutOfTime
 from ratchet.judges.endings import NOT_RUN
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import copied, in_thread, scratch
-from ratchet.kernel import Misuse, Outcome, RatchetError
+from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.projects.environments.failure import tail
-from ratchet.protocols.qa.check_plan import Check, CheckPlan, UnknownCheck, plan_checks
-from ratchet.protocols.qa.findings import Finding, Severity, ruled_by
+from ratchet.protocols.qa.check_plan import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
+from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, ruled_by
 from ratchet.sandbox import Bounds, Policy
 from ratchet.workspaces import Change, Repository
 from ratchet.workspaces.trees import PROGRAM
@@ -43,7 +43,7 @@ class CheckGate:
     """Passes a change that passes every check of the repository. A check that cannot be run is an error.
 
     Scripts are the base's, whatever the change made of them. Where it also changes configuration that steers checks,
-    they are run once more with the base's: what passes only with its own is told to the reviewer, and does not pass
+    they are run once more with the base's: what passes only with its own is shown to the reviewer, and does not pass
     where there is none who is not the author (`strict`). What is `red` without the change is not blamed on it.
 
     A check runs in the environment that the candidate's own manifests ask for: a change may bring dependencies.
@@ -78,7 +78,7 @@ class CheckGate:
         except UnknownCheck as error:
             return ruled_by(self, [], passed="", error=f"{error}; change the project's checks")
         if not plan.checks:
-            none = Finding("no-checks", "the repository has no checks", severity=Severity.NOTE)
+            none = QaFinding("no-checks", "the repository has no checks", severity=FindingSeverity.NOTE)
             return self._ruled(plan, [], [none])
         try:
             environment = None if self.environments is None else await self.environments.of(candidate.commit)
@@ -107,21 +107,19 @@ class CheckGate:
         assert self.environments is not None
         recipes = self.environments.recipe
         if await in_thread(lambda: _key(recipes, self.base) != _key(recipes, candidate.commit)):
-            found = [*plan.findings, Finding("check.setup", f"what the change depends on: {error}")]
+            found = [*plan.findings, QaFinding("check.setup", f"what the change depends on: {error}")]
             return ruled_by(self, found, passed="")
-        return ruled_by(
-            self, plan.findings, passed="", error=f"{error} ({error.hint})" if error.hint else str(error)
-        )
+        return ruled_by(self, plan.findings, passed="", error=with_hint(error))
 
     async def _run(
         self,
-        check: Check,
+        check: PlannedCheck,
         candidate: Candidate,
         own: Path,
         other: Path | None,
         deadline: Deadline,
         environment: Environment | None,
-    ) -> Ran:
+    ) -> CheckRun:
         async def ask(directory: Path) -> Judged:
             return await run_check(
                 check, candidate, directory, environment=environment, seconds=self.seconds, deadline=deadline
@@ -129,10 +127,10 @@ class CheckGate:
 
         judged = await ask(own)
         if other is None or not judged.verdict.passed:
-            return Ran(check, judged)
-        return Ran(check, judged, await ask(other))
+            return CheckRun(check, judged)
+        return CheckRun(check, judged, await ask(other))
 
-    def _ruled(self, plan: CheckPlan, ran: Sequence[Ran], more: Sequence[Finding]) -> Judged:
+    def _ruled(self, plan: CheckPlan, ran: Sequence[CheckRun], more: Sequence[QaFinding]) -> Judged:
         found = [*plan.findings, *more]
         if self.strict:
             found = [_stricter(each) for each in found]
@@ -141,8 +139,8 @@ class CheckGate:
         found += [_failed(each) for each in ran if not each.passed and each not in excused]
         missing = [each for each in ran if each.is_missing]
         broken = [each for each in ran if each.is_broken]
-        told = [f"could not decide: {each.told}" for each in broken]
-        told += [_INSTALL] if missing else []
+        reasons = [f"could not decide: {each.summary}" for each in broken]
+        reasons += [_INSTALL] if missing else []
         good = [each.check.name for each in ran if each.passed]
         passed = [f"passed: {', '.join(good)}"] if good else []
         passed += [f"{each.check.name} not counted (red before the change)" for each in excused]
@@ -150,7 +148,7 @@ class CheckGate:
             self,
             found,
             passed="; ".join(passed) or "there are no checks to run",
-            error="; ".join(told) if broken else None,
+            error="; ".join(reasons) if broken else None,
             measurements={
                 "checks": float(len(ran)),
                 "missing": float(len(missing)),
@@ -170,18 +168,18 @@ def _key(recipes: Callable[[str], Recipe | None], commit: str) -> str | None:
     return None if recipe is None else recipe.key
 
 
-def _unsteered(plan: CheckPlan, ran: Sequence[Ran]) -> list[Finding]:
-    """What the reviewer is told of changed configuration."""
+def _unsteered(plan: CheckPlan, ran: Sequence[CheckRun]) -> list[QaFinding]:
+    """What the reviewer sees of changed configuration."""
     needing = [each.check.name for each in ran if each.unsteered and not each.unsteered.verdict.passed]
-    severity, told = Severity.MINOR, ""
+    severity, message = FindingSeverity.MINOR, ""
     if needing:
-        severity, told = Severity.MAJOR, f"; {', '.join(needing)} passes only with the change's own"
+        severity, message = FindingSeverity.MAJOR, f"; {', '.join(needing)} passes only with the change's own"
     elif all(each.unsteered for each in ran):
-        told = "; they pass without that as well"
+        message = "; they pass without that as well"
     return [
-        Finding(
+        QaFinding(
             "check-configuration",
-            f"steers checks and was {change.status}{told}",
+            f"steers checks and was {change.status}{message}",
             change.path,
             severity=severity,
         )
@@ -189,11 +187,15 @@ def _unsteered(plan: CheckPlan, ran: Sequence[Ran]) -> list[Finding]:
     ]
 
 
-def _stricter(finding: Finding) -> Finding:
-    return replace(finding, severity=Severity.BLOCKER) if finding.severity is Severity.MAJOR else finding
+def _stricter(finding: QaFinding) -> QaFinding:
+    return (
+        replace(finding, severity=FindingSeverity.BLOCKER)
+        if finding.severity is FindingSeverity.MAJOR
+        else finding
+    )
 
 
-def _red_before(ran: Ran, red: Red) -> bool:
+def _red_before(ran: CheckRun, red: Red) -> bool:
     """Whether nothing fails that did not fail without the change."""
     if ran.check.name not in red or ran.is_broken:
         return False
@@ -203,15 +205,15 @@ def _red_before(ran: Ran, red: Red) -> bool:
     return bool(now) and now <= set(before)
 
 
-def _excused(ran: Ran) -> Finding:
+def _excused(ran: CheckRun) -> QaFinding:
     names = sorted(ran.failed_tests or ())
     which = f" ({len(names)} tests: {', '.join(names[:_NAMED])})" if names else ""
-    told = f"{ran.check.name} fails as it did before the change{which}"
-    return Finding(f"red-before.{ran.check.name}", told, severity=Severity.NOTE)
+    message = f"{ran.check.name} fails as it did before the change{which}"
+    return QaFinding(f"red-before.{ran.check.name}", message, severity=FindingSeverity.NOTE)
 
 
-def _failed(ran: Ran) -> Finding:
-    return Finding(f"check.{ran.check.name}", ran.told)
+def _failed(ran: CheckRun) -> QaFinding:
+    return QaFinding(f"check.{ran.check.name}", ran.summary)
 
 
 _GIB = 1024 * 1024 * 1024
@@ -227,10 +229,10 @@ _NO_MODULE = re.compile(r"\S*python[\d.]*: No module named \S+\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CheckRun:
     """A check, and what it said: of the change, and of the change with the base's configuration."""
 
-    check: Check
+    check: PlannedCheck
     judged: Judged
     unsteered: Judged | None = None
 
@@ -278,7 +280,7 @@ class Ran:
         return f"{self._said['stdout']}\n{self._said['stderr']}".strip()[-_TAIL:]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How it ended, and the last lines that it printed."""
         lines = "".join(f"\n  {line}" for line in tail(self.output, _LINES).splitlines())
         return f"{self.check.name}: {self.judged.verdict.reason}{lines}"
@@ -290,7 +292,7 @@ class Ran:
 
 
 async def run_check(
-    check: Check,
+    check: PlannedCheck,
     candidate: Candidate,
     directory: Path,
     *,
@@ -309,7 +311,7 @@ def plain_policy() -> Policy:
     return Policy(environment={"PATH": f"{_PLACES}:{own}", "CI": "true"})
 
 
-def _command(check: Check, seconds: float, environment: Environment | None) -> CommandJudge:
+def _command(check: PlannedCheck, seconds: float, environment: Environment | None) -> CommandJudge:
     """The check as a judge. A test run by pytest must also leave its report: an exit code alone is easily faked."""
     argv, junit = check.argv, None
     if _runs_pytest(argv):
@@ -333,7 +335,7 @@ def _command(check: Check, seconds: float, environment: Environment | None) -> C
 
 
 def _runs_pytest(argv: Sequence[str]) -> bool:
-    """Whether it is the program, or what another one is told to run: `python -m pytest`, `uv run pytest`."""
+    """Whether it is the program, or what another one runs: `python -m pytest`, `uv run pytest`."""
     if _PYTEST.fullmatch(argv[0]):
         return True
     return any(first in _RUNNING and _PYTEST.fullmatch(then) for first, then in itertools.pairwise(argv))

@@ -12,9 +12,9 @@ from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.ledger.protocols import Protocol
 from ratchet.protocols.qa.check_plan import is_ci
-from ratchet.protocols.qa.findings import Finding, Severity, added_lines, ruled_by
+from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, added_lines, ruled_by
 from ratchet.protocols.spec.step_spec import QaPolicy, candidates, unsafe_path
-from ratchet.protocols.stream import Blocked
+from ratchet.protocols.stream import ProtocolBlocked
 from ratchet.workspaces import Change, Repository, TooLarge
 from ratchet.workspaces.trees import SUBMODULE
 
@@ -31,8 +31,8 @@ class ContractGate:
     """Passes a change that leaves the contract alone and brings work, and nothing that was left lying about.
 
     The contract is everything below `.protocols/`, and `held`: prompts that lie elsewhere. Only the protocol's log may
-    grow, its context may be rewritten, and `outputs` may be written. Where nobody reviews, `closed` are the files
-    that decide about changes, which then may not be touched, nor what CI is told to do. Trees are compared, not
+    grow, its context may be rewritten, and `outputs` may be written. Without a review, `closed` are the files
+    that decide about changes, which then may not be touched, nor the configuration of CI. Trees are compared, not
     directories, so no link leads past this gate.
     """
 
@@ -67,24 +67,24 @@ class ContractGate:
             measurements={"touched": float(touched), "files": float(len(changes))},
         )
 
-    def _look(self, commit: str) -> tuple[Sequence[Change], list[Finding]]:
+    def _look(self, commit: str) -> tuple[Sequence[Change], list[QaFinding]]:
         changes = self.repository.changes(self.base, commit)
         findings = [found for change in changes for found in self._of(change, commit)]
         if self.must_change and not any(_is_work(change.path) for change in changes):
-            told = f"a step that is to do work changed nothing outside of {FOLDER}/"
-            findings.append(Finding("empty", told))
+            message = f"a step that is to do work changed nothing outside of {FOLDER}/"
+            findings.append(QaFinding("empty", message))
         return changes, findings
 
-    def _of(self, change: Change, commit: str) -> Iterator[Finding]:
+    def _of(self, change: Change, commit: str) -> Iterator[QaFinding]:
         path = change.path
         complaint = self._complaint(change, commit)
         if complaint is not None:
-            yield Finding(_TOUCHED, complaint, path)
+            yield QaFinding(_TOUCHED, complaint, path)
         elif change.before is None and _is_junk(path):
-            yield Finding("junk", "was left lying about and does not belong into the change", path)
+            yield QaFinding("junk", "was left lying about and does not belong into the change", path)
         if any(entry is not None and entry.mode == SUBMODULE for entry in (change.before, change.after)):
-            told = "is another repository, whose files no gate and no reviewer sees"
-            yield Finding("submodule", told, path, severity=Severity.MAJOR)
+            message = "is another repository, whose files no gate and no reviewer sees"
+            yield QaFinding("submodule", message, path, severity=FindingSeverity.MAJOR)
 
     def _complaint(self, change: Change, commit: str) -> str | None:
         """What is wrong with a change of something that is agreed on; nothing if it is none, or allowed."""
@@ -92,7 +92,7 @@ class ContractGate:
         if path in self.held:
             return f"is part of the contract and was {change.status}"
         if self.closed is not None and (path in self.closed or is_ci(path)):
-            return f"decides about changes and was {change.status} in a step that nobody reviews"
+            return f"decides about changes and was {change.status} in a step without review"
         if _is_work(path):
             return None
         stays = change.after is not None and change.after.is_file
@@ -123,7 +123,7 @@ def _is_junk(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepQa:
     """`allow_author` lets a step be reviewed by who made it; a spec must say so in so many words."""
 
     policy: QaPolicy
@@ -136,8 +136,8 @@ class Asked:
     allow_checks: bool
 
 
-def read_asked(spec: Mapping[str, Any]) -> Asked:
-    """Raises `Blocked` for a policy that there is not."""
+def read_asked(spec: Mapping[str, Any]) -> StepQa:
+    """Raises `ProtocolBlocked` for a policy that there is not."""
     qa, metadata = table(spec.get("qa")), table(spec.get("metadata"))
     outputs = table(spec.get("outputs"))
     word = qa.get("policy")
@@ -145,10 +145,10 @@ def read_asked(spec: Mapping[str, Any]) -> Asked:
         policy = QaPolicy.FULL if word is None else QaPolicy(word)
     except ValueError:
         known = ", ".join(QaPolicy)
-        raise Blocked(
+        raise ProtocolBlocked(
             f"there is no QA policy {word!r}", event="qa_error", hint=f"use one of {known} in the step's spec"
         ) from None
-    return Asked(
+    return StepQa(
         policy,
         text(qa.get("prompt")),
         text(qa.get("model")),
@@ -226,16 +226,16 @@ class SizeGate:
         lines = sum(1 if count is None else max(1, sum(count)) for count in counts)
         measured = {"lines": float(lines), "files": float(len(changes))}
         if lines > self.most_lines:
-            told = f"{lines} changed lines; a step may have {self.most_lines} (protocols.diff_lines)"
-            return ruled_by(self, [Finding("lines", told)], passed="", measurements=measured)
+            message = f"{lines} changed lines; a step may have {self.most_lines} (protocols.diff_lines)"
+            return ruled_by(self, [QaFinding("lines", message)], passed="", measurements=measured)
         try:
             new = self._new_bytes(commit, changes)
         except TooLarge as error:
-            return ruled_by(self, [Finding("bytes", str(error))], passed="", measurements=measured)
+            return ruled_by(self, [QaFinding("bytes", str(error))], passed="", measurements=measured)
         measured["bytes"] = float(new)
         found = []
         if new > self.most_bytes:
-            found.append(Finding("bytes", f"{new} new bytes; a step may bring {self.most_bytes}"))
+            found.append(QaFinding("bytes", f"{new} new bytes; a step may bring {self.most_bytes}"))
         return ruled_by(self, found, passed=f"{lines} changed lines, {new} new bytes", measurements=measured)
 
     def _new_bytes(self, commit: str, changes: Sequence[Change]) -> int:

@@ -14,10 +14,10 @@ from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome
 from ratchet.workspaces import Change, Repository
 
-_TOLD = 5
+_SHOWN = 5
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """As a reviewer has them, too. Only a blocker fails; a major one is for the reviewer to weigh."""
 
     BLOCKER = "blocker"
@@ -27,24 +27,24 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class QaFinding:
     """`rule` names what was looked for. The message never repeats a secret."""
 
     rule: str
     message: str
     file: str | None = None
     line: int | None = None
-    severity: Severity = Severity.BLOCKER
+    severity: FindingSeverity = FindingSeverity.BLOCKER
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         where = "" if self.file is None else self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{where}: {self.message}" if where else self.message
 
 
 def ruled_by(
     judge: Judge,
-    findings: Sequence[Finding],
+    findings: Sequence[QaFinding],
     *,
     passed: str,
     error: str | None = None,
@@ -53,8 +53,8 @@ def ruled_by(
     reports: tuple[Report, ...] = (),
 ) -> Judged:
     """The verdict of a gate: `error` if there is one, failed for any blocker, else passed with what to look at."""
-    blockers = [each for each in findings if each.severity is Severity.BLOCKER]
-    others = [each for each in findings if each.severity in (Severity.MAJOR, Severity.MINOR)]
+    blockers = [each for each in findings if each.severity is FindingSeverity.BLOCKER]
+    others = [each for each in findings if each.severity in (FindingSeverity.MAJOR, FindingSeverity.MINOR)]
     if error is not None:
         outcome, reason = Outcome.ERROR, error
     elif blockers:
@@ -70,18 +70,20 @@ def ruled_by(
     return Judged(judged.verdict, (own, *reports))
 
 
-def _listed(findings: Sequence[Finding]) -> str:
-    more = f" and {len(findings) - _TOLD} more" if len(findings) > _TOLD else ""
-    return "; ".join(each.told for each in findings[:_TOLD]) + more
+def _listed(findings: Sequence[QaFinding]) -> str:
+    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    return "; ".join(each.text for each in findings[:_SHOWN]) + more
 
 
-class Line(NamedTuple):
+class AddedLine(NamedTuple):
     path: str
     number: int
     text: bytes
 
 
-def added_lines(repository: Repository, base: str, commit: str, changes: Sequence[Change]) -> Iterator[Line]:
+def added_lines(
+    repository: Repository, base: str, commit: str, changes: Sequence[Change]
+) -> Iterator[AddedLine]:
     """Lines of `commit` that none of the changed files had before; one that only moved is not among them.
 
     Raises `TooLarge` for a file beyond the bounds.
@@ -97,7 +99,7 @@ def added_lines(repository: Repository, base: str, commit: str, changes: Sequenc
             if known[text]:
                 known[text] -= 1
             else:
-                yield Line(change.path, number, text)
+                yield AddedLine(change.path, number, text)
 
 
 def _lines(repository: Repository, commit: str, path: str) -> list[bytes]:

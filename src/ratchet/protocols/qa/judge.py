@@ -25,9 +25,9 @@ from ratchet.protocols.engine_choice import Author, Independence, Opener, Review
 from ratchet.protocols.qa.check_plan import UnknownCheck, closed_files
 from ratchet.protocols.qa.checks import CheckGate, Red
 from ratchet.protocols.qa.contract import (
-    Asked,
     ContractGate,
     SizeGate,
+    StepQa,
     places,
     prompts_of,
     read_asked,
@@ -38,7 +38,7 @@ from ratchet.protocols.qa.contract import (
 from ratchet.protocols.qa.review import BRIEF, FULL, ReviewGate, readable
 from ratchet.protocols.qa.secrets import SecretsGate
 from ratchet.protocols.spec.step_spec import QaPolicy, candidates, prompt_version, unsafe_path
-from ratchet.protocols.stream import Blocked
+from ratchet.protocols.stream import ProtocolBlocked
 from ratchet.runtime import JobContext, configured_budgets
 from ratchet.workspaces import Repository
 
@@ -50,7 +50,7 @@ class QaJudge:
     """Asks the gates in order, and none after the first that does not pass.
 
     Everything is held against `base`, the branch before the step, whatever commit the attempt began from: what an
-    earlier attempt did wrong is still part of the change. `author` is who made the change, also if somebody else
+    earlier attempt did wrong is still part of the change. `author` is who made the change, also if another engine
     applied it.
     """
 
@@ -102,10 +102,10 @@ def qa_judge(
     environments: Environments | None = None,
     open_engine: Opener = open_engine,
 ) -> QaJudge:
-    """The judge of one step. Reads the repository. Raises `Blocked` when it cannot be made, before anything is spent.
+    """The judge of one step. Reads the repository. Raises `ProtocolBlocked` before anything is spent.
 
-    `base` is the head of the branch before the step. `spec` is the step's own if not given, and `feedback` what an
-    earlier attempt was told. `red` are the checks that fail without any change, and `environments` what they run in.
+    `base` is the head of the branch before the step. `spec` is the step's own if not given, and `feedback` that on an
+    earlier attempt. `red` are the checks that fail without any change, and `environments` what they run in.
     """
     spec = table(step.spec) if spec is None else spec
     asked = read_asked(spec)
@@ -153,7 +153,7 @@ def qa_judge(
 
 
 def _contract(
-    asked: Asked,
+    asked: StepQa,
     project: Project,
     protocol: Protocol,
     step: ProtocolStep,
@@ -168,7 +168,7 @@ def _contract(
         try:
             closed = closed_files(repository, base, table(project.facts))
         except UnknownCheck as error:
-            raise Blocked(str(error), event="qa_error", hint="change the project's checks") from error
+            raise ProtocolBlocked(str(error), event="qa_error", hint="change the project's checks") from error
     return ContractGate(
         repository=repository,
         base=base,
@@ -184,8 +184,8 @@ def _contract(
     )
 
 
-def _prompt(asked: Asked, protocol: Protocol, repository: Repository, base: str) -> str:
-    """The reviewer's prompt as the branch has it before the change, or our own. Raises `Blocked`."""
+def _prompt(asked: StepQa, protocol: Protocol, repository: Repository, base: str) -> str:
+    """The reviewer's prompt as the branch has it before the change, or our own. Raises `ProtocolBlocked`."""
     if asked.prompt is None:
         return FULL
     if unsafe_path(asked.prompt) is None:
@@ -194,7 +194,7 @@ def _prompt(asked: Asked, protocol: Protocol, repository: Repository, base: str)
                 return repository.read_file(base, path).decode("utf-8", "replace")
             except NotFound:
                 continue
-    raise Blocked(
+    raise ProtocolBlocked(
         f"the QA prompt {asked.prompt!r} is not on the branch",
         event="spec_validation_error",
         hint=f"commit it, for instance under {root_of(protocol)}/, or change qa.prompt in the spec",
@@ -202,13 +202,13 @@ def _prompt(asked: Asked, protocol: Protocol, repository: Repository, base: str)
 
 
 def _verdict(
-    settings: Settings, asked: Asked, reviewer: Reviewer, author: Author, prompt: str
+    settings: Settings, asked: StepQa, reviewer: Reviewer, author: Author, prompt: str
 ) -> VerdictJudge:
     return VerdictJudge(
         engine=reviewer.engine,
         instructions=f"{prompt}\n\n{BRIEF}" if asked.policy is QaPolicy.LIGHT else prompt,
         model=reviewer.model,
-        # The policy has been asked already; this is a session of its own, whoever holds it.
+        # The policy has been asked already; this is a session of its own.
         allow_author=reviewer.engine.name == author.engine,
         deadline_seconds=settings.protocols.session_seconds,
         tries=settings.engines.tries,

@@ -11,7 +11,7 @@ from ratchet.judges import Candidate, Judged, VerdictJudge
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import NotFound
-from ratchet.protocols.qa.findings import Finding, ruled_by
+from ratchet.protocols.qa.findings import QaFinding, ruled_by
 from ratchet.workspaces import Repository
 
 FULL = """\
@@ -50,7 +50,7 @@ _FILES, _FEW_FILES = 1000, 100
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewGate:
-    """Asks `verdict`, which is shown the plan, the step, what the gates said and what earlier attempts were told.
+    """Asks `verdict`, which is shown the plan, the step, what the gates said and the feedback on earlier attempts.
 
     All of that comes from the base, as data: the change itself is only in the diff. A `brief` review sees the step
     alone.
@@ -82,8 +82,8 @@ class ReviewGate:
     async def judge(self, candidate: Candidate) -> Judged:
         length = len(await in_thread(lambda: candidate.diff))
         if length > self.verdict.max_diff:
-            told = f"the change is too long for a review: {length} characters of {self.verdict.max_diff}"
-            return ruled_by(self, [Finding("length", told)], passed="")
+            message = f"the change is too long for a review: {length} characters of {self.verdict.max_diff}"
+            return ruled_by(self, [QaFinding("length", message)], passed="")
         dossier = await in_thread(lambda: "\n\n".join(self._dossier(candidate)))
         judged = await self.verdict.judge(replace(candidate, prompt=dossier))
         return replace(judged, verdict=replace(judged.verdict, judge=self.name, judge_hash=self.hash))

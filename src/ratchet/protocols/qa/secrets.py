@@ -12,11 +12,11 @@ from functools import cached_property
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
-from ratchet.protocols.qa.findings import Finding, Severity, added_lines, ruled_by
+from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, added_lines, ruled_by
 from ratchet.workspaces import Change, Repository
 
 ALLOWED = "ratchet: allow-secret"
-"""A line with this mark is let through; it is still told to the reviewer."""
+"""A line with this mark is let through; it is still shown to the reviewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def _form(name: str, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Rule:
 
 
 _NAMES = r"(?:passw(?:or)?d|passphrase|secret|token(?!i[sz])|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)"
-# What is told about a secret, such as its hash or where it lies, is none.
+# A fact about a secret, such as its hash or its place, is none.
 _ABOUT = r"(?:hash|digest|sum|_id|name|url|path|file|type|header|pattern|regex|prefix|length)"
 _RANDOM_BITS = 3.2
 _SHORTEST = 12
@@ -117,7 +117,7 @@ _KEY_ENDINGS = (".p12", ".pfx", ".jks", ".keystore")
 
 @dataclass(frozen=True, kw_only=True)
 class SecretsGate:
-    """Passes a change whose new lines hold no credentials. What it finds is told by place and rule, never by value."""
+    """Passes a change whose new lines hold no credentials. Findings name place and rule, never the value."""
 
     repository: Repository
     base: str
@@ -132,7 +132,7 @@ class SecretsGate:
         return await in_thread(lambda: self._judge(candidate.commit))
 
     def _judge(self, commit: str) -> Judged:
-        findings: list[Finding] = []
+        findings: list[QaFinding] = []
         try:
             for each in self._commits(commit):
                 known = {(old.rule, old.file, old.line) for old in findings}
@@ -140,7 +140,7 @@ class SecretsGate:
                 findings += [new for new in found if (new.rule, new.file, new.line) not in known]
         except _TooMuch as error:
             return ruled_by(self, findings, passed="", error=str(error))
-        secrets = sum(each.severity is Severity.BLOCKER for each in findings)
+        secrets = sum(each.severity is FindingSeverity.BLOCKER for each in findings)
         return ruled_by(
             self, findings, passed="no credentials in the new lines", measurements={"secrets": float(secrets)}
         )
@@ -154,7 +154,7 @@ class SecretsGate:
             )
         return history[: history.index(self.base)] or [commit]
 
-    def _look(self, commit: str, where: str) -> Iterator[Finding]:
+    def _look(self, commit: str, where: str) -> Iterator[QaFinding]:
         changes = self.repository.changes(self.base, commit)
         yield from _key_files(changes)
         seen = 0
@@ -174,19 +174,19 @@ class _TooMuch(Exception):
     """There is more than can be looked at."""
 
 
-def _finding(rule: str, path: str, number: int, where: str, *, allowed: bool) -> Finding:
-    told = f"a line{where} looks like a credential ({rule})"
+def _finding(rule: str, path: str, number: int, where: str, *, allowed: bool) -> QaFinding:
+    message = f"a line{where} looks like a credential ({rule})"
     if allowed:
-        return Finding(rule, f"{told}, but is marked as allowed", path, number, Severity.MAJOR)
+        return QaFinding(rule, f"{message}, but is marked as allowed", path, number, FindingSeverity.MAJOR)
     advice = f"take it out, or mark the line with `{ALLOWED}` if it is none"
-    return Finding(rule, f"{told}; {advice}", path, number)
+    return QaFinding(rule, f"{message}; {advice}", path, number)
 
 
-def _key_files(changes: Sequence[Change]) -> Iterator[Finding]:
+def _key_files(changes: Sequence[Change]) -> Iterator[QaFinding]:
     for change in changes:
         name = change.path.rpartition("/")[2]
         if change.before is None and (name in _KEY_FILES or name.endswith(_KEY_ENDINGS)):
-            yield Finding("key-file", "is a file that keys are kept in", change.path)
+            yield QaFinding("key-file", "is a file that keys are kept in", change.path)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from ratchet.protocols.spec.audit import is_step_file, spec_from_files
     from ratchet.protocols.spec.step_spec import (
         Exists,
-        Outputs,
         ProtocolSpec,
         Qa,
         QaPolicy,
+        StepOutputs,
         StepSpec,
         dependencies,
         dependency_problems,
@@ -43,11 +43,11 @@ else:
 __all__ = [
     "SCHEMA",
     "Exists",
-    "Outputs",
     "ProtocolSpec",
     "Qa",
     "QaPolicy",
     "SpecInvalid",
+    "StepOutputs",
     "StepSpec",
     "check_paths",
     "check_spec",

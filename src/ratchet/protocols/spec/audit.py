@@ -38,7 +38,7 @@ def start_audit(
     backfill: bool = False,
     interval_seconds: float | None = None,
 ) -> JobId:
-    """Put an audit of one protocol, of a project's or of all in line; with an interval, have it come again.
+    """Queue an audit of one protocol, of a project's or of all; with an interval, repeat it.
 
     Raises `NotFound`, also for a protocol of another project.
     """
@@ -89,7 +89,7 @@ def audit_protocol(write: Write, runtime: Runtime, run_id: int, *, backfill: boo
     with write() as tx:
         now = get_protocol(tx, run_id)
         if now.spec_hash != protocol.spec_hash:
-            # Whoever changed it has had it checked; the next audit will look at it.
+            # It was checked when it was changed; the next audit will look at it.
             return _record(now, project.name, found, backfilled=False)
         backfilled = found.spec is not None
         if found.spec is not None:
@@ -101,13 +101,13 @@ def audit_protocol(write: Write, runtime: Runtime, run_id: int, *, backfill: boo
             "spec_audit",
             run_id=run_id,
             project_id=project.id,
-            message=f"the spec is {record['status']}" + (", made anew" if backfilled else ""),
+            message=f"the spec is {record['status']}" + (", made again" if backfilled else ""),
             data=record,
         )
         return record
 
 
-def _record(protocol: Protocol, project: str, found: Inspection, *, backfilled: bool) -> dict[str, Any]:
+def _record(protocol: Protocol, project: str, found: SpecInspection, *, backfilled: bool) -> dict[str, Any]:
     return {
         "protocol_run_id": protocol.run_id,
         "protocol_name": protocol.name,
@@ -144,7 +144,7 @@ _CODEMACHINE = ".codemachine/"
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class SpecInspection:
     """`spec` is the one that was made up for a protocol that has none; `problems` are those of the one that it has.
 
     Without `exists` the branch was not to be seen, and paths were not checked.
@@ -156,7 +156,7 @@ class Inspection:
     workspace: str | None = None
 
 
-def inspect(runtime: Runtime, project: Project, protocol: Protocol, *, backfill: bool) -> Inspection:
+def inspect(runtime: Runtime, project: Project, protocol: Protocol, *, backfill: bool) -> SpecInspection:
     """Look at the branch of a protocol, if it is on this machine. Nothing is cloned or fetched for it."""
     # Who plans at the moment writes the spec next, and knows more than the files tell.
     wanted = backfill and protocol.status is not RunStatus.PLANNING
@@ -167,7 +167,7 @@ def inspect(runtime: Runtime, project: Project, protocol: Protocol, *, backfill:
         return _unseen(protocol, str(error), backfill=wanted)
 
 
-def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> Inspection:
+def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> SpecInspection:
     place, root = str(clone.path), root_of(protocol)
     commit = clone.repository.ref(protocol.ref)
     if commit is None:
@@ -175,23 +175,23 @@ def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> Inspection:
     files = [path for path, entry in clone.repository.list_files(commit).items() if entry.is_file]
     exists = files_of(files)
     if protocol.spec is not None:
-        return Inspection(_problems(protocol, exists), exists=exists, workspace=place)
+        return SpecInspection(_problems(protocol, exists), exists=exists, workspace=place)
     if not backfill:
-        return Inspection(exists=exists, workspace=place)
+        return SpecInspection(exists=exists, workspace=place)
     spec, problem = spec_from_files(_names_in(root, files)), f"there are no step files in {root}"
     if spec is None:
         try:
             spec = _from_codemachine(clone, commit, files)
         except Misuse as invalid:
             problem = f"none can be made: {invalid}"
-    return Inspection(() if spec else (problem,), spec=spec, exists=exists, workspace=place)
+    return SpecInspection(() if spec else (problem,), spec=spec, exists=exists, workspace=place)
 
 
-def _unseen(protocol: Protocol, why: str, *, backfill: bool, place: str | None = None) -> Inspection:
+def _unseen(protocol: Protocol, why: str, *, backfill: bool, place: str | None = None) -> SpecInspection:
     """A branch that cannot be seen says nothing against the spec that there is."""
     if protocol.spec is not None:
-        return Inspection(_problems(protocol, None), workspace=place)
-    return Inspection((f"none can be made: {why}",) if backfill else (), workspace=place)
+        return SpecInspection(_problems(protocol, None), workspace=place)
+    return SpecInspection((f"none can be made: {why}",) if backfill else (), workspace=place)
 
 
 def _problems(protocol: Protocol, exists: Exists | None) -> tuple[str, ...]:

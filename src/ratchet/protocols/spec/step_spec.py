@@ -72,7 +72,7 @@ def files_below(directory: Path) -> Exists:
 
 
 class QaPolicy(StrEnum):
-    """How a step is judged: by checks and a reviewer, by a brief review, or by nobody."""
+    """How a step is judged: by checks and a reviewer, by a brief review, or not at all."""
 
     FULL = "full"
     LIGHT = "light"
@@ -80,7 +80,7 @@ class QaPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class StepOutputs:
     """Paths that the session's text is written to: `protocol`, and others by name."""
 
     protocol: str | None = None
@@ -108,7 +108,7 @@ class StepSpec:
     """One step. `prompt_ref` is a path in the protocol's folder or in the repository.
 
     `depends_on` has names or ids of steps; nothing means that it follows those before it. Steps of one `parallel_group`
-    may run at once. `inputs` are told to who carries it out. `policies` are as they were written;
+    may run at once. `inputs` go into the prompt. `policies` are as they were written;
     `ratchet.protocols.policies` reads them.
     """
 
@@ -120,7 +120,7 @@ class StepSpec:
     description: str | None = None
     model: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=Outputs)
+    outputs: StepOutputs = field(default_factory=StepOutputs)
     step_type: str | None = None
     policies: tuple[Mapping[str, Any], ...] = ()
     order: int | None = None
@@ -174,7 +174,7 @@ def write_step_spec(step: StepSpec) -> dict[str, Any]:
     return written
 
 
-def _outputs(outputs: Outputs) -> dict[str, Any]:
+def _outputs(outputs: StepOutputs) -> dict[str, Any]:
     aux = {name: plain_path(path) for name, path in outputs.aux.items()}
     protocol = {} if outputs.protocol is None else {"protocol": plain_path(outputs.protocol)}
     return {**protocol, **({"aux": aux} if aux else {})}
@@ -188,7 +188,7 @@ def _written(value: ProtocolSpec | StepSpec | Qa) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Free tables are JSON already, however deep they are."""
-    if isinstance(value, Outputs):
+    if isinstance(value, StepOutputs):
         return _outputs(value)
     if isinstance(value, Mapping):
         return dict(value)

@@ -12,10 +12,10 @@ from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.protocols.policies import policy_problems
 from ratchet.protocols.spec.step_spec import (
     Exists,
-    Outputs,
     ProtocolSpec,
     Qa,
     QaPolicy,
+    StepOutputs,
     StepSpec,
     candidates,
     dependency_problems,
@@ -72,7 +72,7 @@ _STEP = {
             **_PATH,
             "description": "The file with the task: in the folder of the protocol, else in the repository.",
         },
-        "inputs": {**_TABLE, "description": "What the engine is told besides."},
+        "inputs": {**_TABLE, "description": "What else the prompt says."},
         "outputs": _OUTPUTS,
         "step_type": {"enum": ["setup", "work", "qa", None]},
         "policies": {"type": "array", "items": _TABLE, "description": "Loops and triggers."},
@@ -143,7 +143,7 @@ class _Fault(NamedTuple):
     """What the schema refuses, and which step it is in, if in one."""
 
     step: int | None
-    told: str
+    message: str
 
 
 def read_protocol_spec(data: Any, *, root: str = "") -> ProtocolSpec:
@@ -160,7 +160,7 @@ def read_protocol_spec(data: Any, *, root: str = "") -> ProtocolSpec:
 def read_leniently(data: Any, *, root: str = "") -> tuple[ProtocolSpec | None, list[str]]:
     """What of a spec can be read, if anything, and one sentence for each problem."""
     faults = list(_faults(data))
-    problems = [fault.told for fault in faults]
+    problems = [fault.message for fault in faults]
     raw = data.get("steps") if isinstance(data, Mapping) else None
     if not isinstance(raw, list):
         return None, problems
@@ -237,9 +237,9 @@ def _qa(data: Mapping[str, Any]) -> Qa:
     )
 
 
-def _outputs(data: Mapping[str, Any]) -> Outputs:
+def _outputs(data: Mapping[str, Any]) -> StepOutputs:
     protocol = data.get("protocol")
-    return Outputs(
+    return StepOutputs(
         protocol=None if protocol is None else plain_path(protocol),
         aux={name: plain_path(path) for name, path in _table(data.get("aux")).items()},
     )
@@ -395,12 +395,12 @@ def _judge(
     tx: Transaction, protocol: Protocol, status: str, problems: Sequence[str], more: Mapping[str, Any]
 ) -> None:
     before = protocol.template_config if isinstance(protocol.template_config, dict) else {}
-    told = {"status": status, "errors": list(problems), "validated_at": iso(tx.now)}
+    judged = {"status": status, "errors": list(problems), "validated_at": iso(tx.now)}
     change_protocol(
         tx,
         protocol.run_id,
         spec_status=status,
         spec_errors=list(problems),
         spec_validated_at=tx.now,
-        template_config={**before, **more, "spec_meta": told},
+        template_config={**before, **more, "spec_meta": judged},
     )

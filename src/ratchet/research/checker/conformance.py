@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ratchet.engines.search.program import Program as SearchProgram
+from ratchet.engines.search.program import SearchProgram
 from ratchet.engines.tool_server import Way
 from ratchet.judges.comparison import spread
 from ratchet.kernel import Misuse, RatchetError, TrialStatus

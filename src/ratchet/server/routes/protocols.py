@@ -108,7 +108,7 @@ def import_codemachine(api: Api, project_id: Id, wanted: Import) -> shapes.Impor
     if wanted.enqueue:
         with api.write() as tx:
             job = JobAnswer.of(get_job(tx, enqueue_import(tx, api.runtime, project_id, **given)))
-        return shapes.Imported(message="the import is in line", protocol_run=None, job=job)
+        return shapes.Imported(message="the import is queued", protocol_run=None, job=job)
     run_id = import_workspace(api.runtime, project_id, **given, actor=api.actor, request_id=api.request_id)
     with api.read() as tx:
         found = ProtocolAnswer.of(get_protocol(tx, run_id))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from ratchet.forges import Delivery, MalformedDelivery, Provider, UnsignedDelivery
 from ratchet.kernel import NotFound, RatchetError
 from ratchet.observe import metrics
-from ratchet.protocols.webhooks import Received, receive
+from ratchet.protocols.webhooks import ReceivedDelivery, receive
 from ratchet.runtime import get_job
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server.fields import MAX_ID
@@ -76,7 +76,7 @@ def _take(
     return _answer(api, received)
 
 
-def _answer(api: Access, received: Received) -> Accepted:
+def _answer(api: Access, received: ReceivedDelivery) -> Accepted:
     if received.job_id is None:
         return Accepted(message=received.message, job=None)
     with api.read() as tx:
