@@ -43,6 +43,7 @@ class ContentResponse(FileResponse):
 @router.get("/artifacts/{sha256}", response_class=FileResponse)
 def content(api: Api, sha256: str) -> FileResponse:
     """The file, as a download. Ranges are served. The caller can check it: its address is its SHA-256."""
+    api.ledger.artifacts.path(sha256)  # raises NotFound for what is no hash
     with api.read() as tx:
         artifact = _seen(tx, api.caller, sha256)
     if artifact is None:
