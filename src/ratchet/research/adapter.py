@@ -98,7 +98,7 @@ def measured_columns(columns: Sequence[str], score: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskProgram:
+class Program:
     """How the recipe or the evaluator is run: as a command, or as a function that a sandboxed node calls.
 
     A command may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. A `function` lies in `file`; it is
@@ -117,7 +117,7 @@ class TaskProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorProgram(TaskProgram):
+class EvaluatorProgram(Program):
     """How a score is made. `file` lies in the evaluator's directory.
 
     `prepare` is another function of that file. It is given the seed and the split, and makes the question that the
@@ -137,7 +137,7 @@ class ToolCommand:
 
     name: str
     description: str
-    program: TaskProgram
+    program: Program
     input_schema: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -236,7 +236,7 @@ class TaskAdapter:
     inputs: str | None = None
     held_out_inputs: str | None = None
     evaluator_dir: str = "evaluator"
-    trial: TaskProgram | None = None
+    trial: Program | None = None
     evaluator: EvaluatorProgram = field(default_factory=EvaluatorProgram)
     processes_per_measurement: int = 1
     score_field: str = "score"

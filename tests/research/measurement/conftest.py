@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.adapter import EvaluatorProgram, TaskAdapter, TaskProgram
+from ratchet.research.adapter import EvaluatorProgram, Program, TaskAdapter
 from ratchet.research.measurement import TaskMeter
 from ratchet.research.measurement.result import Measurement, Unmeasured
 from ratchet.research.tasks import initial_files
@@ -24,8 +24,8 @@ from ratchet.workspaces import Repository
 
 PYTHON = ("{python}", "-I", "-S")
 BOUNDS = Bounds(wall_seconds=20, memory_bytes=256 * 2**20)
-NODE = TaskProgram(file="recipe.py", function="solve", bounds=BOUNDS)
-COMMAND = TaskProgram(argv=(*PYTHON, "recipe.py", "{inputs}", "{out}", "{seed}"), bounds=BOUNDS)
+NODE = Program(file="recipe.py", function="solve", bounds=BOUNDS)
+COMMAND = Program(argv=(*PYTHON, "recipe.py", "{inputs}", "{out}", "{seed}"), bounds=BOUNDS)
 SOLVE = "def solve(asked):\n    return 1.5\n"
 PRINT = "print(1.5)\n"
 SCORE_ANSWER = "def score(asked):\n    return {'score': asked['trial']['answer']}\n"
@@ -91,7 +91,7 @@ def make_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make
         recipe: str = SOLVE,
         evaluate: str = SCORE_ANSWER,
         *,
-        trial: TaskProgram | None = NODE,
+        trial: Program | None = NODE,
         evaluator: EvaluatorProgram | None = None,
         files: dict[str, str] | None = None,
         root: Path | None = None,

@@ -12,7 +12,7 @@ import pytest
 from ratchet.judges import Pinned
 from ratchet.judges.pinned import Changed
 from ratchet.kernel import TrialStatus
-from ratchet.research.adapter import TaskProgram
+from ratchet.research.adapter import Program
 from ratchet.sandbox import Bounds
 from tests.research.measurement.conftest import NODE, PYTHON, MakeBench, ended, scored_by
 
@@ -171,6 +171,6 @@ def test_a_settled_directory_is_read_again_when_a_file_was_touched(tmp_path: Pat
 
 
 def test_a_task_of_programs_that_are_commands_and_functions_alike(make_bench: MakeBench) -> None:
-    program = TaskProgram(argv=(*PYTHON, "-c", "print(3)"))
+    program = Program(argv=(*PYTHON, "-c", "print(3)"))
     evaluate = "def score(asked):\n    return {'score': float(open(asked['trial']['stdout']).read())}"
     assert make_bench("x = 1\n", evaluate, trial=program).measure().score == 3.0

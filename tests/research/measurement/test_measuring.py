@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ratchet.kernel import TrialStatus
-from ratchet.research.adapter import TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.sandbox import Layer
 from tests.research.measurement.conftest import (
     COMMAND,
@@ -109,7 +109,7 @@ def test_a_command_gets_seed_and_question_on_stdin(make_bench: MakeBench) -> Non
 
 
 @pytest.mark.parametrize("program", [NODE, COMMAND])
-def test_inputs_lie_at_one_path_whatever_the_split(make_bench: MakeBench, program: TaskProgram) -> None:
+def test_inputs_lie_at_one_path_whatever_the_split(make_bench: MakeBench, program: Program) -> None:
     recipe = """
         import os
         def solve(asked):
@@ -176,7 +176,7 @@ def test_an_evaluator_has_modules_and_data_of_its_own(make_bench: MakeBench) -> 
 
 def test_stage_files_come_from_the_task_whatever_the_commit_holds(make_bench: MakeBench) -> None:
     script = 'exec "$1" -I -S recipe.py\n'
-    program = TaskProgram(argv=("bash", "run_trial.sh", "{python}"), bounds=COMMAND.bounds)
+    program = Program(argv=("bash", "run_trial.sh", "{python}"), bounds=COMMAND.bounds)
     bench = make_bench(
         PRINT,
         SCORE_STDOUT,

@@ -12,7 +12,7 @@ import pytest
 
 from ratchet import sandbox
 from ratchet.kernel import TrialStatus
-from ratchet.research.adapter import TaskProgram
+from ratchet.research.adapter import Program
 from ratchet.sandbox import Bounds
 from tests.research.measurement.conftest import (
     COMMAND,
@@ -101,7 +101,7 @@ def test_a_command_that_fails(make_bench: MakeBench, code: str, status: TrialSta
 
 @pytest.mark.soak
 @pytest.mark.parametrize("program", [NODE, COMMAND])
-def test_too_much_cpu_time_is_a_budget_overrun(make_bench: MakeBench, program: TaskProgram) -> None:
+def test_too_much_cpu_time_is_a_budget_overrun(make_bench: MakeBench, program: Program) -> None:
     bench = make_bench(trial=replace(program, bounds=Bounds(wall_seconds=60, cpu_seconds=1)))
     failed = bench.fail(
         bench.change(recipe=node("while True: pass") + "solve(1) if __name__ == '__main__' else 0")
@@ -142,9 +142,9 @@ def test_a_commit_without_its_file_is_a_crash_and_an_unknown_commit_is_not(make_
 
 
 def test_a_program_that_is_not_there_is_no_fault_of_the_recipe(make_bench: MakeBench) -> None:
-    absent = make_bench(PRINT, SCORE_STDOUT, trial=TaskProgram(argv=("no-such-program",)))
+    absent = make_bench(PRINT, SCORE_STDOUT, trial=Program(argv=("no-such-program",)))
     assert absent.fail().status is TrialStatus.INFRA_ERROR
-    in_a_script = make_bench(PRINT, SCORE_STDOUT, trial=TaskProgram(argv=("bash", "-c", "no-such-program")))
+    in_a_script = make_bench(PRINT, SCORE_STDOUT, trial=Program(argv=("bash", "-c", "no-such-program")))
     failed = in_a_script.fail()
     assert failed.status is TrialStatus.INFRA_ERROR
     assert "no-such-program" in failed.reason
@@ -237,7 +237,7 @@ SCORE_ANY = """
 
 
 @pytest.mark.parametrize("program", [NODE, COMMAND])
-def test_reading_the_evaluator(make_bench: MakeBench, program: TaskProgram, tmp_path: Path) -> None:
+def test_reading_the_evaluator(make_bench: MakeBench, program: Program, tmp_path: Path) -> None:
     files = {"evaluator/secret.txt": "41"}
     bench = make_bench(PRINT, SCORE_ANY, trial=program, files=files)
     root = bench.task.root
@@ -250,7 +250,7 @@ def test_reading_the_evaluator(make_bench: MakeBench, program: TaskProgram, tmp_
 
 @pytest.mark.parametrize("program", [NODE, COMMAND])
 def test_reading_the_evaluator_of_a_task_that_lies_among_pythons_packages(
-    make_bench: MakeBench, program: TaskProgram, in_packages: Path
+    make_bench: MakeBench, program: Program, in_packages: Path
 ) -> None:
     files = {"evaluator/secret.txt": "41"}
     attack = ATTACK.format(evaluator="/none", root="/none", origin=str(in_packages))

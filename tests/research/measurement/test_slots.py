@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import Slots, TaskProgram
+from ratchet.research.adapter import Program, Slots
 from ratchet.research.measurement import SlotPool
 from tests.research.measurement.conftest import COMMAND, NODE, PYTHON, MakeBench, scored_by
 
@@ -26,10 +26,10 @@ HOLD = """
 import asyncio, sys
 from pathlib import Path
 from ratchet.research.adapter import Slots
-from ratchet.research.measurement import SlotDesk
+from ratchet.research.measurement import SlotPool
 
 async def main():
-    async with SlotDesk(Slots(kind="gpu", names=tuple(sys.argv[2:])), Path(sys.argv[1])).lease() as lease:
+    async with SlotPool(Slots(kind="gpu", names=tuple(sys.argv[2:])), Path(sys.argv[1])).lease() as lease:
         print(lease.name, flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 
@@ -245,7 +245,7 @@ LEAVE = f"""
 
 
 @pytest.mark.parametrize("program", [NODE, COMMAND])
-def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: TaskProgram) -> None:
+def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: Program) -> None:
     evaluate = f"""
         import json, os
         def score(asked):
@@ -261,7 +261,7 @@ def test_a_cpu_slot_cannot_be_left(make_bench: MakeBench, program: TaskProgram) 
 def test_a_command_without_a_slot_may_choose_its_cpus(make_bench: MakeBench) -> None:
     every = json.dumps(sorted(os.sched_getaffinity(0)))
     code = f"import os; os.sched_setaffinity(0, {every}); print(len(os.sched_getaffinity(0)))"
-    program = TaskProgram(argv=(*PYTHON, "-c", code))
+    program = Program(argv=(*PYTHON, "-c", code))
     evaluate = "def score(asked):\n    return {'score': float(open(asked['trial']['stdout']).read())}"
     bench = make_bench("x = 1\n", evaluate, trial=program, evaluator=scored_by())
     assert bench.measure().score == len(os.sched_getaffinity(0))

@@ -14,7 +14,7 @@ import pytest
 from ratchet.engines import Tool
 from ratchet.engines.tool_server import Calls
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import TaskAdapter, TaskProgram, ToolCommand
+from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
 from ratchet.sandbox import Bounds
 from tests.research.sessions.lab import Lab, say, tools
 
@@ -35,9 +35,7 @@ def spin(asked):
 
 def command(name: str, **program: Any) -> ToolCommand:
     schema = {"type": "object", "properties": {"depth": {"type": "integer"}}, "additionalProperties": False}
-    return ToolCommand(
-        name=name, description="Measure it.", program=TaskProgram(**program), input_schema=schema
-    )
+    return ToolCommand(name=name, description="Measure it.", program=Program(**program), input_schema=schema)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.engines.tool_server import Way
 from ratchet.kernel import Direction, Limits, Misuse
-from ratchet.research.adapter import KeepRule, Specialist, TaskAdapter, TaskProgram
+from ratchet.research.adapter import KeepRule, Program, Specialist, TaskAdapter
 from ratchet.research.sessions import shared_prompt, system_prompt, user_prompt
 from ratchet.sandbox import Bounds
 
@@ -33,7 +33,7 @@ def task(tmp_path: Path) -> TaskAdapter:
         rules="- No cheating.",
         limits="- No more than two layers.",
         keep_semantics="- A tie is not better.",
-        trial=TaskProgram(argv=("true",), bounds=Bounds(wall_seconds=12, memory_bytes=512 * 1024**2)),
+        trial=Program(argv=("true",), bounds=Bounds(wall_seconds=12, memory_bytes=512 * 1024**2)),
         size_limit_bytes=4096,
         doers=(OPT, REG),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import ratchet.research
 from ratchet.engines import Request
 from ratchet.engines.search import SearchEngine
-from ratchet.research.adapter import TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.tasks import read_task
 from ratchet.sandbox import Finished, Node, Policy, run
 
@@ -68,7 +68,7 @@ class NodeTask:
         assert done.ok, done.problem
         return done.value
 
-    def _run(self, program: TaskProgram, source: str, function: str, given: Any) -> Finished:
+    def _run(self, program: Program, source: str, function: str, given: Any) -> Finished:
         node = Node(source, function or program.function, modules=program.modules)
         policy = Policy(environment=self.adapter.environment)
         return asyncio.run(run(node, stdin=json.dumps(given).encode(), bounds=program.bounds, policy=policy))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Direction, Misuse
-from ratchet.research.adapter import Specialist, TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, Specialist, TaskAdapter
 from ratchet.research.tasks import read_task
 from ratchet.sandbox import Bounds
 from tests.research.tasks.folders import Folder
@@ -145,7 +145,7 @@ def test_every_key_reaches_its_attribute(whole: TaskAdapter) -> None:
 
 def test_programs_and_their_limits_are_read(whole: TaskAdapter) -> None:
     kib = 1024
-    assert whole.trial == TaskProgram(
+    assert whole.trial == Program(
         argv=("bash", "bin/run.sh", "{inputs}", "{out}", "{seed}"),
         bounds=Bounds(7.0, 6.5, 300 * kib * kib, 5, 12 * kib, 3 * kib * kib),
     )
@@ -155,7 +155,7 @@ def test_programs_and_their_limits_are_read(whole: TaskAdapter) -> None:
     assert (evaluator.modules, evaluator.bounds) == (("json", "os.path"), Bounds(8.0))
     [tool] = whole.tool_commands
     assert (tool.name, tool.description) == ("measure_length", "How long it is.")
-    assert tool.program == TaskProgram(argv=("wc", "-c"), bounds=Bounds(2.0))
+    assert tool.program == Program(argv=("wc", "-c"), bounds=Bounds(2.0))
     assert tool.input_schema["properties"] == {"path": {"type": "string"}}
 
 

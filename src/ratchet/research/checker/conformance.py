@@ -13,7 +13,7 @@ from ratchet.engines.tool_server import Way
 from ratchet.judges.comparison import spread
 from ratchet.kernel import Misuse, RatchetError, TrialStatus
 from ratchet.ledger.trial_rows import Trial
-from ratchet.research.adapter import TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.checker.attacks import check_attacks
 from ratchet.research.checker.bench import (
     Bench,
@@ -319,11 +319,11 @@ def _no_score(unmeasured: Unmeasured) -> Observation:
     return failed(f"{unmeasured.status}: {unmeasured.reason}", "fix the recipe or the evaluator")
 
 
-def _is_unbounded(program: TaskProgram | None) -> bool:
+def _is_unbounded(program: Program | None) -> bool:
     return program is not None and program.bounds.memory_bytes is None
 
 
-def _tight(who: str, program: TaskProgram, end: dict[str, Any]) -> Iterator[str]:
+def _tight(who: str, program: Program, end: dict[str, Any]) -> Iterator[str]:
     bounds = program.bounds
     if end["wall_ms"] > 500 * bounds.wall_seconds:
         yield f"the {who}'s {bounds.wall_seconds:g} s ({end['wall_ms'] / 1000:.2g} s)"

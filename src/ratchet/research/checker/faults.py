@@ -20,7 +20,7 @@ from ratchet.kernel import NotFound, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.trial_pages import in_flight, latest_trials
-from ratchet.research.adapter import EvaluatorProgram, TaskAdapter, TaskProgram
+from ratchet.research.adapter import EvaluatorProgram, Program, TaskAdapter
 from ratchet.research.checker.bench import (
     Bench,
     CheckPart,
@@ -405,13 +405,13 @@ class Scene:
         task.evaluator = replace(task.evaluator, bounds=_BOUNDS)
         if command:
             task.evaluator = EvaluatorProgram(argv=("{python}", "-I", "-S", "score.py"), bounds=_BOUNDS)
-            task.trial = TaskProgram(argv=("true",), bounds=_BOUNDS)
+            task.trial = Program(argv=("true",), bounds=_BOUNDS)
         return self.bench.with_task(task)
 
     def with_trial(self, program: str, *, seconds: float = _BOUNDS.wall_seconds) -> Bench:
         """The task with a shell's program in the place of the recipe. Whatever ends well is scored with 1."""
         task = copy.copy(self.bench.task)
-        task.trial = TaskProgram(argv=("sh", "-c", program), bounds=replace(_BOUNDS, wall_seconds=seconds))
+        task.trial = Program(argv=("sh", "-c", program), bounds=replace(_BOUNDS, wall_seconds=seconds))
         task.evaluator = EvaluatorProgram(argv=_ONE, bounds=_BOUNDS)
         return self.bench.with_task(task)
 

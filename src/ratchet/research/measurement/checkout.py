@@ -15,7 +15,7 @@ from ratchet.judges import Evaluator, Pinned, Trial
 from ratchet.judges.function import Function
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
-from ratchet.research.adapter import TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
 from ratchet.sandbox import Bounds, Policy
@@ -97,13 +97,13 @@ class TaskPrograms:
         return Policy(hidden=hidden, environment={**self.task.environment, **lease.environment})
 
 
-def _function(program: TaskProgram) -> Function | None:
+def _function(program: Program) -> Function | None:
     if not program.is_node:
         return None
     return Function(file=program.file, name=program.function, modules=program.modules)
 
 
-def _bounds(program: TaskProgram, lease: Lease) -> Bounds:
+def _bounds(program: Program, lease: Lease) -> Bounds:
     return replace(program.bounds, cpus=lease.cpus) if lease.cpus else program.bounds
 
 

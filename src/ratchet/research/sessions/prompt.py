@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ratchet.engines.tool_server import Way
 from ratchet.kernel import Direction, Limits, Misuse, dollars, exp_id
-from ratchet.research.adapter import Specialist, TaskAdapter, TaskProgram
+from ratchet.research.adapter import Program, Specialist, TaskAdapter
 from ratchet.research.measurement.checkout import list_recipe
 from ratchet.research.sessions.tools import tool_names
 
@@ -170,7 +170,7 @@ def _limits(task: TaskAdapter) -> list[str]:
     return lines
 
 
-def _bounds(what: str, program: TaskProgram) -> str:
+def _bounds(what: str, program: Program) -> str:
     bounds = program.bounds
     memory = "" if bounds.memory_bytes is None else f" and {bounds.memory_bytes // 1024**2} MiB of memory"
     return f"- {what} may take {bounds.wall_seconds:g} seconds{memory}. It has no network."

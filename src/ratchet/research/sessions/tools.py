@@ -17,7 +17,7 @@ from ratchet.ledger.lessons import add_lesson, list_lessons
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, near_misses
 from ratchet.ledger.trial_rows import Trial
 from ratchet.ledger.trials import get_trial
-from ratchet.research.adapter import TaskAdapter, TaskProgram, ToolCommand
+from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
 from ratchet.research.measurement.checkout import RecipePaths, read_recipe, recipe_path
 from ratchet.research.measurement.inspection import compiler
 from ratchet.research.sessions import inputs, parameters
@@ -229,7 +229,7 @@ def _command(context: SessionContext, command: ToolCommand) -> Tool:
     return Tool(command.name, command.description, command.input_schema or form(), use)
 
 
-async def _run(context: SessionContext, program: TaskProgram, stdin: bytes) -> Finished:
+async def _run(context: SessionContext, program: Program, stdin: bytes) -> Finished:
     task, directory = context.task, context.workspace.path
     policy = Policy(
         readable=(directory, *((task.root / task.inputs,) if task.inputs else ())),

@@ -279,6 +279,9 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
         # A kill from here on leaves a record without a copy, and the next process writes both again.
         record = unfinished.with_name(f"{unfinished.name}.json")
         record.write_text(json.dumps(asdict(pin)))
+        # Here, since finding a task must not load the ledger.
+        from ratchet.ledger.files import sync_file_system
+
         sync_file_system(directory)
         record.replace(directory / _RECORD)
         unfinished.rename(directory / _COPY)

@@ -18,10 +18,10 @@ from ratchet.kernel import Direction, Misuse, RatchetError
 from ratchet.research.adapter import (
     EvaluatorProgram,
     KeepRule,
+    Program,
     Slots,
     Specialist,
     TaskAdapter,
-    TaskProgram,
     ToolCommand,
 )
 from ratchet.research.tasks.folder import existing, read_plain
@@ -213,7 +213,7 @@ def _programs(tables: Tables) -> dict[str, Any]:
     trial = tables.trial
     evaluator = tables.evaluator or EvaluatorTable()
     return {
-        "trial": None if trial is None else TaskProgram(**_program(trial)),
+        "trial": None if trial is None else Program(**_program(trial)),
         "processes_per_measurement": None if trial is None else trial.processes_per_measurement,
         "evaluator_dir": evaluator.directory,
         "evaluator": EvaluatorProgram(
@@ -297,7 +297,7 @@ def _tool(table: ToolTable) -> ToolCommand:
     return ToolCommand(
         name=table.name,
         description=table.description,
-        program=TaskProgram(**_program(table)),
+        program=Program(**_program(table)),
         input_schema=table.input_schema,
     )
 

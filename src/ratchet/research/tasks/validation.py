@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ratchet.kernel import Direction, Misuse, is_name
-from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, TaskAdapter, TaskProgram, ToolCommand
+from ratchet.research.adapter import FIXED_COLUMNS, MOST_SLOTS, Program, TaskAdapter, ToolCommand
 from ratchet.research.decision.rule import check_rule
 from ratchet.research.tasks.folder import check_layout, existing, read_plain, source_of
 from ratchet.sandbox import Node
@@ -139,7 +139,7 @@ def _check_programs(task: TaskAdapter) -> None:
             _check_defines(source, task.evaluator.prepare)
 
 
-def _check_program(what: str, program: TaskProgram) -> None:
+def _check_program(what: str, program: Program) -> None:
     if program.argv and program.function:
         raise Misuse(f"{what} has both a function and a command", hint="remove one of them")
     if not program.argv and not program.function:
