@@ -49,9 +49,12 @@ class Param:
     """`metavar` is what it stands for in the help of a command, and `flag` its name there, if that is another.
 
     `usual` is what a command takes where nothing is said; `any` lets it be said that nothing is chosen. Numbers are
-    from `least` to `most`, and texts have from `shortest` to `longest` characters. `outside` is what the API
-    says of it instead. A person may also give a name for a number: `find` is what finds the number then, as
-    `module:function`, given the transaction, the text, and the project that was named with --project.
+    from `least` to `most`, or `above` a bound, and texts have from `shortest` to `longest` characters. `outside` is
+    what the API says of it instead. A person may also give a name for a number: `find` is what finds the number then,
+    as `module:function`, given the transaction, the text, and the project that was named with --project; and `read`
+    is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
+    it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
+    part is a query parameter of this name. Over HTTP an `engine` is not a recording, which is a file.
     """
 
     help: str = ""
@@ -64,7 +67,17 @@ class Param:
     longest: int | None = None
     outside: str | None = None
     find: str | None = None
+    read: str | None = None
     printable: bool = False
+    argument: bool = False
+    within: str | None = None
+    engine: bool = False
+    above: float | None = None
+
+
+def line_of(help: str = "", metavar: str | None = None, flag: str | None = None, **more: Any) -> Param:
+    """What a person would write on one line."""
+    return Param(help, metavar=metavar, flag=flag, shortest=1, longest=200, printable=True, **more)
 
 
 def number_of(help: str, metavar: str, flag: str | None = None, *, find: str | None = None) -> Param:
@@ -78,7 +91,7 @@ class Listing(Generic[Row]):
     """A part of a list, and what comes `before` the next part; nothing at the end."""
 
     items: Sequence[Row]
-    next: int | None = None
+    next: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,23 @@ class Window:
         """The part without what the caller may not see: it may be short, or empty, and still have a next one."""
         found = self.cut(rows, **how)
         return Listing([row for row in found.items if not hidden(row)], found.next)
+
+
+@dataclass(frozen=True, slots=True)
+class NameWindow:
+    """The same of a list by name."""
+
+    after: str = ""
+    limit: int = 50
+
+    @property
+    def one_more(self) -> int:
+        return self.limit + 1
+
+    def cut(self, rows: Sequence[Row], name: str = "name") -> Listing[Row]:
+        """The part in `rows`; `name` is the attribute that parts go by."""
+        items = rows[: self.limit]
+        return Listing(items, getattr(items[-1], name) if len(rows) > self.limit else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +188,9 @@ class Operation(Generic[P, R]):
     `columns` are those of a table of what it answers, or the fields of the one thing. `done` tells what was done, with
     the answer as `it`: "Run {it.id} is paused"; `then` is what to type next. `empty` tells what to do where a list has
     nothing yet. Where the API keeps other names, the answer is `translated` for it; and a list that is not `enveloped`
-    is a bare one there. `limit` is how much of a list a command shows.
+    is a bare one there. `limit` is how much of a list a command shows. `location` is where the API has what was made.
+    A command `asks` before it does what cannot be undone, with what it takes as `it`. What is asked with a body and
+    `changes_nothing` all the same only reads.
     """
 
     function: Callable[P, R]
@@ -176,6 +208,9 @@ class Operation(Generic[P, R]):
     translated: Translation | None = None
     enveloped: bool = True
     limit: int = 50
+    location: str | None = None
+    asks: str | None = None
+    changes_nothing: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -191,7 +226,16 @@ class Operation(Generic[P, R]):
     @property
     def reads(self) -> bool:
         """Whether it changes nothing."""
-        return self.method == "GET"
+        return self.method == "GET" or self.changes_nothing
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it waits for others, so that no thread is held meanwhile."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def is_argument(self, parameter: Parameter) -> bool:
+        """Whether a command takes it without a flag."""
+        return parameter.about.argument or f"{{{parameter.name}}}" in self.path
 
     @property
     def help(self) -> str:
@@ -202,7 +246,7 @@ class Operation(Generic[P, R]):
         """The answer as the API gives it."""
         return answer if self.translated is None else self.translated(answer)
 
-    def told(self, answer: R) -> str:
+    def report(self, answer: R) -> str:
         """What was done, for a person."""
         if callable(self.done):
             return self.done(answer)
@@ -219,6 +263,11 @@ class Operation(Generic[P, R]):
         return Window in self._hints.values()
 
     @cached_property
+    def takes_names(self) -> bool:
+        """Whether it answers with a part of a list by name."""
+        return NameWindow in self._hints.values()
+
+    @cached_property
     def parameters(self) -> Mapping[str, Parameter]:
         """What it takes, besides the call and the window."""
         signature = inspect.signature(self.function)
@@ -226,7 +275,7 @@ class Operation(Generic[P, R]):
         return {
             name: _parameter(name, self._hints[name], signature.parameters[name].default)
             for name in names
-            if self._hints[name] is not Window
+            if self._hints[name] not in (Window, NameWindow)
         }
 
     @cached_property
@@ -288,4 +337,6 @@ def _value(name: str, value: Any) -> Any:
         return iso(int(value.timestamp() * 1000))
     if is_dataclass(value) and not isinstance(value, type):
         return record(value)
+    if isinstance(value, dict):
+        return {key: _value("", each) for key, each in value.items()}
     return [_value("", each) for each in value] if isinstance(value, list | tuple) else value

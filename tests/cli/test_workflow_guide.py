@@ -15,26 +15,36 @@ from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command
 from ratchet.cli.group import LazyGroup
 from ratchet.config.workflow_settings import Evolution, McpToolServer, Tools, Workflows
-from ratchet.server import workflow_shapes as shapes
-from ratchet.server.routes import tools, workflows
+from ratchet.operations import Operation
+from ratchet.server.routes import workflows as routes
+from ratchet.tools import operations as tools
 from ratchet.tools.definition import CALLABLE, Body, Constraints, Tool
+from ratchet.workflows import operations as workflows
+from ratchet.workflows import tool_operations
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = {"workflow": (DOCS / "workflows.md").read_text(), "tool": (DOCS / "tools.md").read_text()}
+OPERATIONS: list[tuple[str, Operation[..., Any]]] = [
+    *(("workflow", each) for each in workflows.OPERATIONS),
+    *(("tool", each) for each in (*tools.OPERATIONS, *tool_operations.OPERATIONS)),
+]
 ROUTES = [
-    (name, method, route.path.replace("{name}", "NAME").replace("{tool}", "TOOL").replace("{run_id}", "RUN"))
-    for name, module in (("workflow", workflows), ("tool", tools))
-    for route in module.router.routes
-    for method in route.methods  # type: ignore[attr-defined]
+    (name, method, path.replace("{name}", "NAME").replace("{tool}", "TOOL").replace("{run_id}", "RUN"))
+    for name, method, path in (
+        ("workflow", "GET", "/workflows/schema"),
+        ("workflow", "POST", "/workflows/{name}/export"),
+        *((name, each.method, each.path) for name, each in OPERATIONS),
+    )
 ]
 # What a tool knows that no definition says: where it lies, what it was made of, and what nobody has asked for.
 NO_KEYS = {"extra", "folder", "files", "warnings", "capabilities"}
-BODIES: list[tuple[str, type[BaseModel]]] = [
+BODIES: list[tuple[str, set[str]]] = [
+    ("workflow", set(routes.Export.model_fields)),
     *(
-        ("workflow", each)
-        for each in (workflows.NewWorkflow, workflows.Wish, workflows.NewRun, workflows.Export)
+        (name, {each for each in operation.parameters if f"{{{each}}}" not in operation.path})
+        for name, operation in OPERATIONS
+        if operation.method == "POST"
     ),
-    *(("tool", each) for each in (tools.Call, tools.Trial, tools.Pin, tools.Evolution, tools.Feedback)),
 ]
 
 
@@ -103,10 +113,10 @@ def test_no_request_is_told_that_there_is_not() -> None:
     assert told == set(ROUTES)
 
 
-@pytest.mark.parametrize(("guide", "model"), BODIES, ids=lambda value: getattr(value, "__name__", ""))
-def test_every_field_of_a_request_is_told(guide: str, model: type[BaseModel]) -> None:
+@pytest.mark.parametrize(("guide", "taken"), BODIES)
+def test_every_field_of_a_request_is_told(guide: str, taken: set[str]) -> None:
     over_http = GUIDES[guide].partition("## Over HTTP")[2].partition("## Settings")[0]
-    assert set(model.model_fields) <= words(over_http)
+    assert taken <= words(over_http)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +124,27 @@ def test_every_field_of_a_request_is_told(guide: str, model: type[BaseModel]) ->
     [
         *(
             ("workflow", each)
-            for each in (shapes.Outcome, shapes.Step, shapes.ListedWorkflow, shapes.WholeWorkflow)
+            for each in (
+                workflows.OutcomeAnswer,
+                workflows.WorkflowStepAnswer,
+                workflows.ListedWorkflowAnswer,
+                workflows.WholeWorkflowAnswer,
+            )
         ),
-        *(("tool", each) for each in (shapes.WholeTool, shapes.Choice, shapes.Answer, shapes.ToolVersion)),
+        *(
+            ("tool", each)
+            for each in (
+                tools.WholeToolAnswer,
+                tools.ToolChoiceAnswer,
+                tool_operations.ToolCallAnswer,
+                tools.ToolVersionAnswer,
+            )
+        ),
     ],
 )
-def test_every_key_is_told(guide: str, shape: type[BaseModel]) -> None:
+def test_every_key_is_told(guide: str, shape: type) -> None:
     as_json = GUIDES[guide].partition("## `--json`")[2].partition("## Over HTTP")[0]
-    assert set(shape.model_fields) <= words(as_json)
+    assert {each.name for each in fields(shape)} <= words(as_json)
 
 
 def test_every_key_of_a_definition_is_told() -> None:

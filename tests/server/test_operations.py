@@ -12,7 +12,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ratchet.ledger import Transaction, change_run, change_step
 from ratchet.ledger.approvals import request_approval
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_steps, get_step, open_attempt
-from ratchet.operations import Listing, Operation, Window, is_time, record
+from ratchet.operations import Listing, NameWindow, Operation, Window, is_time, record
 from ratchet.protocols import operations as protocols
 from ratchet.protocols.actions import add_step, create_protocol, start_protocol
 from ratchet.research import operations as research
@@ -38,6 +38,10 @@ from ratchet.server.every_operation import EVERY
 from ratchet.server.mcp.api import Asker, Refused, operator_headers
 from ratchet.server.mcp.face import Face
 from ratchet.server.service import Access, Caller, Service
+from ratchet.tools import operations as tools
+from ratchet.workflows import operations as workflows
+from ratchet.workflows import tool_operations
+from ratchet.workflows.saved import keep_workflow, require_spec
 from tests.runtime.worker_process import load
 
 Given = dict[str, Any]
@@ -50,6 +54,19 @@ RUNNING, PAUSED, CANCELLED, NOWHERE = 1, 2, 3, 999
 PENDING_JOB, ENDED_JOB = 1, 3
 PROTOCOL, PLANNING, STOPPED, STEPPED = 4, 5, 6, 7
 STEP, DONE_STEP = 3, 4
+TIDES, WAVES, REPORTED = 8, 9, 10
+SPEC = {
+    "workflow_id": "report",
+    "inputs": {"text": {"type": "string"}},
+    "steps": [
+        {
+            "step_id": "words",
+            "type": "python_tool",
+            "tool": "word_count",
+            "input_mapping": {"text": "${inputs.text}"},
+        }
+    ],
+}
 RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     runs.list_: [{}, {"kind": "workflow"}, {"status": "paused"}, {"project_id": 7}],
     runs.show: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
@@ -78,6 +95,7 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     jobs.jobs: [{}, {"status": "queued"}, {"queue": "other"}, {"run_id": RUNNING}],
     jobs.show: [{"job_id": PENDING_JOB}, {"job_id": NOWHERE}],
     jobs.cancel: [{"job_id": PENDING_JOB, "reason": "stuck"}, {"job_id": ENDED_JOB}, {"job_id": NOWHERE}],
+    jobs.processes: [{}],
     schedules.list_: [{}],
     schedules.show: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.next_times: [{"name": "nightly", "count": 2}, {"name": "nowhere"}],
@@ -101,7 +119,51 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     research.pause: [{"run": "tides"}, {"run": str(RUNNING)}, {"run": "nowhere"}],
     research.resume: [{"run": "waves"}, {"run": "nowhere"}],
     research.stop: [{"run": "tides"}, {"run": "nowhere"}],
+    workflows.saved: [{}],
+    workflows.save: [{"spec": SPEC}, {"spec": SPEC, "name": "other"}, {"spec": {"steps": []}}],
+    workflows.check: [{"spec": SPEC}, {"spec": {"steps": []}}],
+    workflows.plan: [{"sentence": "Count words.", "engine": "nowhere"}],
+    workflows.all_runs: [{}],
+    workflows.outcome: [{"run_id": REPORTED}, {"run_id": RUNNING}, {"run_id": TIDES}, {"run_id": NOWHERE}],
+    workflows.show: [{"name": "report"}, {"name": "nowhere"}],
+    workflows.delete: [{"name": "report"}, {"name": "nowhere"}],
+    workflows.waves: [{"name": "report"}, {"name": "nowhere"}],
+    workflows.runs: [{"name": "report"}, {"name": "nowhere"}],
+    workflows.start: [
+        {"name": "report", "inputs": {"text": "a b"}, "priority": 3},
+        {"name": "nowhere"},
+    ],
+    workflows.profile: [{"name": "report"}, {"name": "report", "last": 1}, {"name": "nowhere"}],
+    workflows.evolve: [{"name": "report"}, {"name": "nowhere"}],
+    tools.list_: [{}, {"type": "python"}, {"tag": "text"}],
+    tools.search: [{"q": "count the words of a text", "limit": 1}],
+    tools.show: [
+        {"tool": "word_count"},
+        {"tool": "word_count", "version": "9.9.9"},
+        {"tool": "nowhere"},
+    ],
+    tools.versions: [{"tool": "word_count"}, {"tool": "nowhere"}],
+    tools.pin: [
+        {"tool": "word_count", "version": "1.0.0"},
+        {"tool": "word_count", "version": "9.9.9"},
+        {"tool": "nowhere", "version": "1.0.0"},
+    ],
+    tools.unpin: [{"tool": "word_count"}, {"tool": "nowhere"}],
+    tools.feedback: [
+        {"tool": "word_count", "task": "count words", "good": True},
+        {"tool": "nowhere", "task": "count words", "good": False},
+    ],
+    tool_operations.run: [
+        {"tool": "word_count", "inputs": {"text": "a b c"}},
+        {"tool": "word_count"},
+        {"tool": "nowhere"},
+    ],
+    tool_operations.examples: [{"tool": "word_count"}, {"tool": "nowhere"}],
+    tool_operations.rollback: [{"tool": "word_count"}, {"tool": "nowhere"}],
+    tool_operations.evolve: [{"tool": "word_count"}, {"tool": "nowhere"}],
 }
+# A command that does several operations, and is called after another one.
+COMMANDS = {workflows.outcome: "workflow show"}
 # Their commands do the work here and now, and tell what came of it; with --detach they only begin it.
 CARRIED = {
     protocols.start,
@@ -112,6 +174,7 @@ CARRIED = {
     protocols.run_step,
     protocols.review_step,
     protocols.approve_step,
+    workflows.start,
 }
 # The same for a command that has no --detach: only what it refuses is compared.
 HERE_ONLY = {research.resume}
@@ -161,8 +224,21 @@ class World:
             pause_run(
                 tx, self.runtime, start_run(tx, self.runtime, "research.run", kind="research", name="waves")
             )
+            self._fill_workflows(tx)
             self.runtime.put_schedule(tx, "nightly", "every night at 2", KIND, {"file": "/dev/null"})
         approvals.refuse(self._access, 2)
+
+    def _fill_workflows(self, tx: Transaction) -> None:
+        spec = keep_workflow(tx, require_spec(SPEC), origin="test").spec
+        run_id = start_run(
+            tx, self.runtime, KIND, kind="workflow", name="report", spec={"workflow": spec, "tools": {}}
+        )
+        assert run_id == REPORTED
+        [step_id] = create_steps(tx, run_id, [("words", {})])
+        change_run(tx, run_id, RunStatus.RUNNING)
+        change_step(tx, step_id, StepStatus.RUNNING)
+        change_step(tx, step_id, StepStatus.COMPLETED, result={"value": 2, "metrics": {"wall_ms": 5.0}})
+        change_run(tx, run_id, RunStatus.COMPLETED, result={"outputs": {"words": {"value": 2}}})
 
     def _fill_protocols(self, tx: Transaction) -> None:
         project_id = add_project(tx, "shop", base_branch="main", facts={})
@@ -192,28 +268,30 @@ class World:
     def directly(self, operation: Operation[..., Any], given: Given) -> Any:
         """What the function answers, or the `RatchetError` that it raises."""
         typed = {name: _typed(operation, name, value) for name, value in given.items()}
-        window = {"window": Window()} if operation.takes_window else {}
+        window: Given = {"window": Window()} if operation.takes_window else {}
+        window |= {"window": NameWindow()} if operation.takes_names else {}
         try:
-            return operation(self._access, **window, **typed)
+            answer = operation(self._access, **window, **typed)
+            return asyncio.run(answer) if operation.is_async else answer
         except RatchetError as error:
             return error
 
     def by_cli(self, operation: Operation[..., Any], given: Given) -> Answer:
         out, err = io.StringIO(), io.StringIO()
-        places = [
-            str(given[name]) for name in operation.parameters if name in given and _is_place(operation, name)
-        ]
+        is_argument = {name: operation.is_argument(each) for name, each in operation.parameters.items()}
+        places = [str(given[name]) for name in operation.parameters if name in given and is_argument[name]]
         options = [
             text
             for name, value in given.items()
-            if not _is_place(operation, name)
-            for text in (operation.parameters[name].about.flag or f"--{name.replace('_', '-')}", str(value))
+            if not is_argument[name]
+            for text in _options(operation, name, value)
         ]
-        detach = ["--detach"] if operation in CARRIED else []
-        line = ["--home", str(self.home), *operation.name.split(), "--json", *detach, *options, "--", *places]
+        options += ["--detach"] if operation in CARRIED else []
+        options += ["--yes"] if operation.asks else []
+        line = ["--home", str(self.home), *command_of(operation).split(), "--json", *options, "--", *places]
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(line)
-        if code:
+        if code and not out.getvalue():
             return Answer(error=json.loads(err.getvalue().splitlines()[-1])["error"], code=code)
         return Answer(json.loads(out.getvalue()))
 
@@ -302,7 +380,7 @@ WRONG_CASES = [
     for operation in EVERY
     for name, parameter in operation.parameters.items()
     for value in (
-        ["0", "-1", "abc", str(2**63)] if parameter.type is int
+        [*(() if parameter.about.least == 0 else ("0",)), "-1", "abc", str(2**63)] if parameter.type is int
         else ["nothing-of-the-kind"] if parameter.choices
         else ["x" * (parameter.about.longest + 1)] if parameter.about.longest
         else []
@@ -318,7 +396,8 @@ def test_what_cannot_be_meant_is_refused_by_every_face(
         named = any(
             given[name] != RIGHT[operation][0].get(name) for name in names_too(operation) if name in given
         )
-        # Text in the place of a number is a name there, of a thing that there is not.
+        named |= not is_made(operation)
+        # Text in the place of a number is a name there, of a thing that there is not; so is a name that is too long.
         assert world.by_cli(operation, given).code in ((MISUSED, FAILED) if named else (MISUSED,))
     assert world.by_api(operation, given).code == WRONG
     offered = operation.tool is not None and not operation.tool.without & given.keys()
@@ -362,9 +441,17 @@ def check_mcp(operation: Operation[..., Any], said: Answer, expected: Any) -> No
         assert said.error == str(expected)
         return
     assert said.error is None
+    if operation.status == 204:
+        assert said.value == {"done": True}
+        return
     answer = operation.translated_answer(expected)
-    found = said.value["items"] if isinstance(answer, Listing) else said.value
-    assert _without_times(found) == _plain(answer.items if isinstance(answer, Listing) else answer)
+    if isinstance(answer, Listing):
+        found = said.value["items"]
+        # It lists fewer at once.
+        assert len(found) == len(answer.items) or said.value["next"] is not None
+        assert _without_times(found) == _plain(answer.items[: len(found)])
+    else:
+        assert _without_times(said.value) == _plain(answer)
 
 
 def names_too(operation: Operation[..., Any]) -> list[str]:
@@ -372,10 +459,31 @@ def names_too(operation: Operation[..., Any]) -> list[str]:
     return [name for name, each in operation.parameters.items() if each.about.find is not None]
 
 
+def command_of(operation: Operation[..., Any]) -> str:
+    return COMMANDS.get(operation, operation.name)
+
+
 def has_command(operation: Operation[..., Any]) -> bool:
-    group, _, verb = operation.name.partition(" ")
+    group, _, verb = command_of(operation).partition(" ")
     branch = CATALOGUE[group]
-    return isinstance(branch, Branch) and verb in branch.parts
+    return not isinstance(branch, Branch) or verb in branch.parts
+
+
+def is_made(operation: Operation[..., Any]) -> bool:
+    """Whether the command is made from the operation, and nothing of it was written by hand."""
+    group, _, verb = command_of(operation).partition(" ")
+    branch = CATALOGUE[group]
+    assert isinstance(branch, Branch)
+    return not branch.parts[verb].module.startswith("ratchet.cli.")
+
+
+def _options(operation: Operation[..., Any], name: str, value: Any) -> list[str]:
+    flag = operation.parameters[name].about.flag or f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [flag.split("/")[0 if value else 1]]
+    if isinstance(value, dict):
+        return [text for pair in value.items() for text in ("--input", "=".join(pair))]
+    return [flag, str(value)]
 
 
 def _is_place(operation: Operation[..., Any], name: str) -> bool:
@@ -389,8 +497,12 @@ def _typed(operation: Operation[..., Any], name: str, value: Any) -> Any:
 
 def _plain(answer: Any) -> Any:
     """As JSON has it, without what differs from one world, or one face, to another."""
-    items = [record(each) for each in answer] if isinstance(answer, list | tuple) else record(answer)
+    items = [_record(each) for each in answer] if isinstance(answer, list | tuple) else record(answer)
     return _without_times(json.loads(json.dumps(items, default=str)))
+
+
+def _record(item: Any) -> Any:
+    return record(item) if is_dataclass(item) and not isinstance(item, type) else item
 
 
 def _without_times(value: Any) -> Any:
@@ -398,8 +510,8 @@ def _without_times(value: Any) -> Any:
         return [_without_times(each) for each in value]
     if not isinstance(value, dict):
         return value
-    # Who asked is told by the face, and when differs.
-    own = {"actor", "request_id", "decided_by", "next", "process_id"}
+    # Who asked is told by the face, and when and how long differs.
+    own = {"actor", "request_id", "decided_by", "next", "process_id", "origin", "metrics"}
     return {
         name: _without_times(each) for name, each in value.items() if name not in own and not is_time(name)
     }

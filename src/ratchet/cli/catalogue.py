@@ -141,24 +141,22 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "workflow": Branch(
         "Workflows: plans that run as DAGs, each step in a process of its own.",
         {
-            "new": Leaf("Have an overseer plan a workflow from a sentence.", "workflow_make:new"),
-            "validate": Leaf("Check a workflow and tell everything that is wrong.", "workflow_look:validate"),
-            "plan": Leaf("Show what a workflow would do, and what can run at once.", "workflow_look:plan"),
+            "new": Leaf("Have an overseer plan a workflow from a sentence.", "workflow_run:new"),
+            "validate": Leaf("Check a workflow and report everything that is wrong.", "workflow:validate"),
+            "plan": Leaf("Show what a workflow would do, and what can run at once.", "workflow:plan"),
             "run": Leaf("Run a workflow and print its outputs.", "workflow_run:run"),
-            "show": Leaf("Show a saved workflow, or a run of one.", "workflow_look:show"),
-            "list": Leaf("List the saved workflows and the last runs.", "workflow_look:list_"),
-            "save": Leaf("Keep a workflow under its name, to be run by it.", "workflow_make:save"),
-            "delete": Leaf("Delete a saved workflow; what it has run stays.", "workflow_make:delete"),
+            "show": Leaf("Show a saved workflow, or a run of one.", "workflow:show"),
+            "list": Leaf("List the saved workflows and the last runs.", "workflow:list_"),
+            "save": Leaf("Keep a workflow under its name, to be run by it.", "workflow:save"),
+            "delete": Leaf("Delete a saved workflow; what it has run stays.", "workflows.operations:delete"),
             "profile": Leaf(
-                "Show where the time of a workflow goes, and what to make better first.",
-                "workflow_evolve:profile_",
+                "Show where the time of a workflow goes, and what to improve first.",
+                "workflow:profile",
             ),
             "evolve": Leaf(
-                "Have a tool rewritten, and keep it only if it proves better.", "workflow_evolve:evolve"
+                "Have a tool rewritten, and keep it only if it proves better.", "workflow_run:evolve"
             ),
-            "export": Leaf(
-                "Write a workflow as a folder that runs without Ratchet.", "workflow_export:export"
-            ),
+            "export": Leaf("Write a workflow as a folder that runs without Ratchet.", "workflow_run:export"),
             "schedule": Leaf("Run a workflow again by the clock.", "workflow_schedule:schedule"),
         },
         "A workflow is a file of YAML or JSON, or is saved under a name. `ratchet workflow new` has one "
@@ -168,17 +166,17 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "tool": Branch(
         "Tools: what the steps of a workflow call.",
         {
-            "list": Leaf("List tools by name.", "tool_look:list_"),
-            "show": Leaf("Show one tool: what it takes, what it answers, how it has done.", "tool_look:show"),
-            "search": Leaf("Find tools for a task, and say why each was chosen.", "tool_look:search"),
-            "run": Leaf("Call a tool and print its answer.", "tool_call:run"),
-            "test": Leaf("Run the examples of a tool as tests.", "tool_call:test"),
-            "add": Leaf("Add a tool from its definition, or a new version of it.", "tool_change:add"),
-            "versions": Leaf("List the versions of a tool, newest first.", "tool_look:versions_"),
-            "pin": Leaf("Hold a tool at a version.", "tool_change:pin"),
-            "unpin": Leaf("Let a tool follow its newest version again.", "tool_change:unpin"),
-            "rollback": Leaf("Take a tool back to the version before.", "tool_change:rollback"),
-            "feedback": Leaf("Say how well a tool has served.", "tool_change:feedback"),
+            "list": Leaf("List tools by name.", "tool:list_"),
+            "show": Leaf("Show one tool: what it takes, what it answers, how it has done.", "tool:show"),
+            "search": Leaf("Find tools for a task, and say why each was chosen.", "tool:search"),
+            "run": Leaf("Call a tool and print its answer.", "tool:run"),
+            "test": Leaf("Run the examples of a tool as tests.", "tool:test"),
+            "add": Leaf("Add a tool from its definition, or a new version of it.", "tool:add"),
+            "versions": Leaf("List the versions of a tool, newest first.", "tools.operations:versions"),
+            "pin": Leaf("Hold a tool at a version.", "tools.operations:pin"),
+            "unpin": Leaf("Let a tool follow its newest version again.", "tools.operations:unpin"),
+            "rollback": Leaf("Take a tool back to the version before.", "workflows.tool_operations:rollback"),
+            "feedback": Leaf("Say how well a tool has served.", "tools.operations:feedback"),
         },
         "A tool is a definition in YAML or JSON with a version: code, a program, a model with a prompt, "
         "an HTTP interface, a tool of an MCP server. `ratchet tool search` finds one, and `ratchet tool "
@@ -304,7 +302,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "find": Leaf("Find what means most nearly the same, or has the same words.", "memory:find"),
             "list": Leaf("List what is remembered, newest first.", "memory:list_"),
             "delete": Leaf("Forget one entry, or all that fit.", "memory:delete"),
-            "reembed": Leaf("Make every vector anew, after the embedder has changed.", "memory:reembed"),
+            "reembed": Leaf("Re-embed every entry, after the embedder has changed.", "memory:reembed"),
         },
         "What was learned is found again by its meaning. It is kept in the home, or on a Qdrant server if "
         "the settings say so.",
@@ -343,7 +341,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "queue": Branch(
         "Queues and the jobs in them.",
         {
-            "list": Leaf("List queues and how many jobs they hold.", "queue:list_"),
+            "list": Leaf("List queues and how many jobs they hold.", "runtime.operations.jobs:list_"),
             "jobs": Leaf("List jobs, newest first.", "runtime.operations.jobs:jobs"),
             "show": Leaf("Show one job with the tries that failed.", "runtime.operations.jobs:show"),
             "cancel": Leaf("Cancel a job; a running one is told to stop.", "runtime.operations.jobs:cancel"),
@@ -367,7 +365,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "A schedule makes a job whenever its time comes, as long as a worker runs. `ratchet workflow "
         "schedule` is the simple way for workflows.",
     ),
-    "processes": Leaf("List the servers and workers on this ledger.", "processes:processes"),
+    "processes": Leaf("List the servers and workers on this ledger.", "runtime.operations.jobs:processes"),
     "ledger": Branch(
         "The database and the files beside it.",
         {

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.jsontext import load_json
-from ratchet.flowkit.validation import check_inputs, parse_input_texts
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
@@ -42,6 +39,9 @@ def input_options(function: F) -> F:
 
 def workflow_inputs(spec: WorkflowSpec, pairs: Sequence[str], document: str | None) -> dict[str, Any]:
     """What was given, as the types that the workflow declares. Raises `Misuse` with all that is wrong or missing."""
+    from ratchet.flowkit.errors import SpecError
+    from ratchet.flowkit.validation import check_inputs, parse_input_texts
+
     try:
         given = {
             **read_document(document),
@@ -66,6 +66,10 @@ def read_document(file: str | None) -> Mapping[str, Any]:
     """The object in a file of JSON; an empty one if no file is named."""
     if file is None:
         return {}
+    # Loaded here: most commands of a module are given no file.
+    from ratchet.flowkit.errors import SpecError
+    from ratchet.flowkit.jsontext import load_json
+
     try:
         found = load_json(_content(file), largest=_MOST_BYTES)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -13,9 +14,10 @@ import click
 
 from ratchet.cli.command import Command
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.output import confirm, show_list, show_one
+from ratchet.cli.output import confirm, note, show_list, show_one
 from ratchet.cli.params import COUNT, ID, Amount, Number
 from ratchet.cli.words import age, compact, span
+from ratchet.kernel import Misuse
 from ratchet.operations import Column, Columns, Listing, Operation, Parameter, Window, is_time, record
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class CliCall:
         self._session = session
         self._runtime = runtime
         self.ledger = ledger
+        self.kept: dict[str, Any] = {}
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -87,7 +90,7 @@ def calling(session: Session) -> Iterator[CliCall]:
 
 def command_of(operation: Operation[..., Any]) -> Command:
     """The command that an operation is."""
-    return looking_like(operation)(lambda session, _call, answer: _show(session, operation, answer))
+    return looking_like(operation)(lambda session, _call, answer: show_answer(session, operation, answer))
 
 
 def looking_like(
@@ -97,10 +100,18 @@ def looking_like(
 
     def make(look: Callable[[Session, CliCall, Any], None]) -> Command:
         @click.pass_obj
-        def run(session: Session, /, **given: Any) -> None:
+        def run(session: Session, /, **given: Any) -> int | None:
+            if (
+                operation.asks is not None
+                and not given.pop("yes")
+                and not _agreed(operation.asks.format(it=given))
+            ):
+                note("Nothing is changed.")
+                return 1
             with calling(session) as call:
                 answer = operation(call, **_values(operation, call, given))
                 look(session, call, answer)
+            return None
 
         return Command(
             operation.name.rpartition(" ")[2],
@@ -114,23 +125,30 @@ def looking_like(
     return make
 
 
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise Misuse(f"nobody can be asked: {question}", hint="add --yes")
+    return click.confirm(question, err=True)
+
+
 def shown(columns: Columns, item: Any) -> dict[str, object]:
     """The fields of one thing as people read them."""
     return {name: _cell(column, item) for name, column in columns.items()}
 
 
-def _show(session: Session, operation: Operation[..., Any], answer: Any) -> None:
+def show_answer(session: Session, operation: Operation[..., Any], answer: Any) -> None:
+    """As the declaration says: a table, what was done, or the fields of one thing."""
     if isinstance(answer, Listing):
         columns = {name: _reader(column) for name, column in operation.columns.items()}
         show_list(session, answer.items, columns, record=record, empty=operation.empty)
     elif operation.done is not None:
-        confirm(session, record(answer), _told(operation, answer))
+        confirm(session, record(answer), _report(operation, answer))
     else:
         show_one(session, record(answer), shown(operation.columns, answer))
 
 
-def _told(operation: Operation[..., Any], answer: Any) -> str:
-    done = operation.told(answer)
+def _report(operation: Operation[..., Any], answer: Any) -> str:
+    done = operation.report(answer)
     return f"{done}; {operation.then.format(it=answer)}." if operation.then else f"{done}."
 
 
@@ -152,7 +170,7 @@ def _cell(column: Column, item: Any) -> object:
 
 def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
     for each in operation.parameters.values():
-        is_place = f"{{{each.name}}}" in operation.path
+        is_place = operation.is_argument(each)
         yield _argument(each) if is_place else _option(each)
         if is_place and each.about.find is not None:
             yield click.Option(
@@ -160,13 +178,14 @@ def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
                 metavar="PROJECT",
                 help="The project it belongs to, where its name alone is not enough.",
             )
+    if operation.asks is not None:
+        yield click.Option(["--yes", "-y"], is_flag=True, help="Do not ask.")
     if operation.takes_window:
         yield click.Option(
             ["--limit", "-n"], type=COUNT, default=operation.limit, show_default=True, help="At most so many."
         )
-        noun = operation.name.partition(" ")[0].removesuffix("s")
         yield click.Option(
-            ["--before"], type=ID, metavar="ID", help=f"Only older than this {noun}: the next page."
+            ["--before"], type=ID, metavar="ID", help="Only older than this one: the next page."
         )
 
 
@@ -184,7 +203,8 @@ def _option(parameter: Parameter) -> click.Option:
     about = parameter.about
     flag = about.flag or f"--{parameter.name.replace('_', '-')}"
     if parameter.type is bool:
-        return click.Option([flag, parameter.name], is_flag=True, help=about.help)
+        given = {"required": True} if parameter.required else {"default": parameter.default}
+        return click.Option([flag, parameter.name], is_flag=True, help=about.help, **given)
     default = about.usual or (None if parameter.required else parameter.default)
     return click.Option(
         [flag, parameter.name],
@@ -231,12 +251,15 @@ class Text(click.ParamType[str]):
 def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as what the operation takes."""
     within = {"project": given["project"]} if "project" in given else {}
-    found = {
-        name: _value(parameter, given[name])
-        if parameter.about.find is None or given[name] is None
-        else _found(parameter.about.find, call, given[name], within)
-        for name, parameter in operation.parameters.items()
-    }
+    found = {}
+    for name, parameter in operation.parameters.items():
+        about, typed = parameter.about, given[name]
+        if about.find is not None and typed is not None:
+            found[name] = _found(about.find, call, typed, within)
+        elif about.read is not None and typed is not None:
+            found[name] = _named(about.read)(call, typed)
+        else:
+            found[name] = _value(parameter, typed)
     if not operation.takes_window:
         return found
     return {**found, "window": Window(given["before"], given["limit"])}
@@ -244,10 +267,15 @@ def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, A
 
 def _found(find: str, call: CliCall, text: str, within: Mapping[str, str | None]) -> int:
     """The number of what a person has named."""
-    module, _, name = find.partition(":")
     with call.read() as tx:
-        number: int = getattr(import_module(module), name)(tx, text, **within)
+        number: int = _named(find)(tx, text, **within)
     return number
+
+
+def _named(function: str) -> Callable[..., Any]:
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def _value(parameter: Parameter, typed: Any) -> Any:

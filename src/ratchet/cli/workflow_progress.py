@@ -17,7 +17,7 @@ Hear = Callable[[Event], None]
 _SHOWN = 160
 _AT_ONCE = 3
 _ENDS = {"step.completed": "done", "step.failed": "failed", "step.cancelled": "cancelled"}
-_TOLD = {**_ENDS, "step.retrying": "tries again", "step.held": "waits"}
+_REPORTED = {**_ENDS, "step.retrying": "tries again", "step.held": "waits"}
 _SAID = ("step.output", "step.token")
 
 
@@ -25,7 +25,7 @@ _SAID = ("step.output", "step.token")
 def progress(what: str, steps: int, *, quiet: bool, follow: bool = False) -> Iterator[Hear]:
     """What is to be called with each event of the run. With `follow` it tells of each; as JSON lines, if `quiet`."""
     if follow:
-        yield _print_json if quiet else Telling().hear
+        yield _print_json if quiet else EventLines().hear
     elif quiet:
         yield lambda _event: None
     elif sys.stderr.isatty():
@@ -35,7 +35,7 @@ def progress(what: str, steps: int, *, quiet: bool, follow: bool = False) -> Ite
         yield _line
 
 
-class Telling:
+class EventLines:
     """Every event as a line; what a model says goes on in its line while nobody else speaks."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Telling:
             for line in lines(text).splitlines():
                 note(f"{name} | {line}")
         else:
-            note(_told(event))
+            note(_line_of(event))
 
     def _go_on(self, name: str, text: str) -> None:
         if self._speaking != name:
@@ -74,8 +74,8 @@ def _print_json(event: Event) -> None:
 
 
 def _line(event: Event) -> None:
-    if event.type in _TOLD:
-        note(_told(event))
+    if event.type in _REPORTED:
+        note(_line_of(event))
 
 
 @contextlib.contextmanager
@@ -106,11 +106,11 @@ def _listed(names: list[str]) -> str:
     return one_line(", ".join(names[:_AT_ONCE])) + more
 
 
-def _told(event: Event) -> str:
+def _line_of(event: Event) -> str:
     name = one_line(str(_data(event).get("name") or ""))
     message = one_line(event.message or "")
-    if event.type in _TOLD:
-        text = f"{name}: {_TOLD[event.type]}{_with(message)}"
+    if event.type in _REPORTED:
+        text = f"{name}: {_REPORTED[event.type]}{_with(message)}"
     else:
         text = " ".join(filter(None, (event.type, name, message if message != name else "")))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.tables import tool_buffers, tool_calls, tool_starts, tool_versions, tools
 from ratchet.ledger.transaction import Transaction
+from ratchet.operations import described
 
 # Larger inputs and outputs are not kept with a call.
 KEPT_BYTES = 16 * 1024
@@ -54,9 +55,9 @@ class CallStats:
     runs: int
     failures: int
     mean_wall_ms: float | None
-    cost_microusd: int
+    cost_microusd: int = field(metadata=described("what is known of the cost"))
     tokens: int
-    unpriced_tokens: int
+    unpriced_tokens: int = field(metadata=described("those of unknown price; their cost comes on top"))
     mean_score: float | None
     recent: int
     recent_success_rate: float | None
@@ -65,10 +66,11 @@ class CallStats:
     recent_peak_bytes: int | None
     recent_cost_microusd: float | None
     recent_score: float | None
+    success_rate: float | None = field(init=False)
 
-    @property
-    def success_rate(self) -> float | None:
-        return None if self.runs == 0 else (self.runs - self.failures) / self.runs
+    def __post_init__(self) -> None:
+        rate = None if self.runs == 0 else (self.runs - self.failures) / self.runs
+        object.__setattr__(self, "success_rate", rate)
 
 
 def record_calls(tx: Transaction, rows: Sequence[CallRow]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
@@ -25,6 +25,11 @@ class Call(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What one call leaves for the next one of the same face."""
+        ...
 
     @property
     def actor(self) -> str: ...

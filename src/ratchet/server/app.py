@@ -13,69 +13,68 @@ from starlette.routing import BaseRoute
 from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime
+from ratchet.runtime.operations import approvals, jobs, runs
 from ratchet.server.authorisation import Authorisation, bearer
 from ratchet.server.console import create_console
 from ratchet.server.console.access import HOME, ROOT
 from ratchet.server.middleware import BodyLimit, Measuring, RequestIds
+from ratchet.server.operation import router_of
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
 from ratchet.server.project_scope import guard
 from ratchet.server.routes import (
     agent_calls,
     agent_state,
     agents,
-    approvals,
     artifacts,
     attempts,
     branches,
     clarifications,
     events,
     health,
-    jobs,
     metrics,
-    processes,
     projects,
     protocol_steps,
     protocols,
     queues,
     research,
     research_views,
-    runs,
     schedules,
     specs,
     steps,
     stream,
-    tools,
     webhooks,
     workflows,
 )
 from ratchet.server.service import Service
+from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
+from ratchet.workflows import tool_operations
 
-_OPEN = (health, metrics, webhooks)
+_OPEN = (health.router, metrics.router, webhooks.router)
 _GUARDED = (
-    projects,
-    branches,
-    protocols,
-    protocol_steps,
-    clarifications,
-    specs,
-    runs,
-    steps,
-    attempts,
-    agents,
-    agent_calls,
-    agent_state,
-    research,
-    research_views,
-    workflows,
-    tools,
-    approvals,
-    artifacts,
-    events,
-    stream,
-    queues,
-    jobs,
-    schedules,
-    processes,
+    projects.router,
+    branches.router,
+    protocols.router,
+    protocol_steps.router,
+    clarifications.router,
+    specs.router,
+    router_of("runs", runs.OPERATIONS),
+    steps.router,
+    attempts.router,
+    agents.router,
+    agent_calls.router,
+    agent_state.router,
+    research.router,
+    research_views.router,
+    workflows.router,
+    router_of("tools", (*TOOL_OPERATIONS, *tool_operations.OPERATIONS)),
+    router_of("approvals", approvals.OPERATIONS),
+    artifacts.router,
+    events.router,
+    stream.router,
+    queues.router,
+    router_of("jobs", jobs.JOB_OPERATIONS),
+    schedules.router,
+    router_of("processes", jobs.PROCESS_OPERATIONS),
 )
 
 
@@ -118,10 +117,10 @@ def create_app(
 def _routes() -> list[BaseRoute]:
     """Made once for every application: the first request waits until FastAPI has worked out what each one needs."""
     router = APIRouter(responses=DOCUMENTED)
-    for module in _OPEN:
-        router.include_router(module.router)
-    for module in _GUARDED:
-        router.include_router(module.router, dependencies=[Depends(bearer), Depends(guard)])
+    for each in _OPEN:
+        router.include_router(each)
+    for each in _GUARDED:
+        router.include_router(each, dependencies=[Depends(bearer), Depends(guard)])
     return router.routes
 
 

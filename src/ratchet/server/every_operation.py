@@ -8,14 +8,21 @@ from ratchet.operations import Operation
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS
 from ratchet.research.operations import OPERATIONS as RESEARCH_OPERATIONS
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
+from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
+from ratchet.workflows import tool_operations
+from ratchet.workflows.operations import OPERATIONS as WORKFLOW_OPERATIONS
 
 EVERY: tuple[Operation[..., Any], ...] = (
     *runs.OPERATIONS,
     *approvals.OPERATIONS,
     *jobs.QUEUE_OPERATIONS,
     *jobs.JOB_OPERATIONS,
+    *jobs.PROCESS_OPERATIONS,
     *schedules.OPERATIONS,
     *PROTOCOL_OPERATIONS,
     *STEP_OPERATIONS,
     *RESEARCH_OPERATIONS,
+    *WORKFLOW_OPERATIONS,
+    *TOOL_OPERATIONS,
+    *tool_operations.OPERATIONS,
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ratchet.operations import Listing, Window
+from ratchet.operations import Listing, NameWindow, Window
 
 # The largest number that both databases can hold.
 MAX_ID = 2**63 - 1
@@ -33,7 +33,7 @@ def printable(text: str) -> str:
     return text
 
 
-def _no_recording(engine: str) -> str:
+def no_recording(engine: str) -> str:
     if engine.startswith("replay:"):
         raise ValueError("a recording is a file on the server's disk, which cannot be named over HTTP")
     return engine
@@ -41,7 +41,7 @@ def _no_recording(engine: str) -> str:
 
 # What a person would write on one line.
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
-EngineName = Annotated[Text, AfterValidator(_no_recording)]
+EngineName = Annotated[Text, AfterValidator(no_recording)]
 TextFilter = Annotated[str | None, AfterValidator(without_nul), Query(max_length=200)]
 
 
@@ -124,3 +124,31 @@ async def _pager(request: Request, response: Response, before: Before = None, li
 
 
 Paging = Annotated[Pager, Depends(_pager)]
+
+
+class NamedPage(BaseModel, Generic[Item]):
+    items: list[Item]
+    next: str | None = Field(description="pass it as `after` for the next page; null at the end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamePager(NameWindow):
+    """Which page of a list by name a request asked for."""
+
+    request: Request
+    response: Response
+
+    def cut(self, rows: Sequence[Row], name: str = "name") -> Listing[Row]:
+        page = NameWindow.cut(self, rows, name)
+        if page.next is not None:
+            link_next(self.request, self.response, "after", page.next, self.limit)
+        return page
+
+
+async def _name_pager(
+    request: Request, response: Response, after: TextFilter = None, limit: Limit = 50
+) -> NamePager:
+    return NamePager(after or "", limit, request=request, response=response)
+
+
+NamePaging = Annotated[NamePager, Depends(_name_pager)]

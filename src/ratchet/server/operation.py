@@ -11,11 +11,23 @@ from http import HTTPStatus
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from fastapi import APIRouter, Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from ratchet.operations import Listing, Operation, Parameter, is_time
-from ratchet.server.fields import Foreign, Json, Moment, Page, Paging, Shape, printable, without_nul
+from ratchet.server.fields import (
+    Foreign,
+    Json,
+    Moment,
+    NamedPage,
+    NamePaging,
+    Page,
+    Paging,
+    Shape,
+    no_recording,
+    printable,
+    without_nul,
+)
 from ratchet.server.problems import documented
 from ratchet.server.service import Api
 
@@ -64,7 +76,9 @@ def schema_of(operation: Operation[..., Any]) -> Any:
     item = _outside("", operation.translated.type if operation.translated else plain)
     if not is_list:
         return item
-    return Page[item] if operation.enveloped else list[item]  # type: ignore[valid-type]
+    if not operation.enveloped:
+        return list[item]  # type: ignore[valid-type]
+    return NamedPage[item] if operation.takes_names else Page[item]  # type: ignore[valid-type]
 
 
 @cache
@@ -84,7 +98,15 @@ def shape_of(kind: type) -> type[Shape]:
     return create_model(name, __base__=Shape, __doc__=doc, __module__=kind.__module__, **described)
 
 
+def shown(answer: Any) -> Shape:
+    """A dataclass as the API shows it."""
+    kind: Any = type(answer)
+    return shape_of(kind).model_validate(answer)
+
+
 def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
     return ... if field.default is dataclasses.MISSING else field.default
 
 
@@ -101,6 +123,8 @@ def _outside(name: str, hint: Any) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return Union[tuple(_outside(name, each) for each in inner)]  # noqa: UP007  made from a tuple
+    if origin is dict:
+        return dict[str, _outside("", inner[1])]  # type: ignore[misc]
     return list[_outside(name, inner[0])] if origin in (list, tuple) else hint  # type: ignore[misc]
 
 
@@ -108,22 +132,36 @@ def _endpoint(operation: Operation[..., Any]) -> Any:
     """The function that FastAPI calls. It reads what that takes from the signature."""
     body = _body(operation)
 
-    def endpoint(**given: Any) -> Any:
-        api, sent = given.pop("api"), given.pop("body", None)
+    def called(given: dict[str, Any]) -> Any:
+        api, sent, _ = given.pop("api"), given.pop("body", None), given.pop("response")
         values = (
             given
             if sent is None
             else {**given, **{name: getattr(sent, name) for name in sent.model_fields_set}}
         )
-        answer = operation(api, **values)
+        for each in operation.parameters.values():
+            if each.about.within is not None and (place := values.pop(each.about.within)) is not None:
+                values[each.name] = f"{place}/{values[each.name]}"
+        return operation(api, **values)
+
+    def answered(response: Response, answer: Any) -> Any:
+        if operation.location is not None:
+            response.headers["Location"] = operation.location.format(it=answer)
         if operation.status == _NO_CONTENT:
             return None
         answer = operation.translated_answer(answer)
         return answer.items if isinstance(answer, Listing) and not operation.enveloped else answer
 
+    def sync_endpoint(**given: Any) -> Any:
+        return answered(given["response"], called(given))
+
+    async def async_endpoint(**given: Any) -> Any:
+        return answered(given["response"], await called(given))
+
+    endpoint: Any = async_endpoint if operation.is_async else sync_endpoint
     endpoint.__name__ = operation.function.__name__
     endpoint.__doc__ = operation.help
-    endpoint.__signature__ = inspect.Signature(list(_signature(operation, body)))  # type: ignore[attr-defined]
+    endpoint.__signature__ = inspect.Signature(list(_signature(operation, body)))
     return endpoint
 
 
@@ -132,11 +170,16 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
     yield taken("api", Api)
+    yield taken("response", Response)
     if operation.takes_window:
         yield taken("window", Paging)
+    if operation.takes_names:
+        yield taken("window", NamePaging)
     for each in operation.parameters.values():
         if in_path(operation, each):
             yield taken(each.name, path_hint(each))
+            if each.about.within is not None:
+                yield taken(each.about.within, within_hint(each), None)
         elif body is None:
             yield taken(each.name, Annotated[_checked(each), Query(**_bounds(each))], each.default)
     if body is not None:
@@ -147,6 +190,12 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
 def path_hint(parameter: Parameter) -> Any:
     """The type of a parameter that is in the path. A strange name is not wrong there: it names nothing."""
     return Annotated[parameter.type, Path(**_bounds(parameter))]
+
+
+def within_hint(parameter: Parameter) -> Any:
+    """The type of the query parameter that says in what something is."""
+    about = f"the {parameter.about.within} that brings the {parameter.name} with it"
+    return Annotated[str | None, Query(min_length=1, max_length=200, description=about)]
 
 
 def in_path(operation: Operation[..., Any], parameter: Parameter) -> bool:
@@ -171,6 +220,7 @@ def _body(operation: Operation[..., Any]) -> type[Body] | None:
 def _bounds(parameter: Parameter) -> dict[str, Any]:
     about = parameter.about
     found = {
+        "gt": about.above,
         "ge": about.least,
         "le": about.most,
         "min_length": about.shortest,
@@ -182,6 +232,12 @@ def _bounds(parameter: Parameter) -> dict[str, Any]:
 
 def _checked(parameter: Parameter) -> Any:
     kind = parameter.type
+    if parameter.choices:
+        kind = Annotated[kind, Field(strict=False)]
     if kind is str:
         kind = Annotated[str, AfterValidator(printable if parameter.about.printable else without_nul)]
+    if parameter.about.engine:
+        kind = Annotated[kind, AfterValidator(no_recording)]
+    if kind == dict[str, Any]:
+        kind = dict[str, JsonValue]
     return kind | None if parameter.may_be_none else kind

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -20,7 +20,6 @@ from ratchet.runtime import Runtime
 
 if TYPE_CHECKING:
     from ratchet.agents.host import Host
-    from ratchet.tools.registry import Toolbox
 
 
 HEADER = "X-Project-Token"
@@ -102,14 +101,14 @@ def hash_of(token: bytes) -> str:
 class Service:
     """The runtime behind the API. `process_id` is the worker of this process, and `host` serves agents, if it has them.
 
-    The host comes later than the rest: it needs the event loop. `toolbox` is the one that was opened last.
+    The host comes later than the rest: it needs the event loop. `kept` is what calls leave for the next ones.
     """
 
     runtime: Runtime
     loaded: Loaded
     process_id: str | None = None
     host: Host | None = None
-    toolbox: Toolbox | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -147,6 +146,10 @@ class Access:
     @property
     def settings(self) -> Settings:
         return self.service.runtime.settings
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        return self.service.kept
 
     @property
     def person(self) -> str:

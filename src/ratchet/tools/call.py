@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ratchet.runtime import Runtime
     from ratchet.tools.mcp_servers import KeptServers
 
+CALL_SECONDS = 300.0
 _REFERENCE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 
@@ -98,7 +99,7 @@ class Occasion:
     runtime: Runtime
     spender: Spender = field(default_factory=Spender)
     actor: str = "ratchet"
-    seconds: float = 300.0
+    seconds: float = CALL_SECONDS
     folder: Path | None = None
     listen: Callable[[str, Mapping[str, Any]], None] = no_listener
     servers: KeptServers | None = None

@@ -11,12 +11,10 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.tools import CallRow, record_calls, take_start
 from ratchet.runtime import Runtime
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.tools.registry import Toolbox, ToolVersion
-
-CALL_SECONDS = 300.0
 
 
 def call_row(

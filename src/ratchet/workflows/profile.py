@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -16,10 +16,10 @@ from ratchet.ledger.runs import get_run, latest_steps, list_runs
 from ratchet.ledger.tools import ToolRow, VersionRow, get_version
 from ratchet.workflows.evolution.health import recent_scores, tool_of
 from ratchet.workflows.evolution.parts import parts_of
+from ratchet.workflows.operations import RUN_KIND, EvolveAdvice, StepTimes, WorkflowProfile
 from ratchet.workflows.runs.plan import tools_of_steps
 
 _ENDED = (StepStatus.COMPLETED, StepStatus.FAILED)
-RUN_KIND = "workflow"
 
 
 @dataclass(slots=True)
@@ -113,77 +113,6 @@ def longest_way(edges: Mapping[str, Collection[str]], took: Mapping[str, float])
         way.append(coming)
         coming = before[coming]
     return way[::-1]
-
-
-@dataclass(frozen=True, slots=True)
-class StepTimes:
-    """One step, as a mean over the runs that were looked at; `None` where nothing was measured.
-
-    `wall_ms` is from its start to its end, all items of a list and all steps inside it included. `cached` and `failed`
-    are parts of its calls. `time_share` is its part of all time that steps took, `path_share` of the critical path.
-    What `unpriced_tokens` of the tokens cost nobody knows: it is not in `cost_microusd`.
-    """
-
-    step: str
-    tool: str | None
-    calls: float
-    wall_ms: float
-    cpu_ms: float | None
-    peak_bytes: int | None
-    cost_microusd: float
-    tokens: float
-    unpriced_tokens: float
-    cached: float
-    failed: float
-    tries: float
-    time_share: float
-    cost_share: float
-    path_share: float
-
-
-@dataclass(frozen=True, slots=True)
-class EvolveAdvice:
-    """A tool that could be better. `value` is how often it is used times what there is to win; `obstacle` says why it
-    cannot be rewritten, if it cannot. `folder` is where the ledger keeps it, as `evolve_tool` wants to know."""
-
-    tool: str
-    folder: str
-    step: str
-    calls: int
-    quality: float
-    path_share: float
-    value: float
-    why: str
-    obstacle: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowProfile:
-    """`path_ms` is how long the steps of the critical path took, one after the other.
-
-    `advice` has the most valuable tool first. `truncated` says that a run had more steps than were looked at.
-    """
-
-    workflow: str
-    runs: tuple[int, ...]
-    wall_ms: float
-    cost_microusd: float
-    tokens: float
-    unpriced_tokens: float
-    steps: tuple[StepTimes, ...]
-    critical_path: tuple[str, ...]
-    path_ms: float
-    advice: tuple[EvolveAdvice, ...] = ()
-    truncated: bool = False
-
-    @property
-    def evolve_next(self) -> EvolveAdvice | None:
-        """The most valuable tool that can be rewritten."""
-        return next((each for each in self.advice if each.obstacle is None and each.value > 0), None)
-
-    def data(self) -> dict[str, Any]:
-        following = self.evolve_next
-        return {**asdict(self), "evolve_next": None if following is None else asdict(following)}
 
 
 def advise(tx: Transaction, run: Run, steps: Sequence[StepTimes]) -> list[EvolveAdvice]:
@@ -309,6 +238,7 @@ def _summed(
         steps=tuple(steps),
         critical_path=tuple(name for name in way if name in took),
         path_ms=whole.path,
+        advice=(),
         truncated=truncated,
     )
 

@@ -18,7 +18,7 @@ from ratchet.cli.session import configure_logs
 from ratchet.cli.words import age, compact
 from ratchet.kernel import Misuse, NotFound
 from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory, search_advice
-from ratchet.memory import reembed as make_anew
+from ratchet.memory import reembed as reembed_all
 from ratchet.operations import record
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _EMPTY = "Nothing is remembered that fits. `ratchet memory store TEXT` adds something."
 
 
-def _choosing(function: F) -> F:
+def _choice_options(function: F) -> F:
     """The options that say which entries are meant."""
     for option in (
         click.option("--scope", metavar="NAME", help="Only of this scope, such as project:3."),
@@ -79,7 +79,7 @@ def store(session: Session, /, text: str, data: str, **how: Any) -> None:
 @click.option(
     "--words", "by_words", is_flag=True, help="Find entries that have these words, not this meaning."
 )
-@_choosing
+@_choice_options
 @click.option("--limit", "-n", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.pass_obj
 def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
@@ -104,7 +104,7 @@ def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
 
 
 @command("list", examples=["ratchet memory list", "ratchet memory list --kind lesson --scope project:3"])
-@_choosing
+@_choice_options
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
 @click.pass_obj
 def list_(session: Session, /, **where: Any) -> None:
@@ -122,7 +122,7 @@ def list_(session: Session, /, **where: Any) -> None:
     see=["memory list"],
 )
 @click.argument("id", metavar="[ENTRY]", required=False, help="The id that `ratchet memory list` shows.")
-@_choosing
+@_choice_options
 @click.pass_obj
 def delete(session: Session, /, **where: Any) -> None:
     """Forget one entry, or all that fit.
@@ -139,16 +139,20 @@ def delete(session: Session, /, **where: Any) -> None:
 @command(examples=["ratchet memory reembed"])
 @click.pass_obj
 def reembed(session: Session) -> None:
-    """Make every vector anew, after the embedder has changed.
+    """Re-embed every entry, after the embedder has changed.
 
-    Others may go on; they wait, or are told to open the memory again.
+    Other processes may keep running; they wait, or fail with the advice to open the memory again.
     """
     loaded = session.load()
     configure_logs(loaded)
     _check_present(session)
-    with working("making the vectors anew"):
-        count = make_anew(loaded.settings.memory, loaded.home)
-    confirm(session, {"reembedded": count}, f"The vectors of {count} entries are made anew.")
+    with working("embedding again"):
+        count = reembed_all(loaded.settings.memory, loaded.home)
+    confirm(
+        session,
+        {"reembedded": count},
+        f"{count} {'entry is' if count == 1 else 'entries are'} embedded again.",
+    )
 
 
 @contextlib.contextmanager

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.commands.workflow import existing_file
 from ratchet.cli.inputs import input_options, workflow_inputs
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.params import COUNT, Amount
 from ratchet.cli.schedules import confirm_set, timing_options
-from ratchet.cli.workflow_sources import existing_file
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime, get_schedule
 from ratchet.runtime.schedules import chosen_priority
@@ -50,7 +50,7 @@ _FOR_BATCHES = ("budget", "most", "engine")
     help="What becomes of a time while the run before goes on: no run, or one that waits; skip if not given.",
 )
 @click.option(
-    "--no-cache", is_flag=True, help="Run every step anew each time, also one whose result is known."
+    "--no-cache", is_flag=True, help="Run every step again each time, also one whose result is known."
 )
 @click.option(
     "--optimise", is_flag=True, help="Instead of a workflow: make the tools better that are worth it most."
@@ -150,8 +150,8 @@ def _refuse(options: dict[str, Any], foreign: tuple[str, ...], *, optimise: bool
     flags = {"pairs": "--input", "document": "--inputs", "no_cache": "--no-cache"}
     for each in foreign:
         if options[each] not in (None, (), False):
-            told = "with --optimise" if optimise else "without --optimise"
-            raise Misuse(f"{flags.get(each, f'--{each}')} has no meaning {told}", hint="leave it out")
+            how = "with --optimise" if optimise else "without --optimise"
+            raise Misuse(f"{flags.get(each, f'--{each}')} has no meaning {how}", hint="leave it out")
 
 
 def _slug(workflow_id: str) -> str:

@@ -169,11 +169,14 @@ def _body(request: Request, schemas: Schema) -> Iterator[str]:
     if not content:
         return
     kind, described = next(iter(content.items()))
-    whole = resolved(described.get("schema", {}), schemas)
+    schema = described.get("schema", {})
+    chosen = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    # One that may be left out is described like any other.
+    whole = resolved(chosen[0] if len(chosen) == 1 else schema, schemas)
     if not whole.get("properties"):
         yield f"Body: {prose(type_words(whole))}, as `{kind}`."
         return
-    yield "Body:"
+    yield "Body, which may be left out:" if chosen else "Body:"
     yield _fields(whole)
 
 

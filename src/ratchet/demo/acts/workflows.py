@@ -13,11 +13,9 @@ from ratchet.demo.stage import Stage
 from ratchet.flowkit.graph import dependencies, waves
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Event, Step
-from ratchet.ledger.runs import list_steps
+from ratchet.ledger.runs import get_run, list_steps
 from ratchet.workflows.files import read_file
-from ratchet.workflows.runs.plan import start_workflow
-from ratchet.workflows.runs.preparation import prepare
-from ratchet.workflows.views import outcome
+from ratchet.workflows.runs import prepare, read_outputs, start_workflow
 
 _FILE = Path(__file__).parents[1] / "collatz.yaml"
 _LIMIT, _PARTS = 120_000, 6
@@ -56,8 +54,8 @@ def act(stage: Stage) -> Shown:
     )
     first = _run(stage, spec, "first", lambda event: _tell(stage, event))
     with stage.ledger.read() as tx:
-        found = outcome(tx, stage.ledger.artifacts, first.run_id)
-    answer = str(found["outputs"]["report"])
+        outputs = read_outputs(stage.ledger.artifacts, get_run(tx, first.run_id))
+    answer = str(outputs["report"])
     stage.say(f"{answer}: {first.worked:.2f} s of steps in {first.seconds:.2f} s")
     again = _run(stage, spec, "again", lambda _: None)
     stage.say(f"again with the same inputs: {again.cached} of {len(spec.steps)} steps were known and not run")

@@ -1,11 +1,12 @@
-"""The operations on queues and the jobs in them.
+"""The operations on queues, the jobs in them and the processes that do these.
 
 Over HTTP a job and a queue have the names and the form that clients of the API know; see `JobAnswer` and `QueueAnswer`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from ratchet.ledger import Event, Filter
@@ -15,6 +16,7 @@ from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus
 from ratchet.runtime.job_rows import get_job, list_jobs
 from ratchet.runtime.operations.runs import Reason, RunFilter
+from ratchet.runtime.processes import Process, list_processes
 from ratchet.runtime.queues import QueueState, configured_rules, list_queues, set_paused
 
 if TYPE_CHECKING:
@@ -269,6 +271,43 @@ def cancel(call: Call, job_id: JobNumber, reason: Reason = "cancelled on request
         return get_job(tx, job_id)
 
 
+def _limits(queue: QueueState) -> str | None:
+    parts = []
+    if queue.concurrency is not None:
+        parts.append(f"{queue.concurrency} at once")
+    if queue.rate_limit is not None:
+        parts.append(f"{queue.rate_limit} in {queue.rate_seconds:g} s")
+    return ", ".join(parts) or None
+
+
+def _counting(status: JobStatus) -> Callable[[QueueState], int]:
+    return lambda queue: queue.counts[status]
+
+
+@operation(
+    "queue list",
+    "GET /queues",
+    examples=["ratchet queue list", "ratchet queue list --json | jq '.[].counts.failed'"],
+    see=["queue jobs", "processes"],
+    columns={
+        "queue": "name",
+        "state": lambda queue: "paused" if queue.paused else "active",
+        "limits": _limits,
+        **{str(status): _counting(status) for status in JobStatus},
+    },
+    empty="There are no queues.",
+)
+def list_(call: Call) -> Listing[QueueState]:
+    """List queues and how many jobs they hold.
+
+    There is always the queue `default`; others come from the settings, as [queues.NAME] with their limits.
+    """
+    with call.read() as tx:
+        found = list_queues(tx, configured_rules(call.settings))
+    counts = [{str(status): each.counts.get(status, 0) for status in JobStatus} for each in found]
+    return Listing([replace(each, counts=own) for each, own in zip(found, counts, strict=True)])
+
+
 @operation(
     "queue pause",
     "POST /queues/{name}/pause",
@@ -316,5 +355,54 @@ def _failed_tries(tx: Transaction, job_id: int) -> list[FailedTry]:
     return [FailedTry.of(event) for event in found if event.type in _FAILED_TRIES]
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessAnswer:
+    id: str
+    role: str
+    host: str
+    pid: int
+    version: str
+    state: str
+    slots: int
+    busy: int
+    started_at: int
+    beat_at: int
+
+    @classmethod
+    def of(cls, process: Process) -> Self:
+        return cls(**{each.name: getattr(process, each.name) for each in fields(cls)})
+
+
+@operation(
+    "processes",
+    "GET /processes",
+    tool=Tool("list_processes", "List processes"),
+    examples=["ratchet processes", "ratchet processes --json | jq -r '.[].host'"],
+    see=["worker", "serve"],
+    columns={
+        "process": "id",
+        "role": "role",
+        "host": "host",
+        "pid": lambda process: str(process.pid),
+        "state": "state",
+        "busy": lambda process: f"{process.busy}/{process.slots}",
+        "started": "started_at",
+        "last beat": "beat_at",
+        "version": "version",
+    },
+    empty="No process works on this ledger. `ratchet serve` or `ratchet worker` starts one.",
+)
+def processes(call: Call) -> Listing[ProcessAnswer]:
+    """List the servers and workers on this ledger.
+
+    On all machines, oldest first. Without one that has slots, nothing that is queued is started. One without a
+    heartbeat for a while counts as dead, and its jobs are given to others.
+    """
+    with call.read() as tx:
+        return Listing([ProcessAnswer.of(each) for each in list_processes(tx)])
+
+
+# The API shows queues as an object by name: see `server/routes/queues.py`.
 QUEUE_OPERATIONS = (pause, resume)
+PROCESS_OPERATIONS = (processes,)
 JOB_OPERATIONS = (jobs, show, cancel)

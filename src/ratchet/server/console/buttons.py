@@ -62,7 +62,7 @@ def _button(operation: Operation[..., Any], back: str | Callable[..., str]) -> A
 
     def button(page: Page, **given: Any) -> Response:
         answer = operation(page.api, **{name: given[name]})
-        done = operation.told(answer)
+        done = operation.report(answer)
         there = page.request.path_params
         following = back.format(**there) if isinstance(back, str) else back(page, **there)
         return page.done(f"{done[:1].upper()}{done[1:]}.", f"{ROOT}{following}")

@@ -16,7 +16,7 @@ MOST_NODES = 1_000
 
 def draw_plan(steps: Sequence[Mapping[str, Any]]) -> Drawing | None:
     """The steps of `plan_record`, each with how long it usually takes."""
-    nodes = [Node(each["step"], each["step"], each["type"], note=_told(each)) for each in steps]
+    nodes = [Node(each["step"], each["step"], each["type"], note=_planned(each)) for each in steps]
     return _drawn(nodes, steps, ())
 
 
@@ -48,18 +48,18 @@ def _drawn(
     )
 
 
-def _told(step: Mapping[str, Any]) -> str:
+def _planned(step: Mapping[str, Any]) -> str:
     what = str(step["tool"] or step["type"]).replace("_", " ")
     took = step["estimated_ms"]
     return _short(what if took is None else f"{what} · {duration(took / 1000)}")
 
 
 def _taken(step: Mapping[str, Any]) -> str:
-    told = [] if step["wall_ms"] is None else [duration(step["wall_ms"] / 1000)]
-    told += [f"{step['parts']} parts"] if step["parts"] else []
-    told += ["from cache"] if step["cached"] else []
-    told += [f"{step['path_share']:.0%} of the way"] if step["path_share"] else []
-    return _short(" · ".join(told))
+    parts = [] if step["wall_ms"] is None else [duration(step["wall_ms"] / 1000)]
+    parts += [f"{step['parts']} parts"] if step["parts"] else []
+    parts += ["from cache"] if step["cached"] else []
+    parts += [f"{step['path_share']:.0%} of the way"] if step["path_share"] else []
+    return _short(" · ".join(parts))
 
 
 def draw_versions(url: str, versions: Sequence[Mapping[str, Any]]) -> Drawing | None:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from fastapi import Depends, Path, Query
 from markupsafe import Markup, escape
 from pydantic import TypeAdapter
 
@@ -34,6 +35,16 @@ def spent(tx: Transaction, settings: Settings, scope: Scope, number: int) -> dic
             for each in fields(Limits)
         ],
     }
+
+
+def _full_name(
+    tool: Annotated[str, Path(max_length=200)],
+    workflow: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+) -> str:
+    return tool if workflow is None else f"{workflow}/{tool}"
+
+
+ToolName = Annotated[str, Depends(_full_name)]
 
 
 def tool_place(name: str, action: str = "", **more: str) -> str:

@@ -14,9 +14,7 @@ from ratchet.runtime.processes import is_silent
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Paging, TextFilter
-from ratchet.server.operation import schema_of, shape_of
-from ratchet.server.routes import queues as of_queues
-from ratchet.server.routes.processes import Process
+from ratchet.server.operation import shown
 
 router = APIRouter()
 add_buttons(router, (of_jobs.cancel,), "/queue/jobs/{job_id}")
@@ -35,14 +33,13 @@ def queue(
     run_id: IdFilter = None,
 ) -> Response:
     found = of_jobs.jobs(page.api, pager, status, queue, run_id)
-    queues = of_queues.queues(page.api)
     document = {
-        "queues": [{"name": name, **each.model_dump()} for name, each in (queues.model_extra or {}).items()],
-        "processes": _processes(page),
-        "schedules": [
-            shape_of(of_schedules.ScheduleAnswer).model_validate(each)
-            for each in of_schedules.list_(page.api).items
+        "queues": [
+            {"name": each.name, **shown(of_jobs.QueueAnswer.of(each)).model_dump()}
+            for each in of_jobs.list_(page.api).items
         ],
+        "processes": _processes(page),
+        "schedules": list(map(shown, of_schedules.list_(page.api).items)),
         "jobs": [_shown(each) for each in found.items],
         "next": found.next,
         "status": status,
@@ -57,8 +54,7 @@ def queue(
 @router.get("/queue/jobs/{job_id}")
 def job(page: Page, job_id: Id) -> Response:
     found = of_jobs.show(page.api, job_id)
-    shown = schema_of(of_jobs.show).model_validate(of_jobs.show.translated_answer(found))
-    document = {"job": shown, "why_not_cancel": _why_not_cancel(found)}
+    document = {"job": shown(of_jobs.show.translated_answer(found)), "why_not_cancel": _why_not_cancel(found)}
     return page.show("job.html", document, title=f"Job {job_id}", live={"job_id": job_id})
 
 
@@ -67,7 +63,7 @@ def _processes(page: View) -> list[dict[str, Any]]:
     with page.api.read() as tx:
         return [
             {
-                **Process.model_validate(each).model_dump(),
+                **shown(of_jobs.ProcessAnswer.of(each)).model_dump(),
                 "state": "dead" if is_silent(each, tx.now, limit) else each.state,
                 "here": each.id == page.api.service.process_id,
             }
@@ -76,8 +72,8 @@ def _processes(page: View) -> list[dict[str, Any]]:
 
 
 def _shown(job: Job) -> dict[str, Any]:
-    shown = shape_of(of_jobs.JobAnswer).model_validate(of_jobs.JobAnswer.of(job))
-    return {**shown.model_dump(exclude={"payload", "result"}), "why_not_cancel": _why_not_cancel(job)}
+    found = shown(of_jobs.JobAnswer.of(job))
+    return {**found.model_dump(exclude={"payload", "result"}), "why_not_cancel": _why_not_cancel(job)}
 
 
 def _why_not_cancel(job: Job) -> str | None:

@@ -30,7 +30,7 @@ from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Pager, Paging, TextFilter
 from ratchet.server.overview import KINDS, ended, going_on, lately, needed, progress
 from ratchet.server.routes.events import Where, page_of_events
-from ratchet.workflows.views import run_record
+from ratchet.workflows.operations import WorkflowRunAnswer
 
 router = APIRouter()
 add_buttons(router, (of_runs.pause, of_runs.resume, of_runs.cancel), "/runs/{run_id}")
@@ -84,7 +84,7 @@ def _own_page(tx: Transaction, run: Run) -> str | None:
         case "research":
             return f"/research/{run.id}" if _has_standing(tx, run.id) else None
         case "workflow":
-            return f"/workflows/runs/{run.id}" if run_record(run)["action"] in _OF_WORKFLOWS else None
+            return f"/workflows/runs/{run.id}" if WorkflowRunAnswer.of(run).action in _OF_WORKFLOWS else None
         case "agent":
             return f"/agents/{quote(run.name, safe='')}"
     return None

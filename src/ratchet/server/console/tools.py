@@ -1,4 +1,4 @@
-"""Tools: found by what they are for, with their versions and how these have done."""
+"""Tools: found by what they are for, with their versions and how these have done, and tried."""
 
 from __future__ import annotations
 
@@ -6,29 +6,35 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
+from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ratchet.kernel import RatchetError, iso
 from ratchet.ledger.tool_calls import CallRow
 from ratchet.ledger.tools import VersionStatus, calls_of
+from ratchet.operations import Listing, NameWindow
 from ratchet.server.console.access import Acting
-from ratchet.server.console.formats import clean, cut, tool_place
-from ratchet.server.console.page import Page
+from ratchet.server.console.formats import ToolName, clean, cut, cut_text, tool_place
+from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
+from ratchet.server.console.page import Page, View
 from ratchet.server.console.workflow_runs import RUNS
 from ratchet.server.fields import EngineName, Limit, Paging, Text, TextFilter
-from ratchet.server.routes import tools as routes
-from ratchet.server.routes.tools import Evolution, ToolName, opened_toolbox
-from ratchet.server.workflow_shapes import Choice, Tool, WholeTool
-from ratchet.server.workflow_shapes import ToolVersion as ToolVersionShape
+from ratchet.server.operation import shown
+from ratchet.tools import operations as of_tools
 from ratchet.tools.definition import CALLABLE, ToolType
+from ratchet.tools.operations import ToolVersionAnswer, get_tool, opened_toolbox
 from ratchet.tools.registry import ToolVersion
-from ratchet.workflows import views
+from ratchet.workflows import tool_operations
 from ratchet.workflows.evolution.parts import parts_of
+from ratchet.workflows.tool_operations import ToolCallAnswer
 
 router = APIRouter()
 _FOUND = 20
 _LAST_CALLS = 10
 _LONGEST_SCHEMA = 10_000
+_LONGEST_EXAMPLE = 5_000
+# Longer than this nobody looks at a page that does not come.
+_PATIENCE_SECONDS = 60.0
 
 
 @router.get("/tools")
@@ -41,19 +47,16 @@ def tools(
     limit: Limit = 50,
 ) -> Response:
     """By name, or those that fit a task best, each with the reasons why."""
-    following = None
+    found: Listing[Any]
+    if q and q.strip():
+        found = of_tools.search(page.api, q, type, tag, _FOUND)
+    else:
+        found = of_tools.list_(page.api, NameWindow(after or "", limit), type, tag)
     with opened_toolbox(page.api) as toolbox:
-        if q and q.strip():
-            chosen = toolbox.search(q, _FOUND, type=type, tags=() if tag is None else (tag,))
-            listed: list[Any] = [Choice.model_validate(views.choice_record(each)) for each in chosen]
-        else:
-            found = toolbox.page(after=after or "", limit=limit + 1, type=type, tag=tag)
-            listed = [Tool.model_validate(views.tool_record(each)) for each in found[:limit]]
-            following = listed[-1].tool if len(found) > limit else None
         broken = [{"name": each.name, "files": each.files, "reason": each.reason} for each in toolbox.broken]
     document = {
-        "tools": listed,
-        "next": following,
+        "tools": list(map(shown, found.items)),
+        "next": found.next,
         "q": q,
         "type": type,
         "tag": tag,
@@ -69,24 +72,24 @@ def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) 
     """One tool; another version than the one that is called can be looked at by naming it."""
     with opened_toolbox(page.api) as toolbox:
         called = toolbox.get(tool)
-        shown = called if version in (None, called.version) else toolbox.get(tool, version)
+        chosen = called if version in (None, called.version) else toolbox.get(tool, version)
     with page.api.read() as tx:
-        whole = views.one_tool(tx, shown)
-        versions = pager.cut(views.tool_versions(tx, called, before=pager.before, limit=pager.one_more))
-        calls = calls_of(tx, shown.id, limit=_LAST_CALLS)
+        whole = of_tools.whole(tx, chosen)
+        versions = pager.cut(of_tools.versions_of(tx, called, before=pager.before, limit=pager.one_more))
+        calls = calls_of(tx, chosen.id, limit=_LAST_CALLS)
     document = {
-        "tool": WholeTool.model_validate(whole),
-        "is_called": shown.id == called.id,
-        "definition": cut(whole["definition"]),
-        "input_schema": cut(shown.tool.input_schema, _LONGEST_SCHEMA),
-        "output_schema": cut(shown.tool.output_schema, _LONGEST_SCHEMA),
+        "tool": shown(whole),
+        "is_called": chosen.id == called.id,
+        "definition": cut(whole.definition),
+        "input_schema": cut(chosen.tool.input_schema, _LONGEST_SCHEMA),
+        "output_schema": cut(chosen.tool.output_schema, _LONGEST_SCHEMA),
         "examples": [
             {
                 "input": cut(each.input, _LONGEST_SCHEMA),
                 "output": cut(each.output, _LONGEST_SCHEMA) if each.checked else None,
                 "description": clean(each.description),
             }
-            for each in shown.tool.examples
+            for each in chosen.tool.examples
         ],
         "versions": [_version(each, called) for each in versions.items],
         "next": versions.next,
@@ -98,20 +101,20 @@ def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) 
 
 @router.post("/tools/{tool}/actions/pin")
 def pin(page: Page, tool: ToolName, _: Acting, version: Annotated[Text, Form()]) -> Response:
-    routes.pin(page.api, tool, routes.Pin(version=version))
+    of_tools.pin(page.api, tool, version)
     return page.done(f"{tool} is held at {version}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/unpin")
 def unpin(page: Page, tool: ToolName, _: Acting) -> Response:
-    found = routes.unpin(page.api, tool)
-    return page.done(f"{tool} follows its newest version, {found['version']}.", tool_place(tool))
+    found = of_tools.unpin(page.api, tool)
+    return page.done(f"{tool} follows its newest version, {found.version}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/rollback")
 def rollback(page: Page, tool: ToolName, _: Acting) -> Response:
-    found = routes.rollback(page.api, tool)
-    return page.done(f"{tool} is back at {found['version']}.", tool_place(tool))
+    found = tool_operations.rollback(page.api, tool)
+    return page.done(f"{tool} is back at {found.version}.", tool_place(tool))
 
 
 @router.post("/tools/{tool}/actions/evolve")
@@ -124,8 +127,8 @@ def evolve(
     simulated: Annotated[bool, Form()] = False,
 ) -> Response:
     """Have it rewritten; what proves better takes its place."""
-    run_id = routes.start_evolution(page.api, tool, Evolution(engine=engine, why=why, simulated=simulated))
-    return page.done(f"Run {run_id} rewrites {tool}.", f"{RUNS}/{run_id}")
+    started = tool_operations.evolve(page.api, tool, engine=engine, why=why, simulated=simulated)
+    return page.done(f"Run {started.run_id} rewrites {tool}.", f"{RUNS}/{started.run_id}")
 
 
 @router.post("/tools/{tool}/actions/feedback")
@@ -136,14 +139,14 @@ def feedback(
     task: Annotated[str, Form(max_length=10_000)],
     good: Annotated[bool, Form()],
 ) -> Response:
-    routes.feedback(page.api, tool, routes.Feedback(task=task, good=good))
+    of_tools.feedback(page.api, tool, task, good)
     return page.done("It counts when tools for a like task are searched.", tool_place(tool))
 
 
-def _why_not(called: ToolVersion, versions: Sequence[Mapping[str, Any]], more: bool) -> dict[str, str | None]:
+def _why_not(called: ToolVersion, versions: Sequence[ToolVersionAnswer], more: bool) -> dict[str, str | None]:
     """Why an action on the tool cannot be done now; None where it can."""
     pinned = f"it is pinned at {called.version}" if called.pinned else None
-    earlier = more or any(each["promoted_at"] and not each["is_called"] for each in versions)
+    earlier = more or any(each.promoted_at and not each.is_called for each in versions)
     return {
         "unpin": None if called.pinned else "it is not pinned",
         "rollback": pinned or (None if earlier else "there is no earlier version to go back to"),
@@ -159,11 +162,11 @@ def _obstacle(called: ToolVersion) -> str | None:
     return None
 
 
-def _version(found: Mapping[str, Any], called: ToolVersion) -> dict[str, Any]:
-    why_not = f"it was refused: {found['reason']}" if found["status"] == VersionStatus.REFUSED else None
-    if called.pinned and found["is_called"]:
+def _version(found: ToolVersionAnswer, called: ToolVersion) -> dict[str, Any]:
+    why_not = f"it was refused: {found.reason}" if found.status is VersionStatus.REFUSED else None
+    if called.pinned and found.is_called:
         why_not = "it is pinned here"
-    return {**ToolVersionShape.model_validate(found).model_dump(), "why_not_pin": why_not}
+    return {**shown(found).model_dump(), "why_not_pin": why_not}
 
 
 def _call(row: CallRow) -> dict[str, Any]:
@@ -180,3 +183,95 @@ def _call(row: CallRow) -> dict[str, Any]:
         "input": None if row.input is None else cut(row.input, _LONGEST_SCHEMA),
         "output": None if row.output is None else cut(row.output, _LONGEST_SCHEMA),
     }
+
+
+@router.get("/tools/{tool}/try")
+def ask(page: Page, tool: ToolName) -> Response:
+    return _form(page, get_tool(page.api, tool))
+
+
+@router.post("/tools/{tool}/try")
+async def call(page: Page, tool: ToolName, _: Acting) -> Response:
+    """Call it with what was filled in. What it answers stands below the form, as does why it failed."""
+    called = await run_in_threadpool(get_tool, page.api, tool)
+    form = await page.request.form()
+    values = read_values(fields_of_schema(called.tool.input_schema), form)
+    answer = await tool_operations.call_version(page.api, called, values, _PATIENCE_SECONDS)
+    return _form(page, called, form, answer)
+
+
+@router.get("/tools/{tool}/examples")
+def show_examples(page: Page, tool: ToolName) -> Response:
+    called = get_tool(page.api, tool)
+    listed = [_example(each.input, each.checked, each.output) for each in called.tool.examples]
+    return _examples(page, called, listed, passed=None)
+
+
+@router.post("/tools/{tool}/examples")
+async def run_examples(page: Page, tool: ToolName, _: Acting) -> Response:
+    """Run them, and say for each what came of it."""
+    called = await run_in_threadpool(get_tool, page.api, tool)
+    tested = await tool_operations.try_version(page.api, called, _PATIENCE_SECONDS)
+    listed = [
+        {
+            **_example(each.input, each.checked, each.expected),
+            "passed": each.passed,
+            "got": cut(each.got, _LONGEST_EXAMPLE),
+            "why": clean(each.why),
+            "wall_ms": each.metrics.get("wall_ms"),
+        }
+        for each in tested.examples
+    ]
+    return _examples(page, called, listed, passed=tested.passed)
+
+
+def _form(
+    page: View,
+    called: ToolVersion,
+    given: Mapping[str, Any] | None = None,
+    answer: ToolCallAnswer | None = None,
+) -> Response:
+    schema = called.tool.input_schema
+    fields = fields_of_schema(schema, None if given is None else given_texts(given))
+    document = {
+        "tool": called.name,
+        "tool_version": called.version,
+        "problem": called.tool.refusal,
+        "description": clean(called.tool.description),
+        "fields": clean([each.data() for each in fields]),
+        "takes_more": takes_more(schema),
+        "more": clean(str((given or {}).get(MORE, ""))),
+        "answer": None if answer is None else _answer(answer),
+    }
+    return page.show("tool_try.html", document, title=f"Try {called.name}")
+
+
+def _answer(answer: ToolCallAnswer) -> dict[str, Any]:
+    return {
+        "ok": answer.ok,
+        "value": cut(answer.value),
+        "error": clean(answer.error),
+        "hint": clean(answer.hint),
+        "metrics": clean(answer.metrics),
+        "said": cut_text(answer.said),
+        "simulated": answer.simulated,
+    }
+
+
+def _example(given: Any, checked: bool, expected: Any) -> dict[str, Any]:
+    """One that was not run."""
+    return {
+        "input": cut(given, _LONGEST_EXAMPLE),
+        "expected": cut(expected, _LONGEST_EXAMPLE) if checked else None,
+        "passed": None,
+        "got": None,
+        "why": None,
+        "wall_ms": None,
+    }
+
+
+def _examples(
+    page: View, called: ToolVersion, listed: list[dict[str, Any]], *, passed: bool | None
+) -> Response:
+    document = {"tool": called.name, "tool_version": called.version, "examples": listed, "passed": passed}
+    return page.show("tool_examples.html", document, title=f"Examples of {called.name}")

@@ -10,22 +10,22 @@ from starlette.responses import Response
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import ArtifactStore, Run, Transaction
-from ratchet.ledger.approvals import Approval, ApprovalStatus, list_approvals
+from ratchet.ledger.approvals import ApprovalStatus, list_approvals
 from ratchet.ledger.runs import get_run, latest_steps
 from ratchet.ledger.workflows import find_workflow
 from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
-from ratchet.server import workflow_shapes as shapes
 from ratchet.server.console.access import ROOT
 from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_run
 from ratchet.server.console.formats import clean, cut, cut_text
 from ratchet.server.console.page import Page
 from ratchet.server.fields import Id, Paging
-from ratchet.server.operation import shape_of
-from ratchet.server.routes.workflows import all_runs
+from ratchet.server.operation import shown
 from ratchet.server.shapes import Step
+from ratchet.workflows import operations as of_workflows
 from ratchet.workflows import views
+from ratchet.workflows.operations import WorkflowRunAnswer
 from ratchet.workflows.runs.results import read_value
 
 router = APIRouter()
@@ -45,11 +45,8 @@ StepName = Annotated[str | None, Query(max_length=500)]
 @router.get("/workflows/runs")
 def runs(page: Page, pager: Paging) -> Response:
     """Everything that was run or planned, newest first."""
-    found = all_runs(page.api, pager)
-    document = {
-        "runs": [shapes.WorkflowRun.model_validate(each) for each in found.items],
-        "next": found.next,
-    }
+    found = of_workflows.all_runs(page.api, pager)
+    document = {"runs": list(map(shown, found.items)), "next": found.next}
     live = {"type": "run.*"} if pager.before is None else None
     return page.show("workflow_runs.html", document, title="Runs of workflows", live=live)
 
@@ -59,27 +56,27 @@ def run(page: Page, run_id: Id, step: StepName = None) -> Response:
     """One run. `step` names a step, or a part of one, that is shown closely."""
     with page.api.read() as tx:
         found = get_run(tx, run_id)
-        if found.kind != views.RUN_KIND:
+        if found.kind != of_workflows.RUN_KIND:
             raise NotFound("run of a workflow", run_id)
-        short = views.run_record(found)
-        progress = clean(views.progress(tx, found)) if short["action"] == "run" else None
+        short = WorkflowRunAnswer.of(found)
+        ran = short.action == "run"
+        progress = clean(views.progress(tx, found)) if ran else None
         document = {
-            "run": shapes.WorkflowRun.model_validate(short),
-            "saved": short["action"] == "run" and find_workflow(tx, short["workflow"]) is not None,
+            "run": shown(short),
+            "saved": ran and find_workflow(tx, short.workflow) is not None,
             "controls": run_controls(run_id, found.status),
             "approvals": [
-                shape_of(Approval).model_validate(each)
-                for each in list_approvals(tx, run_id=run_id, status=ApprovalStatus.PENDING)
+                shown(each) for each in list_approvals(tx, run_id=run_id, status=ApprovalStatus.PENDING)
             ],
-            "inputs": cut((found.spec or {}).get("inputs")) if short["action"] == "run" else None,
+            "inputs": cut((found.spec or {}).get("inputs")) if ran else None,
             "outputs": _outputs(page.api.ledger.artifacts, found),
             "progress": progress,
             "tools": clean(views.tools_of_run(tx, found)) if progress is not None else {},
             "drawing": None if progress is None else draw_run(f"{RUNS}/{run_id}", progress),
-            "last_steps": [] if short["action"] == "run" else _last_steps(tx, run_id),
+            "last_steps": [] if ran else _last_steps(tx, run_id),
             "step": None if step is None else _step(tx, page.api.ledger.artifacts, run_id, step),
         }
-    title = f"Run {run_id} of {short['workflow']}"
+    title = f"Run {run_id} of {short.workflow}"
     return page.show("workflow_run.html", document, title=title, live={"run_id": run_id})
 
 

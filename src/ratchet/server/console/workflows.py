@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Form, Path, Query
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -16,7 +16,6 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, find_content, get_workflow, list_contents
 from ratchet.runtime import list_schedules
 from ratchet.runtime.operations import schedules as of_schedules
-from ratchet.server import workflow_shapes as shapes
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.drawings import draw_plan
 from ratchet.server.console.formats import clean, cut
@@ -24,30 +23,31 @@ from ratchet.server.console.forms import fields_of_workflow, read_values
 from ratchet.server.console.page import Page, View
 from ratchet.server.console.workflow_runs import RUNS
 from ratchet.server.fields import Paging, Shape, Text
-from ratchet.server.operation import shape_of
+from ratchet.server.operation import shown
 from ratchet.server.routes import schedules
-from ratchet.server.routes import workflows as routes
-from ratchet.server.routes.workflows import NewRun, WorkflowName
-from ratchet.workflows import views
+from ratchet.workflows import operations as of_workflows
 from ratchet.workflows.jobs import SCHEDULED
+from ratchet.workflows.operations import WorkflowAnswer, runs_of
 from ratchet.workflows.schedules import Overlap
+from ratchet.workflows.views import plan_record
 
 router = APIRouter()
 PLACE = f"{ROOT}/workflows"
 _LAST_RUNS, _LAST_CONTENTS = 20, 20
+WorkflowName = Annotated[str, Path(max_length=200)]
 Line = Annotated[Text, Form()]
 Ticked = Annotated[bool, Form()]
 
 
 @router.get("/workflows")
 def workflows(page: Page, pager: Paging) -> Response:
-    found = routes.workflows(page.api, pager)
+    found = of_workflows.saved(page.api, pager)
     with page.api.read() as tx:
-        last = views.workflow_runs(tx, limit=_LAST_RUNS)
+        last = runs_of(tx, limit=_LAST_RUNS)
     document = {
-        "workflows": [shapes.ListedWorkflow.model_validate(each) for each in found.items],
+        "workflows": list(map(shown, found.items)),
         "next": found.next,
-        "runs": [shapes.WorkflowRun.model_validate(each) for each in last],
+        "runs": list(map(shown, last)),
     }
     return page.show("workflows.html", document, title="Workflows", live={"type": "run.*"})
 
@@ -59,25 +59,21 @@ def workflow(
     """A workflow as it is run. `content` is the hash of what it was before, to look at that."""
     with page.api.read() as tx:
         current = get_workflow(tx, name)
-        shown = current if content is None else _content(tx, name, content)
-        plan = views.plan_record(tx, read_spec(shown.spec))
+        chosen = current if content is None else _content(tx, name, content)
+        plan = plan_record(tx, read_spec(chosen.spec))
         document: dict[str, Any] = {
-            "workflow": shapes.Workflow.model_validate(views.workflow_record(shown)),
-            "is_current": shown.hash == current.hash,
+            "workflow": shown(WorkflowAnswer.of(chosen)),
+            "is_current": chosen.hash == current.hash,
             "plan": clean(plan),
             "contents": [
-                shapes.Workflow.model_validate(views.workflow_record(each))
-                for each in list_contents(tx, name, limit=_LAST_CONTENTS)
+                shown(WorkflowAnswer.of(each)) for each in list_contents(tx, name, limit=_LAST_CONTENTS)
             ],
-            "runs": [
-                shapes.WorkflowRun.model_validate(each)
-                for each in views.workflow_runs(tx, name, limit=_LAST_RUNS)
-            ],
+            "runs": list(map(shown, runs_of(tx, name, limit=_LAST_RUNS))),
             "schedules": _schedules(tx, name),
         }
     spec = read_spec(current.spec)
     document["fields"] = [each.data() for each in fields_of_workflow(spec.inputs)]
-    document["spec"] = cut(shown.spec)
+    document["spec"] = cut(chosen.spec)
     document["drawing"] = draw_plan(document["plan"]["steps"])
     return page.show("workflow.html", document, title=name, live={"type": "run.*"})
 
@@ -87,9 +83,11 @@ async def run(
     page: Page, name: WorkflowName, _: Acting, anew: Ticked = False, simulated: Ticked = False
 ) -> Response:
     """Start it with the inputs of the form."""
-    new = NewRun(inputs=await _inputs(page, name), cached=not anew, simulated=simulated)
-    run_id = await run_in_threadpool(routes.start_saved, page.api, name, new)
-    return page.done(f"Run {run_id} is started.", f"{RUNS}/{run_id}")
+    inputs = await _inputs(page, name)
+    started = await run_in_threadpool(
+        of_workflows.start, page.api, name, inputs, cached=not anew, simulated=simulated
+    )
+    return page.done(f"Run {started.run_id} is started.", f"{RUNS}/{started.run_id}")
 
 
 @router.post("/workflows/{name:path}/actions/schedule")
@@ -139,7 +137,7 @@ def remove_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -
 
 @router.post("/workflows/{name:path}/actions/delete")
 def delete(page: Page, name: WorkflowName, _: Acting) -> Response:
-    routes.delete(page.api, name)
+    of_workflows.delete(page.api, name)
     return page.done(f"{name} is deleted; its runs stay.", PLACE)
 
 
@@ -157,7 +155,7 @@ def _content(tx: Transaction, name: str, hash: str) -> SavedWorkflow:
 def _schedules(tx: Transaction, name: str) -> list[Shape]:
     """Those that run this workflow, as it is saved when they come."""
     return [
-        shape_of(of_schedules.ScheduleAnswer).model_validate(of_schedules.ScheduleAnswer.of(each))
+        shown(of_schedules.ScheduleAnswer.of(each))
         for each in list_schedules(tx)
         if each.kind == SCHEDULED and isinstance(each.payload, dict) and each.payload.get("workflow") == name
     ]

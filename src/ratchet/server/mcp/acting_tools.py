@@ -79,100 +79,6 @@ _RESEARCH = (
         queues=True,
     ),
 )
-_WORKFLOWS = (
-    _act(
-        "save_workflow",
-        "Save a workflow",
-        "POST /workflows",
-        "Keep a workflow, in the place of an earlier one of its name. check_workflow says what is wrong with a spec.",
-        destructive=True,
-        repeatable=True,
-    ),
-    _act(
-        "plan_workflow",
-        "Plan a workflow",
-        "POST /workflows/plan",
-        "Have an overseer plan a workflow from a sentence; the result of the run names what was saved.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "run_workflow",
-        "Run a workflow",
-        "POST /workflows/{name}/runs",
-        "Start a run of a saved workflow with these inputs; get_workflow_run has what it comes to.",
-        destructive=True,
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "evolve_workflow",
-        "Make a workflow better",
-        "POST /workflows/{name}/evolve",
-        "Have the tool of a workflow rewritten that is worth it most; it is replaced only by what proves better.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "delete_workflow",
-        "Delete a workflow",
-        "DELETE /workflows/{name}",
-        "Delete a saved workflow with what is remembered of it; its runs stay.",
-        destructive=True,
-    ),
-)
-_TOOLS = (
-    _act(
-        "run_tool",
-        "Run a tool",
-        "POST /tools/{tool}/run",
-        "Call a tool of the toolbox and get its answer. One that failed says so with `ok` false.",
-        destructive=True,
-        outside=True,
-    ),
-    _act(
-        "test_tool",
-        "Test a tool",
-        "POST /tools/{tool}/test",
-        "Run the examples of a tool as tests.",
-        destructive=True,
-        outside=True,
-    ),
-    _act(
-        "evolve_tool",
-        "Make a tool better",
-        "POST /tools/{tool}/evolve",
-        "Have a tool rewritten; it is replaced only by what proves better.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "rollback_tool",
-        "Roll a tool back",
-        "POST /tools/{tool}/rollback",
-        "Take a tool back to the version before.",
-    ),
-    _act(
-        "pin_tool",
-        "Pin a tool",
-        "POST /tools/{tool}/pin",
-        "Hold a tool at a version, whatever is promoted.",
-        repeatable=True,
-    ),
-    _act(
-        "unpin_tool",
-        "Unpin a tool",
-        "POST /tools/{tool}/unpin",
-        "Let a tool follow its newest version again.",
-        repeatable=True,
-    ),
-    _act(
-        "rate_tool",
-        "Say whether a tool served",
-        "POST /tools/{tool}/feedback",
-        "Say whether a tool served for a task; it counts when tools are searched for a like one.",
-    ),
-)
 _AGENTS = (
     _act(
         "create_agent",
@@ -249,8 +155,6 @@ ACTING: tuple[Declared, ...] = (
     *_PROJECTS,
     *_PROTOCOLS,
     *_RESEARCH,
-    *_WORKFLOWS,
-    *_TOOLS,
     *_AGENTS,
     *(tool for tool in map(Declared.of, EVERY) if tool is not None and not tool.reads),
 )

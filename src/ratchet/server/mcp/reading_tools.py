@@ -112,12 +112,6 @@ _RUNS = (
         "What happened, newest first, or oldest first after the number `since`. A `type` such as run.* means every "
         "type that starts so.",
     ),
-    _read(
-        "list_processes",
-        "List processes",
-        "GET /processes",
-        "The processes that work on this ledger. Without one that has slots, nothing that is started goes on.",
-    ),
 )
 _RESEARCH = (
     _read(
@@ -187,62 +181,6 @@ _RESEARCH = (
         "A research run as one HTML page for a person, a part at a time; get_research says the same in short.",
     ),
 )
-_WORKFLOWS = (
-    _read("list_workflows", "List workflows", "GET /workflows", "The saved workflows, the last saved first."),
-    _read(
-        "get_workflow",
-        "Show a workflow",
-        "GET /workflows/{name}",
-        "One saved workflow: its spec with inputs and steps, and its last runs.",
-    ),
-    _read(
-        "check_workflow",
-        "Check a workflow",
-        "POST /workflows/validate",
-        "Everything that is wrong with the spec of a workflow. Nothing is saved and nothing is run.",
-        is_resource=False,
-    ),
-    _read(
-        "list_workflow_runs",
-        "List the runs of a workflow",
-        "GET /workflows/{name}/runs",
-        "The runs of one workflow, newest first.",
-    ),
-    _read(
-        "get_workflow_run",
-        "Show a run of a workflow",
-        "GET /workflows/runs/{run_id}",
-        "What a run has come to, or how far it is: outputs, and status, error and metrics of each step.",
-    ),
-    _read(
-        "get_workflow_profile",
-        "Show where a workflow spends",
-        "GET /workflows/{name}/profile",
-        "Where time and money of the last runs of a workflow went, and what to make better first.",
-    ),
-)
-_TOOLS = (
-    _read("list_tools", "List tools", "GET /tools", "The tools in Ratchet's own toolbox, by name."),
-    _read(
-        "search_tools",
-        "Search tools",
-        "GET /tools/search",
-        "The tools of the toolbox that fit a task best, each with the reasons why.",
-        is_resource=False,
-    ),
-    _read(
-        "get_tool",
-        "Show a tool",
-        "GET /tools/{tool}",
-        "One tool of the toolbox: its definition with inputs and outputs, and how it has done.",
-    ),
-    _read(
-        "list_tool_versions",
-        "List the versions of a tool",
-        "GET /tools/{tool}/versions",
-        "The versions of a tool, newest first, with those that were refused.",
-    ),
-)
 _AGENTS = (
     _read("list_agents", "List agents", "GET /agents", "The agents by name, with what each is for."),
     _read(
@@ -300,8 +238,6 @@ READING: tuple[Declared, ...] = (
     *_PROTOCOLS,
     *_RUNS,
     *_RESEARCH,
-    *_WORKFLOWS,
-    *_TOOLS,
     *_AGENTS,
     *(tool for tool in map(Declared.of, EVERY) if tool is not None and tool.reads),
 )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from ratchet.runtime import list_queues
-from ratchet.runtime.operations.jobs import QUEUE_OPERATIONS, QueueAnswer
+from ratchet.runtime.operations.jobs import QUEUE_OPERATIONS, QueueAnswer, list_
 from ratchet.server.operation import add_operations, shape_of
 from ratchet.server.service import Api
 
@@ -32,10 +31,8 @@ class Queues(BaseModel):
 @router.get("/queues")
 def queues(api: Api) -> Queues:
     """Every queue with its limits, and how many jobs it holds in each status."""
-    with api.read() as tx:
-        states = list_queues(tx, api.runtime.rules)
     return Queues.model_validate(
-        {"backend": "ledger"} | {state.name: QueueAnswer.of(state) for state in states}
+        {"backend": "ledger"} | {state.name: QueueAnswer.of(state) for state in list_(api).items}
     )
 
 

@@ -31,7 +31,8 @@ from ratchet.workflows.evolution.health import (
 )
 from ratchet.workflows.evolution.outcome import EvolveRequest, given_up
 from ratchet.workflows.evolution.parts import parts_of
-from ratchet.workflows.evolution.requests import OPTIMISE_RUN, RUN_KIND, start_batch
+from ratchet.workflows.evolution.requests import OPTIMISE_RUN, start_batch
+from ratchet.workflows.operations import RUN_KIND
 
 LEAST_CALLS = 10
 GOOD = 0.75

@@ -28,7 +28,7 @@ from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.observe.logs import logger
 from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_step
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.author import (
@@ -52,7 +52,6 @@ from ratchet.workflows.evolution.subject import (
 from ratchet.workflows.memory import remember_fix
 from ratchet.workspaces import Repository
 
-_CALL_SECONDS = 300.0
 Announce = Callable[[JobContext, str], None]
 """Is called with the progress of a run."""
 _log = logger(__name__)
@@ -153,7 +152,7 @@ async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]
         job.runtime,
         Spender(run_id=run.id, project_id=run.project_id),
         actor=job.process_id,
-        seconds=tool.timeout or _CALL_SECONDS,
+        seconds=tool.timeout or CALL_SECONDS,
         folder=tool.folder,
     )
     called = await call_tool(tool, values, occasion)

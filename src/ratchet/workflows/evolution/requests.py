@@ -19,9 +19,9 @@ from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.evolution.health import note_look, run_name, should_evolve
 from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.jobs import EVOLVE, OPTIMISE
+from ratchet.workflows.operations import RUN_KIND
 from ratchet.workflows.profile import profile_workflow
 
-RUN_KIND = "workflow"
 OPTIMISE_RUN = "optimise"
 _log = logger(__name__)
 

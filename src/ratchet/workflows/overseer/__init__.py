@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
+    from ratchet.workflows.operations import LONGEST_SENTENCE, RUN_KIND
     from ratchet.workflows.overseer.planner import plan
     from ratchet.workflows.overseer.request import (
-        LONGEST_SENTENCE,
-        RUN_KIND,
         Planned,
         Reused,
         WorkflowPlanFailed,

@@ -21,10 +21,8 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.workflows import find_workflow
 from ratchet.runtime import Runtime, start_run
 from ratchet.workflows.jobs import PLAN
+from ratchet.workflows.operations import LONGEST_SENTENCE, RUN_KIND
 
-RUN_KIND = "workflow"
-LONGEST_SENTENCE = 16_000
-"""Characters: as many as the memory compares by their meaning."""
 SIMULATED = "simulated"
 """The origin of a workflow that was planned by a recording."""
 _SHOWN = 30

@@ -1,21 +1,25 @@
-"""A run of a workflow as it goes: every step of the plan, how far it is, what it took, and the critical path."""
+"""Workflows for a page or a terminal: what a plan would do, and a run with its steps and its critical path."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ratchet.flowkit.graph import dependencies
+from ratchet.flowkit.graph import dependencies, waves
 from ratchet.flowkit.reader import read_spec
-from ratchet.kernel import StepStatus, iso
-from ratchet.ledger.runs import find_step, latest_attempts, latest_steps
-from ratchet.workflows.profile import StepTimes, profile_rows, top_step
+from ratchet.kernel import RunStatus, StepStatus, iso
+from ratchet.ledger.runs import find_step, latest_attempts, latest_steps, list_runs
+from ratchet.tools.definition import full_name
+from ratchet.workflows.operations import RUN_KIND, StepTimes
+from ratchet.workflows.profile import add_up, longest_way, profile_rows, top_step
+from ratchet.workflows.runs.plan import tools_of_steps
 from ratchet.workflows.runs.results import step_record
 
 if TYPE_CHECKING:
-    from ratchet.flowkit.spec import WorkflowStep
+    from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
     from ratchet.ledger import Run, Step, Transaction
 
 _MOST_ROWS = 2_000
@@ -37,6 +41,59 @@ _MEASURES = (
     "cost_share",
     "path_share",
 )
+_TIMED_RUNS = 5
+
+
+def plan_record(tx: Transaction | None, spec: WorkflowSpec) -> dict[str, Any]:
+    """What a valid workflow would do. Times are medians of its last runs, and there are none without a ledger.
+
+    `estimated_ms` is that of the critical path: how long it takes where everything that can run at once does.
+    """
+    took = {} if tx is None else _times(tx, spec.workflow_id)
+    edges = dependencies(spec)
+    turns = waves(spec)
+    return {
+        "workflow": spec.workflow_id,
+        "version": spec.version,
+        "description": spec.description,
+        "inputs": {each.name: _input(each.type, each.required, each.default) for each in spec.inputs},
+        "outputs": {each.name: each.source_reference for each in spec.outputs},
+        "waves": turns,
+        "steps": [_step(step, sorted(edges[step.step_id]), took.get(step.step_id)) for step in spec.steps],
+        "estimated_ms": _longest(edges, took),
+    }
+
+
+def _input(type: str, required: bool, default: Any) -> dict[str, Any]:
+    return {"type": type, "required": required, "default": default}
+
+
+def _step(step: WorkflowStep, needs: list[str], took: float | None) -> dict[str, Any]:
+    return {
+        "step": step.step_id,
+        "type": str(step.step_type),
+        "tool": step.tool_name or step.tool_path or step.workflow_path,
+        "needs": needs,
+        "when": step.when,
+        "for_each": step.for_each,
+        "parallel_group": step.parallel_group,
+        "estimated_ms": took,
+    }
+
+
+def _times(tx: Transaction, name: str) -> dict[str, float]:
+    """How long each step took, where it was really run."""
+    found: dict[str, list[float]] = {}
+    for run in list_runs(tx, kind=RUN_KIND, name=name, status=RunStatus.COMPLETED, limit=_TIMED_RUNS):
+        for step, taken in add_up(latest_steps(tx, run.id, limit=_MOST_ROWS)).items():
+            if taken.calls > taken.cached:
+                found.setdefault(step, []).append(taken.span_ms)
+    return {step: round(median(spans), 3) for step, spans in found.items()}
+
+
+def _longest(edges: Mapping[str, frozenset[str]], took: Mapping[str, float]) -> float | None:
+    """How long the critical path takes; nothing while a step has never been timed."""
+    return sum(took[step] for step in longest_way(edges, took)) if edges.keys() <= took.keys() else None
 
 
 def progress(tx: Transaction, run: Run) -> dict[str, Any]:
@@ -135,3 +192,13 @@ def _measured(found: StepTimes | None) -> Mapping[str, Any]:
         return dict.fromkeys(_MEASURES)
     taken = asdict(found)
     return {name: taken[name] for name in _MEASURES}
+
+
+def tools_of_run(tx: Transaction, run: Run) -> dict[str, str]:
+    """The full names of the tools that the steps of a run call, by the names that they use. Those in files beside a
+    workflow can be reached from there only, and have none."""
+    return {
+        name: full_name(row.name, row.folder)
+        for name, row in tools_of_steps(tx, run).items()
+        if not row.folder or full_name(row.name, row.folder) != row.name
+    }

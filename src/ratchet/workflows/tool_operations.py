@@ -1,0 +1,193 @@
+"""The operations on tools that may run a workflow: calling, testing, improving them and rolling them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+from ratchet.operations import Param, Tool, described, operation
+from ratchet.runtime.call import Call
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult, ToolUse, no_listener
+from ratchet.tools.definition import read_name
+from ratchet.tools.examples import test_tool as try_examples
+from ratchet.tools.invocation import use_tool
+from ratchet.tools.operations import ToolAnswer, ToolName, Version, get_tool
+from ratchet.tools.registry import ToolVersion
+from ratchet.workflows.evolution import roll_back_tool
+from ratchet.workflows.operations import Engine, Model, Simulated, Why, WorkflowRunAnswer, start_evolution
+from ratchet.workflows.runs.tool_workflow import with_workflows
+
+Timeout = Annotated[float, Param("seconds to wait for an answer", above=0, most=3600)]
+Listener = Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallAnswer:
+    """What came of a call. One that failed has an `error`, and a `hint` with the next step to take."""
+
+    tool: str
+    version: str
+    ok: bool
+    value: Any
+    error: str | None
+    hint: str | None
+    metrics: dict[str, Any]
+    said: str = field(metadata=described("the end of what it wrote to stderr"))
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TestedExample:
+    input: Any
+    passed: bool
+    checked: bool = field(metadata=described("whether the definition says what must come of it"))
+    expected: Any
+    got: Any
+    why: str | None
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TestedToolAnswer:
+    """What the examples of a tool came to. One without examples has not passed."""
+
+    tool: str
+    version: str
+    passed: bool
+    examples: list[TestedExample]
+
+
+@operation(
+    "tool run",
+    "POST /tools/{tool}/run",
+    tool=Tool("run_tool", "Run a tool", destructive=True, outside=True),
+)
+async def run(
+    call: Call,
+    tool: ToolName,
+    inputs: Annotated[dict[str, Any] | None, Param("what it is given, by name")] = None,
+    version: Version = None,
+    timeout: Timeout = CALL_SECONDS,  # noqa: ASYNC109  it is what callers of the API say
+) -> ToolCallAnswer:
+    """Call a tool and get its answer. One that failed answers with `ok` false; 429 when it may not be called now."""
+    chosen = await asyncio.to_thread(get_tool, call, tool, version)
+    return await call_version(call, chosen, inputs or {}, timeout)
+
+
+async def call_version(
+    call: Call,
+    chosen: ToolVersion,
+    values: Mapping[str, Any],
+    seconds: float,
+    listen: Listener = no_listener,
+) -> ToolCallAnswer:
+    """Call this version of a tool. That it failed is in the answer."""
+    came: ToolResult | ToolFailed
+    try:
+        came = await use_tool(chosen, values, _occasion(call, seconds, listen))
+    except ToolFailed as error:
+        came = error
+    failed = came if isinstance(came, ToolFailed) else None
+    result = came if isinstance(came, ToolResult) else None
+    return ToolCallAnswer(
+        tool=chosen.name,
+        version=chosen.version,
+        ok=failed is None,
+        value=None if result is None else result.value,
+        error=None if failed is None else str(failed),
+        hint=None if failed is None else failed.hint,
+        metrics=_measured(came.use),
+        said=came.said,
+        simulated=result is not None and result.simulated,
+    )
+
+
+@operation(
+    "tool try",
+    "POST /tools/{tool}/test",
+    tool=Tool("test_tool", "Test a tool", destructive=True, outside=True),
+)
+async def examples(
+    call: Call,
+    tool: ToolName,
+    timeout: Timeout = CALL_SECONDS,  # noqa: ASYNC109  it is what callers of the API say
+) -> TestedToolAnswer:
+    """Run the examples of a tool as tests."""
+    return await try_version(call, await asyncio.to_thread(get_tool, call, tool), timeout)
+
+
+async def try_version(call: Call, chosen: ToolVersion, seconds: float) -> TestedToolAnswer:
+    tested = await try_examples(chosen.tool, _occasion(call, seconds))
+    tried = [
+        TestedExample(
+            dict(each.input),
+            each.passed,
+            each.checked,
+            each.expected,
+            each.got,
+            each.why,
+            _measured(each.use),
+        )
+        for each in tested.results
+    ]
+    return TestedToolAnswer(chosen.name, chosen.version, tested.passed, tried)
+
+
+def _occasion(call: Call, seconds: float, listen: Listener = no_listener) -> Occasion:
+    return with_workflows(Occasion(call.runtime, actor=call.actor, seconds=seconds, listen=listen))
+
+
+def _measured(use: ToolUse) -> dict[str, Any]:
+    return {name: value for name, value in asdict(use).items() if value is not None}
+
+
+@operation(
+    "tool rollback",
+    "POST /tools/{tool}/rollback",
+    tool=Tool("rollback_tool", "Roll a tool back"),
+    examples=["ratchet tool rollback split_words"],
+    see=["tool versions"],
+    done="{it.tool} is back at {it.version}",
+)
+def rollback(call: Call, tool: ToolName) -> ToolAnswer:
+    """Take a tool back to the version before.
+
+    What was taken back stays on record and is not promoted again. A pinned tool is not moved.
+    """
+    roll_back_tool(call.runtime, **_own(call, tool), actor=call.actor, request_id=call.request_id)
+    return ToolAnswer.of(get_tool(call, tool))
+
+
+@operation(
+    "tool evolve",
+    "POST /tools/{tool}/evolve",
+    tool=Tool("evolve_tool", "Improve a tool", outside=True, queues=True),
+    status=202,
+    location="/workflows/runs/{it.run_id}",
+)
+def evolve(
+    call: Call,
+    tool: ToolName,
+    engine: Engine = None,
+    model: Model = None,
+    why: Why = None,
+    simulated: Simulated = False,
+) -> WorkflowRunAnswer:
+    """Have a tool rewritten; it is replaced only by what proves better.
+
+    409 when it is pinned, 424 when its engine cannot work now.
+    """
+    own = _own(call, tool)
+    return start_evolution(
+        call, own["tool_id"], own["folder"], engine=engine, model=model, why=why, simulated=simulated
+    )
+
+
+def _own(call: Call, tool: str) -> dict[str, str]:
+    """A tool that there is, as the ledger keeps it."""
+    return {"tool_id": read_name(tool)[0], "folder": get_tool(call, tool).folder}
+
+
+OPERATIONS = (run, examples, rollback, evolve)
