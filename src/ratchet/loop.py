@@ -23,7 +23,7 @@ from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.engines.transcript import Account, Listener, SessionWriter, account_of, write_now
 from ratchet.judges import Candidate, Judge, Judged, Report, hear
-from ratchet.judges.record import record_judged
+from ratchet.judges.judge import record_judged
 from ratchet.kernel import (
     LedgerError,
     Limits,

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ratchet.judges import Candidate, Evaluator, Judged, Trial
-from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.judges.evaluator import Disqualified, EvaluatorFailed, Scored, run_evaluator
+from ratchet.judges.evaluator import (
+    Disqualified,
+    EvaluatorFailed,
+    Scored,
+    TrialBroken,
+    TrialFailed,
+    run_evaluator,
+    run_trial,
+)
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import ruled
-from ratchet.judges.links import Trap
-from ratchet.judges.pinned import Changed
-from ratchet.judges.scratch import scratch
-from ratchet.judges.trial import TrialBroken, TrialFailed, run_trial
+from ratchet.judges.judge import Deadline, OutOfTime, ruled
+from ratchet.judges.scratch import Changed, Trap, scratch
 from ratchet.kernel import Outcome
 from ratchet.sandbox import CannotStart
 

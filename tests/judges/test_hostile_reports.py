@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.judges.junit import count_tests
-from ratchet.judges.reports import MAX_REPORT_BYTES, BadReport, read_report
+from ratchet.judges.reports import MAX_REPORT_BYTES, BadReport, count_tests, read_report
 
 LAUGHS = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ratchet.judges.student_t import lower_tail, quantile
+from ratchet.judges.comparison import lower_tail, quantile
 
 freedoms = st.one_of(st.integers(1, 60).map(float), st.floats(0.5, 5_000))
 

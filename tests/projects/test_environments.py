@@ -18,7 +18,7 @@ import pytest
 
 from ratchet.config.protocol_settings import Projects
 from ratchet.judges import Candidate
-from ratchet.judges.deadline import Deadline
+from ratchet.judges.judge import Deadline
 from ratchet.projects.discovery import discover_files
 from ratchet.projects.environments import Environment, Environments, SetupFailed
 from ratchet.projects.environments.fallback import make_do, weaker

@@ -24,7 +24,7 @@ from ratchet.agents.checks.files import NotPassed, read_state
 from ratchet.agents.contract import CUT, MIGRATE, SCHEMA, STATE
 from ratchet.config import Settings
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.deadline import Deadline
+from ratchet.judges.judge import Deadline
 from ratchet.kernel import Conflict, Misuse, RatchetError
 from ratchet.sandbox import Bounds, Node, Policy, run
 

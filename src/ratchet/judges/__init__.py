@@ -7,14 +7,12 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
     from ratchet.judges.command import CommandJudge
-    from ratchet.judges.evaluator import Evaluator
-    from ratchet.judges.function import Function
-    from ratchet.judges.hearing import hear
-    from ratchet.judges.judge import Candidate, Judge, Judged, Report
-    from ratchet.judges.pinned import Pinned
+    from ratchet.judges.evaluator import Evaluator, Trial
+    from ratchet.judges.judge import Candidate, Judge, Judged, Report, hear
+    from ratchet.judges.process import Function
     from ratchet.judges.reports import JsonReport
-    from ratchet.judges.trial import Trial
-    from ratchet.judges.verdict import VerdictJudge
+    from ratchet.judges.review import VerdictJudge
+    from ratchet.judges.scratch import Pinned
 else:
     __getattr__ = on_demand(__name__)
 

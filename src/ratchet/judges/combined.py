@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
-from ratchet.judges.deadline import Deadline
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.hearing import hear
-from ratchet.judges.judge import Candidate, Judge, Judged, Report, ruled
+from ratchet.judges.judge import Candidate, Deadline, Judge, Judged, Report, hear, ruled
 from ratchet.kernel import Misuse, Outcome, Verdict
 
 NOT_COUNTED = "not_counted"

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ratchet.judges.confinement import run_confined
-from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.judges.endings import blame, described, told
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Candidate, Judged, Report, ruled
-from ratchet.judges.junit import TestCounts, count_tests
-from ratchet.judges.reports import BadReport, JsonReport, json_numbers, read_report
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
+from ratchet.judges.process import blame, described, ending_text, run_confined
+from ratchet.judges.reports import BadReport, JsonReport, TestCounts, count_tests, json_numbers, read_report
 from ratchet.judges.scratch import copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, CannotStart, Finished, Policy
@@ -89,12 +86,12 @@ class CommandJudge:
             except (OutOfTime, CannotStart) as error:
                 return ruled(self, Outcome.ERROR, str(error))
             if finished.exit_code is None:
-                return self._ruled(blame(finished), told(finished), finished)
+                return self._ruled(blame(finished), ending_text(finished), finished)
             try:
                 counts, numbers = await in_thread(lambda: self._read(reports))
             except BadReport as error:
                 # One that failed before it wrote its report says itself why.
-                reason = str(error) if finished.ok else f"{told(finished)} ({error})"
+                reason = str(error) if finished.ok else f"{ending_text(finished)} ({error})"
                 return self._ruled(Outcome.ERROR, reason, finished)
         return self._ruled(*self._weighed(finished, counts, numbers), finished, counts, numbers)
 
@@ -150,7 +147,7 @@ class CommandJudge:
         """An exit code of 0 is one witness; the reports are the others, and all of them must agree."""
         if not finished.ok:
             names = f": {', '.join(counts.broken)}" if counts and counts.broken else ""
-            return blame(finished), told(finished) + names
+            return blame(finished), ending_text(finished) + names
         broken = numbers.get("failures", 0) + numbers.get("errors", 0)
         if broken > 0:
             return Outcome.FAILED, f"it exited with 0, but its report shows {broken:g} failed tests"

@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.engines import Session, SessionEvent
 from ratchet.engines.engine import unheard
-from ratchet.kernel import Limits, Outcome, Usage, Verdict
+from ratchet.engines.transcript import record_session
+from ratchet.kernel import LedgerError, Limits, Misuse, Outcome, Superseded, Usage, Verdict
+from ratchet.ledger import ArtifactStore, Spender, Transaction
+from ratchet.observe.logs import logger
+from ratchet.sandbox import Bounds
+
+
+class OutOfTime(Exception):
+    """The attempt's own time ran out before the candidate had the time that it was promised."""
+
+    def __init__(self) -> None:
+        super().__init__("the attempt's time ran out before the candidate was judged")
+
+
+class Deadline:
+    """Counts down from `seconds`; `None` never ends."""
+
+    def __init__(self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - self._clock())
+
+    def cut(self, bounds: Bounds) -> Bounds:
+        """`bounds`, made shorter when less time is left. Raises `OutOfTime` when none is."""
+        left = self.left
+        if left is None or left >= bounds.wall_seconds:
+            return bounds
+        if left == 0.0:
+            raise OutOfTime
+        return replace(bounds, wall_seconds=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +151,56 @@ def ruled(
         samples=samples,
     )
     return Judged(verdict, () if report is None else (report,), sessions)
+
+
+_log = logger(__name__)
+
+
+async def hear(judge: Judge, candidate: Candidate) -> Judged:
+    """What `judge` says of `candidate`; a judge that breaks down says `error`.
+
+    Three things are not for a verdict and are raised: the judge was set up wrongly, the job was taken over, and the
+    ledger cannot be written.
+    """
+    try:
+        judged = await judge.judge(candidate)
+    except (Misuse, Superseded, LedgerError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the candidate was not judged
+        _log.warning("a judge broke down", judge=judge.name, exc_info=True)
+        return ruled(judge, Outcome.ERROR, f"the judge broke down: {type(error).__name__}: {error}")
+    return _checked(judge, judged)
+
+
+def _checked(judge: Judge, judged: object) -> Judged:
+    """Judges may come from anywhere. One that does not sign its verdict, or whose numbers are none, gave none."""
+    if isinstance(judged, Judged) and _holds(judge, judged.verdict):
+        return judged
+    sessions = judged.sessions if isinstance(judged, Judged) else ()
+    shown = str(getattr(judged, "verdict", judged))[:200]
+    return ruled(
+        judge, Outcome.ERROR, f"the judge's answer is no verdict of its own: {shown!r}", sessions=sessions
+    )
+
+
+def _holds(judge: Judge, verdict: object) -> bool:
+    if not isinstance(verdict, Verdict) or not isinstance(verdict.outcome, Outcome):
+        return False
+    scores = [] if verdict.score is None else [verdict.score]
+    numbers = [*scores, *verdict.samples, *verdict.measurements.values()]
+    return verdict.judge_hash == judge.hash and all(math.isfinite(number) for number in numbers)
+
+
+def record_judged(tx: Transaction, artifacts: ArtifactStore, judged: Judged, spender: Spender) -> None:
+    """Keep everything that the verdict stands on. The verdict itself is the caller's to record."""
+    for report in judged.reports:
+        artifacts.put(
+            tx,
+            report.content,
+            name=report.name,
+            media_type=report.media_type,
+            run_id=spender.run_id,
+            attempt_id=spender.attempt_id,
+        )
+    for session in judged.sessions:
+        record_session(tx, artifacts, session, "reviewer", spender)

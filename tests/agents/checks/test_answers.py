@@ -22,7 +22,7 @@ from ratchet.agents.checks.canary import (
 from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role, ToolShape
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.deadline import Deadline
+from ratchet.judges.judge import Deadline
 from ratchet.judges.scratch import copied
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check, sections

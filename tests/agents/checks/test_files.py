@@ -16,7 +16,7 @@ from ratchet.agents.checks.files import MAX_BYTES, MAX_FILES, take_snapshot
 from ratchet.agents.checks.version import check_form
 from ratchet.agents.contract import REQUIRED
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.deadline import Deadline
+from ratchet.judges.judge import Deadline
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check, sections
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.judges import Pinned
-from ratchet.judges.pinned import Changed
+from ratchet.judges.scratch import Changed
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Program
 from ratchet.sandbox import Bounds

@@ -27,7 +27,7 @@ from ratchet.agents.servers import (
 )
 from ratchet.agents.servers.server import leased_port
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.deadline import Deadline
+from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.sandbox import Policy, command_layers
 

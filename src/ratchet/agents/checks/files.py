@@ -12,9 +12,8 @@ from typing import Any
 
 import ratchet
 from ratchet.agents.contract import STATE, UNTRACKED
-from ratchet.judges.confinement import run_confined
-from ratchet.judges.deadline import Deadline
-from ratchet.judges.endings import blame, described, told
+from ratchet.judges.judge import Deadline
+from ratchet.judges.process import blame, described, ending_text, run_confined
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.sandbox import Bounds, Finished, Policy
@@ -208,9 +207,9 @@ async def _read(wanted: Mapping[str, Any], cwd: Path, readable: tuple[Path, ...]
     )
     if not finished.ok:
         if blame(finished) is Outcome.ERROR:
-            raise RatchetError(f"the files could not be read: {told(finished)}")
+            raise RatchetError(f"the files could not be read: {ending_text(finished)}")
         raise NotPassed(
-            f"the files cannot be read within bounds ({told(finished)}); make them simpler",
+            f"the files cannot be read within bounds ({ending_text(finished)}); make them simpler",
             described(finished),
         )
     try:

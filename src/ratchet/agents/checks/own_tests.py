@@ -16,11 +16,9 @@ from typing import Any
 from ratchet.agents.checks.files import PACKAGE, NotPassed
 from ratchet.agents.contract import TESTS
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.confinement import run_confined
-from ratchet.judges.deadline import Deadline
-from ratchet.judges.endings import blame, described, ended, last_words, told
-from ratchet.judges.junit import TestCounts, count_tests
-from ratchet.judges.reports import BadReport, read_report, strict_json
+from ratchet.judges.judge import Deadline
+from ratchet.judges.process import blame, described, ended, ending_text, last_words, run_confined
+from ratchet.judges.reports import BadReport, TestCounts, count_tests, read_report, strict_json
 from ratchet.judges.scratch import copied, in_thread
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.sandbox import Bounds, Finished, Policy
@@ -112,7 +110,7 @@ async def _run(
     )
     details = {**described(finished, tail=_TAIL), "tests_defined": len(tests)}
     if finished.exit_code is None and blame(finished) is Outcome.ERROR:
-        raise RatchetError(f"the tests could not be run: {told(finished)}")
+        raise RatchetError(f"the tests could not be run: {ending_text(finished)}")
     try:
         counts = await in_thread(lambda: _counts(finished, secret, reports, bounds))
     except BadReport as error:
@@ -129,7 +127,8 @@ def _counts(finished: Finished, secret: str, reports: Path, bounds: Bounds) -> T
             f" {bounds.processes} processes and {bounds.memory_bytes} bytes of memory"
         )
     unsaid = BadReport(
-        f"pytest did not come to its end ({told(finished)}); tests must not end their process or write to its pipes"
+        f"pytest did not come to its end ({ending_text(finished)}); "
+        "tests must not end their process or write to its pipes"
     )
     try:
         said = strict_json(finished.stdout, "the end of the tests")

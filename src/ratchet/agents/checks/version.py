@@ -49,10 +49,9 @@ from ratchet.agents.servers import Pair
 from ratchet.agents.state import CannotCarry, migrate
 from ratchet.agents.versions import to_json
 from ratchet.config.agent_settings import Agents
-from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.judges.endings import described
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Candidate, Judged, Report, ruled
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
+from ratchet.judges.process import described
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, in_thread, scratch
 from ratchet.kernel import Outcome, RatchetError

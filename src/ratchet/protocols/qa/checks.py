@@ -16,9 +16,9 @@ from typing import Any
 
 from ratchet.judges import Candidate, CommandJudge, Judged, hear
 from ratchet.judges.combined import ABSTAINED, NOT_COUNTED
-from ratchet.judges.deadline import Deadline, OutOfTime
-from ratchet.judges.endings import NOT_RUN
 from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Deadline, OutOfTime
+from ratchet.judges.process import NOT_RUN
 from ratchet.judges.scratch import copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from ratchet.judges import Evaluator, Pinned, Trial
-from ratchet.judges.function import Function
+from ratchet.judges.process import Function
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import Program, TaskAdapter

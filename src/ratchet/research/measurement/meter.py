@@ -18,13 +18,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratchet.judges.deadline import Deadline
-from ratchet.judges.endings import told
-from ratchet.judges.evaluator import Evaluator, EvaluatorFailed, Scored, ask_evaluator, run_evaluator
+from ratchet.judges.evaluator import (
+    Evaluator,
+    EvaluatorFailed,
+    Scored,
+    TrialFailed,
+    ask_evaluator,
+    call_trial,
+    run_evaluator,
+    run_trial,
+)
 from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Deadline
+from ratchet.judges.process import ending_text
 from ratchet.judges.reports import BadReport
 from ratchet.judges.scratch import in_thread, scratch
-from ratchet.judges.trial import TrialFailed, call_trial, run_trial
 from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
@@ -264,7 +272,7 @@ class TaskMeter:
             asked = {"seed": wanted.seed, "held_out": wanted.held_out}
             finished = await ask_evaluator(evaluator, prepare, asked, seed=wanted.seed, deadline=_ENDLESS)
             if not finished.ok:
-                raise EvaluatorFailed(f"{prepare.name} of the evaluator: {told(finished)}", finished)
+                raise EvaluatorFailed(f"{prepare.name} of the evaluator: {ending_text(finished)}", finished)
             known = (finished.value,)
             self._questions.put(key, known, len(finished.stdout))
         return known[0]

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
-from ratchet.judges.deadline import OutOfTime
-from ratchet.judges.endings import NOT_RUN, described, ended, last_words, over_time
-from ratchet.judges.evaluator import Disqualified, EvaluatorFailed
-from ratchet.judges.pinned import Changed
-from ratchet.judges.trial import Ran, TrialBroken, TrialFailed
+from ratchet.judges.evaluator import Disqualified, EvaluatorFailed, TrialBroken, TrialFailed, TrialRun
+from ratchet.judges.judge import OutOfTime
+from ratchet.judges.process import NOT_RUN, described, ended, last_words, over_time
+from ratchet.judges.scratch import Changed
 from ratchet.kernel import RatchetError, TrialStatus
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.sandbox import Finished
@@ -186,7 +185,7 @@ class MeasurementRecord:
     commands: bool
     has_run: bool = False
     slot: str = ""
-    rans: list[Ran] = field(default_factory=list)
+    rans: list[TrialRun] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
     place: Path | None = None
     no_room: bool = False

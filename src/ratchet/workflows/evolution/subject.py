@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.judges import Candidate, CommandJudge
-from ratchet.judges.hearing import hear
+from ratchet.judges.judge import hear
 from ratchet.judges.scratch import scratch
 from ratchet.kernel import Conflict, Misuse, Outcome, Verdict
 from ratchet.ledger import Transaction
