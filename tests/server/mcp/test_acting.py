@@ -37,7 +37,7 @@ def test_a_protocol_is_made_started_paused_and_cancelled_in_the_name_of_mcp(worl
         return made["id"], [told(await client.call_tool(each, named)) for each in actions]
 
     run_id, (started, paused, resumed, cancelled, again) = world.use(act, allow_actions=True)
-    assert "in line" in started["message"]
+    assert "queued" in started["message"]
     assert "Nobody works on this ledger" in started["note"]
     assert resumed["note"] == started["note"]
     assert (paused["status"], cancelled["status"], again["status"]) == ("paused", "cancelled", "cancelled")
