@@ -394,7 +394,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "reference": Leaf(
                 "Write the reference of commands, API and settings anew from the code.",
-                "dev_reference:reference",
+                "dev:reference",
             ),
         },
         "For those who write engines, tools or agents, or who work on Ratchet itself.",

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from ratchet.cli.catalogue import Branch, Leaf
-from ratchet.cli.command import placed, write_examples, write_options
-from ratchet.cli.options import shared_options
+from ratchet.cli.command import placed, shared_options, write_examples, write_options
 
 
 class LazyGroup(click.Group):

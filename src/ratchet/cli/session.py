@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +13,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ratchet.config import Loaded
+
+
+@contextlib.contextmanager
+def interrupted() -> Iterator[threading.Event]:
+    """Is set by the first Ctrl-C while the block runs; a second one is an exception as usual."""
+    asked = threading.Event()
+    previous = signal.getsignal(signal.SIGINT)
+
+    def ask(*_: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 @dataclass(slots=True)

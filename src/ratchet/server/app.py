@@ -31,7 +31,6 @@ from ratchet.server.routes import (
     clarifications,
     events,
     health,
-    metrics,
     projects,
     protocol_steps,
     protocols,
@@ -41,7 +40,6 @@ from ratchet.server.routes import (
     schedules,
     specs,
     steps,
-    stream,
     webhooks,
     workflows,
 )
@@ -49,7 +47,7 @@ from ratchet.server.service import Service
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
 
-_OPEN = (health.router, metrics.router, webhooks.router)
+_OPEN = (health.router, webhooks.router)
 _GUARDED = (
     projects.router,
     branches.router,
@@ -70,7 +68,6 @@ _GUARDED = (
     router_of("approvals", approvals.OPERATIONS),
     artifacts.router,
     events.router,
-    stream.router,
     queues.router,
     router_of("jobs", jobs.JOB_OPERATIONS),
     schedules.router,

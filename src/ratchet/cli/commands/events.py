@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.interrupts import interrupted
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_line, show_list
 from ratchet.cli.params import COUNT, ID, Number
+from ratchet.cli.session import interrupted
 from ratchet.cli.words import clock, one_line, pairs
 from ratchet.ledger import Event, Filter, Ledger, follow
 from ratchet.ledger.events import last_id, latest

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.interrupts import interrupted
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall, looking_like
 from ratchet.cli.output import note, print_document, print_line, show_list
 from ratchet.cli.params import COUNT
 from ratchet.cli.protocol_choice import protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
+from ratchet.cli.session import interrupted
 from ratchet.cli.words import age, lines, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
 from ratchet.ledger import Attempt, Event, Filter, Ledger, Step, Transaction, follow

@@ -9,8 +9,7 @@ from contextlib import aclosing
 from fastapi import APIRouter
 from fastapi.sse import format_sse_event
 
-from ratchet.server.routes.events import Where
-from ratchet.server.routes.stream import NO_STORE, EventStream, Start, visible
+from ratchet.server.routes.events import NO_STORE, EventStream, Start, Where, visible
 from ratchet.server.service import Access, Api
 
 router = APIRouter()

@@ -21,7 +21,7 @@ from ratchet.server import protocol_shapes, shapes
 from ratchet.server.fields import MAX_ID, Cut, Id, Page, Paging
 from ratchet.server.problems import documented
 from ratchet.server.routes.artifacts import UNTRUSTED, ContentResponse
-from ratchet.server.routes.stream import NO_STORE, EventStream, LastEventId, refuse_if_stopping
+from ratchet.server.routes.events import NO_STORE, EventStream, LastEventId, refuse_if_stopping
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["attempts"], responses=documented(401, 403, 404, 422))

@@ -25,7 +25,7 @@ from ratchet.server import shapes as common
 from ratchet.server.fields import Cut, Id, Page, Paging, Text
 from ratchet.server.operation import add_operations
 from ratchet.server.problems import documented
-from ratchet.server.routes.stream import NO_STORE, EventStream, Start, frames
+from ratchet.server.routes.events import NO_STORE, EventStream, Start, frames
 from ratchet.server.service import Api
 
 router = APIRouter(tags=["protocols"], responses=documented(401, 403, 422))
