@@ -19,7 +19,7 @@ from typing import Any
 
 from ratchet.agents.change import change_agent
 from ratchet.config import load_settings
-from ratchet.demo.showing import show
+from ratchet.demo.show import show
 from ratchet.protocols.step import work_on
 from ratchet.research.session import hold_session
 

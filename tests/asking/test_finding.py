@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ratchet.asking import find_object
+from ratchet.question import find_object
 
 
 @pytest.mark.parametrize(

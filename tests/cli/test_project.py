@@ -10,7 +10,7 @@ import pytest
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
-from ratchet.projects.clarifying import ask
+from ratchet.projects.clarifications import ask
 from tests.cli.conftest import Ratchet
 from tests.cli.protocol_world import Shop, make_shop
 from tests.protocols.codemachine.workspaces import PLAIN

@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.config import Loaded, load_settings
-from ratchet.demo.acts.primes import count_primes
-from ratchet.demo.place import claim
-from ratchet.demo.recordings import recorded_engine
-from ratchet.demo.report import page
-from ratchet.demo.showing import show
-from ratchet.demo.shown import Command, Failed, Outcome, Shown
-from ratchet.demo.stage import ActFailed, Stage
+from ratchet.demo.durability import count_primes
+from ratchet.demo.show import page, show
+from ratchet.demo.stage import ActFailed, Command, Failed, Outcome, Shown, Stage, claim, recorded_engine
 from tests.demo import bill, recording, till
 
 
@@ -93,7 +89,7 @@ def test_the_recordings_are_those_that_are_written_here(tmp_path: Path) -> None:
 
 
 def test_the_acts_ask_for_what_the_recordings_answer() -> None:
-    from ratchet.demo.acts import agents, protocols
+    from ratchet.demo import agents, protocols
 
     assert (agents.WISH, agents.FEEDBACK) == (bill.WISH, bill.FEEDBACK)
     assert protocols.WISH == till.WISH

@@ -13,7 +13,7 @@ from ratchet.ledger.events import Event, Filter
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
 from ratchet.projects.onboarding import set_up
-from ratchet.projects.registering import register_project
+from ratchet.projects.registration import register_project
 from ratchet.runtime import JobContext, Runtime
 from ratchet.runtime.processes import register as register_process
 

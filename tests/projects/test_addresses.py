@@ -3,9 +3,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.projects.address import read_address
-from ratchet.projects.branch_names import check_branch
-from ratchet.projects.remote import over_ssh, remote_key
+from ratchet.projects.address import check_branch, over_ssh, read_address, remote_key
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, RunStatus
 from ratchet.ledger import change_run
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
-from ratchet.projects.branches import delete_branch, list_branches
-from ratchet.projects.errors import CloneMissing, RemoteFailed, Unconfirmed
+from ratchet.projects.address import CloneMissing, RemoteFailed, Unconfirmed
+from ratchet.projects.clone import delete_branch, list_branches
 from ratchet.runtime import Runtime
 from tests.projects.conftest import sqlite_only
 from tests.projects.jobs import onboard, register, told, types

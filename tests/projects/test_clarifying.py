@@ -8,7 +8,7 @@ from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus, StepStatus
 from ratchet.ledger import change_run, change_step
 from ratchet.ledger.projects import add_project, get_project
 from ratchet.ledger.runs import create_run, create_steps, get_step, status_of_run
-from ratchet.projects.clarifying import answer, ask, list_clarifications, open_blockers, waits_for_answers
+from ratchet.projects.clarifications import answer, ask, list_clarifications, open_blockers, waits_for_answers
 from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, list_jobs, start_run
 from tests.projects.jobs import told

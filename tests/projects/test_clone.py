@@ -11,8 +11,8 @@ import pytest
 
 from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger.projects import Project, add_project, change_project, get_project
+from ratchet.projects.address import CloneMissing, PushRefused, RemoteFailed
 from ratchet.projects.clone import Clone, open_clone
-from ratchet.projects.errors import CloneMissing, PushRefused, RemoteFailed
 from ratchet.projects.secrets import put_secrets
 from ratchet.projects.transfer import Transfer
 from ratchet.runtime import Runtime

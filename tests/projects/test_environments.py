@@ -21,9 +21,8 @@ from ratchet.judges import Candidate
 from ratchet.judges.judge import Deadline
 from ratchet.projects.discovery import discover_files
 from ratchet.projects.environments import Environment, Environments, SetupFailed
-from ratchet.projects.environments.fallback import make_do, weaker
 from ratchet.projects.environments.imports import used_by_tests
-from ratchet.projects.environments.managers import how_to_reach
+from ratchet.projects.environments.packages import how_to_reach, make_do, weaker
 from ratchet.protocols.qa.check_plan import PlannedCheck
 from ratchet.protocols.qa.checks import CheckRun, run_check
 from ratchet.workspaces import Repository

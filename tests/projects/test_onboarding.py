@@ -10,9 +10,9 @@ from ratchet.ledger import Filter
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
-from ratchet.projects.clarifying import Clarification, answer, list_clarifications
+from ratchet.projects.clarifications import Clarification, answer, list_clarifications
 from ratchet.projects.onboarding import Onboarding, onboarding_view, set_up
-from ratchet.projects.registering import set_up_again
+from ratchet.projects.registration import set_up_again
 from ratchet.runtime import Runtime, Worker, cancel_run
 from tests.projects.conftest import MakeRuntime
 from tests.projects.http_remote import http_remote

@@ -5,7 +5,7 @@ import pytest
 from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus
 from ratchet.ledger.projects import find_project, list_projects, projects_of_remote
 from ratchet.ledger.runs import get_run
-from ratchet.projects.registering import register_project, set_up_again, update_project
+from ratchet.projects.registration import register_project, set_up_again, update_project
 from ratchet.projects.secrets import secret_names
 from ratchet.runtime import Runtime, list_jobs
 from tests.projects.conftest import sqlite_only

@@ -11,9 +11,8 @@ from ratchet.kernel import Misuse
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.tables import project_secrets
 from ratchet.observe import logs
-from ratchet.projects.errors import SecretsUnreadable
-from ratchet.projects.secret_key import find_key
-from ratchet.projects.secrets import put_secrets, read_secret, secret_names, token_hash
+from ratchet.projects.address import SecretsUnreadable
+from ratchet.projects.secrets import find_key, put_secrets, read_secret, secret_names, token_hash
 from ratchet.runtime import Runtime
 from tests.projects.conftest import MakeRuntime, sqlite_only
 from tests.projects.jobs import project_of, told

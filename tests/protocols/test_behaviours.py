@@ -15,7 +15,7 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.ledger.runs import list_attempts
 from ratchet.ledger.tables import steps as step_table
-from ratchet.projects.clarifying import answer, ask
+from ratchet.projects.clarifications import answer, ask
 from ratchet.protocols.actions import retry_latest, run_qa, run_step
 from ratchet.protocols.webhooks import take_delivery
 from ratchet.runtime import Worker

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
-from ratchet.projects.clarifying import ask
+from ratchet.projects.clarifications import ask
 from tests.server.protocol_things import new_project, new_protocol, ok
 
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -23,7 +23,7 @@ from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.runs import get_run, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.projects.local import base_branch, free_name, project_at
-from ratchet.projects.registering import register_project
+from ratchet.projects.registration import register_project
 from ratchet.protocols.ci import ask_forge
 from ratchet.protocols.lookup import project_named
 from ratchet.protocols.overview import overview

@@ -1,12 +1,21 @@
 """What a person sees first: durable work that survives `kill -9`, and the four flows, each in a minute's work."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
-from ratchet._door import on_demand
-
 if TYPE_CHECKING:
-    from ratchet.demo.acts.primes import add_kinds
-else:
-    __getattr__ = on_demand(__name__)
+    from ratchet.runtime import JobContext, Kinds
 
 __all__ = ["add_kinds"]
+
+
+def add_kinds(kinds: Kinds) -> None:
+    kinds.add("demo.primes", _count_primes)
+
+
+async def _count_primes(job: JobContext) -> object:
+    # Every process knows the kind; only the one that does the work needs what it is made of.
+    from ratchet.demo.durability import count_primes_run
+
+    return await count_primes_run(job)

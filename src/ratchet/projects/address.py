@@ -1,4 +1,4 @@
-"""Addresses of git repositories: which ones are used at all, and what they are made of.
+"""Addresses of git repositories, names of branches, and where the clones of projects are.
 
 Git takes an address for a command (`ext::`), an argument for an option (`--upload-pack=…`) and a host for one
 (`ssh://-oProxyCommand=…`). So an address is understood here first, and nothing is given to git that is not.
@@ -12,7 +12,59 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import ConfigError, Conflict, Misuse, RatchetError
+from ratchet.ledger.projects import Project
+from ratchet.runtime import Runtime
+from ratchet.workspaces.refs import check_name
+
+
+class CloneMissing(Conflict):
+    """The repository of a project is not on this machine, and may not or cannot be brought here."""
+
+
+class RemoteFailed(RatchetError):
+    """A remote did not answer, or answered that it will not."""
+
+    http_status = 502
+
+
+class PushRefused(Conflict):
+    """A remote did not take a branch."""
+
+
+class Unconfirmed(Misuse):
+    """Something that cannot be undone was asked for without saying that it is meant."""
+
+    http_status = 400
+
+
+class SecretsUnreadable(ConfigError):
+    """The secrets of projects cannot be read or kept with the key that this process has."""
+
+    http_status = 503
+
+
+def remote_key(git_url: str) -> str | None:
+    """`host/owner/name` for every address of a repository on a server, the path of one on this machine.
+
+    All in small letters, as the forges see them. `None` for what is no address.
+    """
+    try:
+        address = read_address(git_url)
+    except Misuse:
+        return None
+    if address.transport == "file":
+        return address.path
+    return f"{address.host}/{address.path.removesuffix('.git')}".lower()
+
+
+def over_ssh(git_url: str) -> str:
+    """The SSH address of a repository on GitHub that is reached by https; any other address as it is."""
+    address = read_address(git_url)
+    if address.transport not in ("https", "http") or address.host not in ("github.com", "www.github.com"):
+        return git_url
+    return f"git@github.com:{address.path.removesuffix('.git')}.git"
+
 
 Transport = Literal["https", "http", "ssh", "file"]
 
@@ -128,3 +180,60 @@ def _check_user(text: str, user: str | None) -> None:
 def _shown(text: str) -> str:
     """An address for a message: whoever is named in it stays out, since that may be a token."""
     return repr(re.sub(r"(://|^)[^/@]*@", r"\1", text)[:200])
+
+
+# What lies beside a clone: the workspaces of its protocols, and what is under way.
+_WORKTREES, _UNDER_WAY = _BESIDE = ("worktrees", "under-way")
+
+
+def own_place(runtime: Runtime, project_id: int) -> Path:
+    """The directory of one project: its clone, and the workspaces of its protocols."""
+    return runtime.home / Path(runtime.settings.projects.root).expanduser() / str(project_id)
+
+
+def worktrees_of(runtime: Runtime, project_id: int) -> Path:
+    return own_place(runtime, project_id) / _WORKTREES
+
+
+def corner_of(runtime: Runtime, project_id: int) -> Path:
+    """Where clones and transfers lie until they are finished."""
+    return own_place(runtime, project_id) / _UNDER_WAY
+
+
+def clone_place(runtime: Runtime, project: Project) -> Path | None:
+    """Where a clone of the project belongs on this machine; `None` for one that has no address to clone."""
+    if project.git_url is None:
+        return None
+    name = read_address(project.git_url).name
+    return own_place(runtime, project.id) / (f"{name}.repository" if name in _BESIDE else name)
+
+
+# A file of this name with `.lock` behind it must be possible, here and on the remote.
+_LONGEST_NAME = 200
+_QUOTES = "\"'`"
+
+
+def check_branch(name: str) -> str:
+    """The name itself. Raises `Misuse` for what git refuses, and for what a shell or a page could stumble over."""
+    if not _is_plain(name):
+        raise Misuse(
+            f"{name[:_LONGEST_NAME]!r} cannot be the name of a branch",
+            hint="use letters, digits, dots, dashes and slashes, such as feature/login",
+        )
+    return name
+
+
+def is_branch(name: str) -> bool:
+    return _is_plain(name)
+
+
+def _is_plain(name: str) -> bool:
+    if not name.isprintable() or len(name.encode(errors="replace")) > _LONGEST_NAME:
+        return False
+    if name.startswith("-") or name in ("HEAD", "@") or any(quote in name for quote in _QUOTES):
+        return False
+    try:
+        check_name(f"refs/heads/{name}")
+    except Misuse:
+        return False
+    return True

@@ -1,9 +1,10 @@
-"""The clone of a project on this machine, and what goes between it and the remote."""
+"""The clone of a project on this machine, what goes between it and the remote, and the branches there."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +12,44 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
-from ratchet.ledger.projects import Project
+from ratchet.ledger import Transaction
+from ratchet.ledger.files import sync_file_system
+from ratchet.ledger.projects import Project, get_project
+from ratchet.ledger.protocols import find_protocol
 from ratchet.observe.redaction import hide_known
-from ratchet.projects.branch_names import check_branch, is_branch
-from ratchet.projects.cloning import clone_into
-from ratchet.projects.errors import CloneMissing, PushRefused
-from ratchet.projects.origin import origin_of, transfer_for
-from ratchet.projects.places import clone_place, worktrees_of
-from ratchet.projects.transfer import Transfer
+from ratchet.projects.address import (
+    CloneMissing,
+    PushRefused,
+    Unconfirmed,
+    check_branch,
+    clone_place,
+    is_branch,
+    worktrees_of,
+)
+from ratchet.projects.transfer import Transfer, origin_of, transfer_for
 from ratchet.runtime import Runtime
 from ratchet.workspaces import Repository, find_git
 from ratchet.workspaces.discovery import find_repository
+
+
+def clone_into(transfer: Transfer, place: Path) -> bool:
+    """Clone to `place`; whether this call did. It gets its name when it is finished, so what is there is a clone.
+
+    Of two that clone at once, one gets the name, and the other takes what is there.
+    """
+    if place.exists():
+        return False
+    with transfer.claimed() as corner:
+        made = transfer.clone(corner, into="clone")
+        sync_file_system(made)
+        try:
+            made.rename(place)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+    return True
+
 
 _T = TypeVar("_T")
 _TRIES = 5
@@ -263,3 +291,76 @@ def _refusal(porcelain: bytes) -> str | None:
     """Why the remote did not take a ref, as it said so itself."""
     lines = porcelain.decode(errors="replace").splitlines()
     return next((line.partition("\t")[2] for line in lines if line.startswith("!")), None)
+
+
+def list_branches(
+    runtime: Runtime, project_id: int, *, actor: str, request_id: str | None = None
+) -> list[str]:
+    """What the remote has now. Raises `CloneMissing` when the project is not here, and `RemoteFailed`."""
+    project = _project(runtime, project_id)
+    with open_clone(runtime, project, make=False) as clone:
+        names = clone.remote_branches()
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        told = f"{len(names)} branches"
+        tx.event("branches_listed", project_id=project_id, message=told, data={"count": len(names)})
+    return names
+
+
+def delete_branch(
+    runtime: Runtime,
+    project_id: int,
+    branch: str,
+    *,
+    confirm: bool,
+    actor: str,
+    request_id: str | None = None,
+) -> None:
+    """Delete a branch of the remote. Never the base branch, nor that of a protocol that has not ended.
+
+    Raises `Unconfirmed`, `Misuse` for what is no name of a branch, `NotFound`, `Conflict` and `RemoteFailed`.
+    """
+    project = _project(runtime, project_id)
+    try:
+        check_branch(branch)
+        if not confirm:
+            raise Unconfirmed(
+                f"branch {branch!r} is not deleted without confirmation", hint="say so with `confirm`: true"
+            )
+        with runtime.ledger.read() as tx:
+            check_deletable(tx, project, branch)
+        with open_clone(runtime, project, make=False) as clone:
+            clone.delete_remote_branch(branch)
+    except RatchetError as error:
+        _tell(runtime, project_id, "branch_delete_failed", branch, str(error), actor, request_id)
+        raise
+    _tell(runtime, project_id, "branch_deleted", branch, f"{branch} was deleted", actor, request_id)
+
+
+def check_deletable(tx: Transaction, project: Project, branch: str) -> None:
+    """Raises `Conflict` for a branch that work depends on."""
+    if branch == project.base_branch:
+        raise Conflict(f"{branch!r} is the base branch of project {project.name!r}, which is never deleted")
+    protocol = find_protocol(tx, project.id, branch)
+    if protocol is not None and not protocol.status.final:
+        raise Conflict(
+            f"{branch!r} is the branch of protocol {protocol.run_id}, which is {protocol.status}",
+            hint="cancel the protocol first, or wait for its end",
+        )
+
+
+def _project(runtime: Runtime, project_id: int) -> Project:
+    with runtime.ledger.read() as tx:
+        return get_project(tx, project_id)
+
+
+def _tell(
+    runtime: Runtime,
+    project_id: int,
+    type: str,
+    branch: str,
+    message: str,
+    actor: str,
+    request_id: str | None,
+) -> None:
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        tx.event(type, project_id=project_id, message=message, data={"branch": branch[:500]})

@@ -1,4 +1,4 @@
-"""The stages of an onboarding: each is done once, and says how it went in the transaction that ends it."""
+"""The stages of an onboarding, each done once, and how they are shown to people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,71 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ratchet.kernel import LedgerError, RatchetError, RunStatus, StepStatus, Superseded, Waiting
-from ratchet.ledger import Transaction, change_run, change_step
-from ratchet.ledger.runs import find_or_create_step
+from ratchet.kernel import LedgerError, RatchetError, RunId, RunStatus, StepStatus, Superseded, Waiting
+from ratchet.ledger import Event, Filter, Step, Transaction, change_run, change_step
+from ratchet.ledger import events as log
+from ratchet.ledger.projects import Project
+from ratchet.ledger.runs import find_or_create_step, get_run, list_steps
 from ratchet.runtime import JobContext
+
+_EVENTS = 50
+# An onboarding has few events of other types, so this many hold all that is wanted.
+_LOOKED_AT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """`status` is pending, running, skipped, warning, blocked, completed or failed."""
+
+    name: str
+    status: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Onboarding:
+    """`status` is that of its run; `pending` when there is none. Events are newest first."""
+
+    project_id: int
+    run_id: RunId | None
+    status: str
+    reason: str | None
+    workspace_path: str | None
+    stages: list[StageView]
+    events: list[Event]
+
+    @property
+    def last_event(self) -> Event | None:
+        return self.events[0] if self.events else None
+
+
+def onboarding_view(tx: Transaction, project: Project) -> Onboarding:
+    if project.setup_run_id is None:
+        stages = [StageView(stage, "pending") for stage in STAGES]
+        return Onboarding(project.id, None, "pending", None, project.local_path, stages, [])
+    run = get_run(tx, project.setup_run_id)
+    steps = {step.name: step for step in list_steps(tx, run.id)}
+    told = log.latest(tx.connection, where=Filter(run_id=run.id), limit=_LOOKED_AT)
+    return Onboarding(
+        project_id=project.id,
+        run_id=run.id,
+        status=str(run.status),
+        reason=run.reason,
+        workspace_path=project.local_path,
+        stages=[_stage(stage, steps.get(step_name(stage)), run.status) for stage in STAGES],
+        events=[event for event in told if event.type.startswith("setup_")][:_EVENTS],
+    )
+
+
+def _stage(name: str, step: Step | None, run: RunStatus) -> StageView:
+    if step is None:
+        return StageView(name, "pending")
+    if step.status is StepStatus.COMPLETED:
+        return StageView(name, (step.result or {}).get("state", "completed"))
+    if step.status is StepStatus.RUNNING and run is RunStatus.FAILED:
+        return StageView(name, "failed", step.reason)
+    return StageView(name, str(step.status), step.reason)
+
 
 Stage = Literal["resolve", "discovery", "assets", "git", "clarifications"]
 STAGES: tuple[Stage, ...] = ("resolve", "discovery", "assets", "git", "clarifications")

@@ -10,19 +10,147 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Missing, Misuse
+from ratchet.ledger.projects import Project
 from ratchet.observe.redaction import hide_known, remember_secret
-from ratchet.projects.address import Address, read_address
-from ratchet.projects.errors import RemoteFailed
-from ratchet.projects.git_process import Ended, GitProcesses
+from ratchet.projects.address import Address, RemoteFailed, corner_of, over_ssh, read_address
+from ratchet.projects.secrets import GIT_TOKEN, read_secret
+from ratchet.runtime import Runtime
 from ratchet.workspaces import find_git
 from ratchet.workspaces.claims import Claim, dead_claims
 from ratchet.workspaces.discovery import Found
 from ratchet.workspaces.ground import writing
+
+_OUTPUT = 32 * 1024 * 1024
+# Only the end of what it complains about is of interest, however much a server has to say.
+_COMPLAINT = 64 * 1024
+_CHUNK = 64 * 1024
+_LOOK_SECONDS = 0.25
+_GRACE_SECONDS = 5.0
+# Every process of the group holds the end of a pipe: when that is closed, the last of them has ended.
+_WATCHER = f"""
+import os, select, signal, sys
+alive, held = os.pipe()
+child = os.fork()
+if child == 0:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.set_inheritable(held, True)
+    os.execv(sys.argv[1], sys.argv[1:])
+os.close(held)
+ended = os.pidfd_open(child)
+if ended not in select.select([0, ended], [], [])[0]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    select.select([alive], [], [], {_GRACE_SECONDS})
+    os.killpg(0, signal.SIGKILL)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    output: bytes
+    complaint: str
+
+
+class GitProcesses:
+    """Runs them, from any thread, until `stop`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Kill what runs, and run nothing more."""
+        self._stopped.set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another try. Raises `RemoteFailed` when it is stopped meanwhile."""
+        if self._stopped.wait(seconds):
+            raise RemoteFailed("git was stopped", hint="start the work again")
+
+    def run(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Ended:
+        """Run to the end. Raises `RemoteFailed` when it was stopped, takes too long or says too much."""
+        what = f"git {argv[1]}"
+        watched = [sys.executable, "-I", "-S", "-c", _WATCHER, *argv]
+        try:
+            process = subprocess.Popen(
+                watched,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Missing(f"{what} cannot be started in {cwd}: {error.strerror}") from error
+        try:
+            output, complaint = self._read(process, what)
+            code = process.wait(timeout=_LOOK_SECONDS * 40)
+        except subprocess.TimeoutExpired:
+            raise RemoteFailed(f"{what} closed its output and did not end") from None
+        finally:
+            _end(process)
+        return Ended(code, output, complaint.decode(errors="replace"))
+
+    def _read(self, process: subprocess.Popen[bytes], what: str) -> tuple[bytes, bytes]:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        output, complaint = bytearray(), bytearray()
+        deadline = time.monotonic() + self._seconds
+        with selectors.DefaultSelector() as both:
+            both.register(process.stdout, selectors.EVENT_READ, output)
+            both.register(process.stderr, selectors.EVENT_READ, complaint)
+            while both.get_map():
+                if self._stopped.is_set():
+                    raise RemoteFailed(f"{what} was stopped", hint="start the work again")
+                if time.monotonic() > deadline:
+                    raise RemoteFailed(
+                        f"{what} did not end within {self._seconds:g} s",
+                        hint="see whether the remote answers, or raise projects.remote_seconds",
+                    )
+                for key, _ in both.select(_LOOK_SECONDS):
+                    if not _take(key.fileobj, key.data):  # type: ignore[arg-type]
+                        both.unregister(key.fileobj)
+                del complaint[:-_COMPLAINT]
+                if len(output) > _OUTPUT:
+                    raise RemoteFailed(f"{what} was told more than {_OUTPUT // 1024**2} MiB by the remote")
+        return bytes(output), bytes(complaint)
+
+
+def _take(source: IO[bytes], into: bytearray) -> bool:
+    """Add what there is to read; whether more may come."""
+    read = os.read(source.fileno(), _CHUNK)
+    into += read
+    return bool(read)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the group: helpers outlive a git that was killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=2 * _GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
 
 _BORROWED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "LD_LIBRARY_PATH"),
@@ -214,3 +342,31 @@ class Transfer:
             **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(settings)},
             **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(settings)},
         }
+
+
+def origin_of(runtime: Runtime, project: Project) -> str | None:
+    """The address that is fetched from and pushed to; `None` for a repository without a remote."""
+    if project.git_url is None:
+        return None
+    return over_ssh(project.git_url) if prefers_ssh(runtime, project) else project.git_url
+
+
+def prefers_ssh(runtime: Runtime, project: Project) -> bool:
+    """Whether GitHub is spoken to over SSH: as a person has answered, else as it is configured."""
+    answered = project.facts.get("prefer_ssh")
+    return runtime.settings.projects.github_ssh if answered is None else bool(answered)
+
+
+def transfer_for(runtime: Runtime, project: Project) -> Transfer | None:
+    """Git for the project's remote; `None` without one."""
+    origin = origin_of(runtime, project)
+    if origin is None:
+        return None
+    with runtime.ledger.read() as tx:
+        token = read_secret(tx, runtime, project.id, GIT_TOKEN)
+    return Transfer.to(
+        origin,
+        corner_of(runtime, project.id),
+        seconds=runtime.settings.projects.remote_seconds,
+        token=token,
+    )

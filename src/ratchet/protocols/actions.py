@@ -33,7 +33,7 @@ from ratchet.ledger.protocol_steps import (
 )
 from ratchet.ledger.protocols import Protocol, add_protocol, get_protocol
 from ratchet.ledger.runs import create_run, lock_run
-from ratchet.projects.questions import NUMBERED
+from ratchet.projects.registration import NUMBERED
 from ratchet.protocols.jobs import again, complete_step, move_step, to_needs_qa, wake
 from ratchet.protocols.names import check_name, number_of, require_number
 from ratchet.protocols.spec import QaPolicy, read_protocol_spec, record_spec, root_of, step_rows

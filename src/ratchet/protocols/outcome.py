@@ -23,7 +23,7 @@ from ratchet.ledger import Transaction, change_step
 from ratchet.ledger.clarifications import Clarification
 from ratchet.ledger.protocol_steps import ProtocolStep, change_protocol_step, get_protocol_step
 from ratchet.loop import Attempted
-from ratchet.projects.clarifying import waits_for_answers
+from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.secrets import secret_names
 from ratchet.protocols.ci import settle_commit
 from ratchet.protocols.jobs import RESTS_ON_RECORDING, again, move_step

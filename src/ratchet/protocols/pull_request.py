@@ -15,7 +15,7 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import list_protocol_steps
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
-from ratchet.projects.errors import PushRefused
+from ratchet.projects.address import PushRefused
 from ratchet.projects.secrets import FORGE_TOKEN, read_secret
 from ratchet.protocols.stream import ProtocolBlocked, Stream
 from ratchet.runtime import Runtime

@@ -35,9 +35,9 @@ from ratchet.ledger.protocol_steps import (
 from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.ledger.runs import lock_run
 from ratchet.ledger.stages import stages_of_step
-from ratchet.projects.clarifying import waits_for_answers
+from ratchet.projects.address import CloneMissing
+from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.clone import opened_clone, stoppable
-from ratchet.projects.errors import CloneMissing
 from ratchet.protocols.jobs import again, block_run, complete_if_done, move_step, wake
 from ratchet.protocols.loops import decide_failed
 from ratchet.protocols.planning import PlanBlocked, PlanFailed, plan_protocol

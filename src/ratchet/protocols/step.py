@@ -32,7 +32,7 @@ from ratchet.ledger.runs import unended_attempt
 from ratchet.ledger.stages import stages_of_step
 from ratchet.ledger.usage import Spender, accounts
 from ratchet.loop import RECORDED, Attempted, GitTrunk, Plan, attempt
-from ratchet.projects.clarifying import open_blockers
+from ratchet.projects.clarifications import open_blockers
 from ratchet.projects.environments import Environment, stays_inside
 from ratchet.protocols.engine_choice import PERSON, choose, session_author
 from ratchet.protocols.outcome import LOG, REBASE, RebaseEngine, refuse, settle, without, write_outputs

@@ -16,8 +16,8 @@ from ratchet.kernel import NotFound, RatchetError
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol, find_protocol, get_protocol
+from ratchet.projects.address import worktrees_of
 from ratchet.projects.clone import Clone
-from ratchet.projects.places import worktrees_of
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Identity
 from ratchet.workspaces.git import find_git

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ratchet.ledger import Artifact, Attempt, Event, Transaction
     from ratchet.ledger.clarifications import Clarification
     from ratchet.ledger.projects import Project
-    from ratchet.projects.onboarding_view import Onboarding
+    from ratchet.projects.stages import Onboarding
 
 
 def when(milliseconds: int | None) -> str | None:

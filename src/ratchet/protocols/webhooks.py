@@ -28,7 +28,7 @@ from ratchet.ledger.projects import Project, get_project, projects_of_remote
 from ratchet.ledger.protocol_steps import ProtocolStep, list_protocol_steps
 from ratchet.ledger.protocols import Protocol, find_protocol, get_protocol
 from ratchet.ledger.runs import lock_run
-from ratchet.projects.remote import remote_key
+from ratchet.projects.address import remote_key
 from ratchet.projects.secrets import WEBHOOK_SECRET, read_secret
 from ratchet.protocols.ci import hold, settle_commit, settle_steps
 from ratchet.protocols.pull_request import settle_pull_request

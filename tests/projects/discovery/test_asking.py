@@ -16,7 +16,7 @@ from ratchet.kernel import StepStatus
 from ratchet.ledger.runs import list_steps
 from ratchet.ledger.tables import sessions
 from ratchet.projects.discovery import Facts, discover_files, discover_project
-from ratchet.projects.discovery.question import RULES, SCHEMA, make_prompt
+from ratchet.projects.discovery.survey import RULES, SCHEMA, make_prompt
 from ratchet.runtime import Runtime, enter_run
 from tests.engines.command_subject import agent
 from tests.projects.conftest import MakeRuntime, sqlite_only

@@ -16,8 +16,8 @@ from ratchet.ledger.projects import change_project, get_project
 from ratchet.ledger.protocols import list_protocols
 from ratchet.ledger.runs import list_runs
 from ratchet.ledger.tables import events, protocol_steps, protocols, runs, steps
+from ratchet.projects.address import CloneMissing
 from ratchet.projects.clone import open_clone
-from ratchet.projects.errors import CloneMissing
 from ratchet.protocols.codemachine import WorkspaceInvalid, import_workspace
 from ratchet.protocols.spec import prompt_version
 from tests.protocols.codemachine.workspaces import PACKAGE, PLAIN, write

@@ -7,8 +7,8 @@ import pytest
 from ratchet.kernel import RunStatus
 from ratchet.ledger.clarifications import list_clarifications
 from ratchet.modelserver import answer
-from ratchet.projects.clarifying import answer as answer_question
-from ratchet.projects.clarifying import ask
+from ratchet.projects.clarifications import answer as answer_question
+from ratchet.projects.clarifications import ask
 from tests.protocols.planning.conftest import NAME, Desk
 from tests.protocols.planning.plans import plan, question
 from tests.waiting import eventually

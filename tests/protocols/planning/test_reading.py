@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ratchet.asking import BadAnswer
 from ratchet.engines.engine import check_schema, misfits
 from ratchet.protocols.planning.plan import (
     LONGEST_FILE,
@@ -15,6 +14,7 @@ from ratchet.protocols.planning.plan import (
     read_plan,
     with_every_key,
 )
+from ratchet.question import BadAnswer
 from tests.protocols.planning.plans import plan, question, step
 
 NAME = "0001-greet"

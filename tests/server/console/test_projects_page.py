@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.clarifications import get_clarification
-from ratchet.projects.clarifying import ask
+from ratchet.projects.clarifications import ask
 from tests.protocols.world import git
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor

@@ -15,7 +15,7 @@ from ratchet.kernel import Outcome, StepStatus, Verdict
 from ratchet.ledger import Ledger, change_step
 from ratchet.ledger.protocols import change_protocol
 from ratchet.ledger.runs import close_attempt, get_step, open_attempt
-from ratchet.projects.clarifying import ask
+from ratchet.projects.clarifications import ask
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.runtime import Runtime, Worker
 from tests.protocols.world import World, make_project, make_remote, write_agents

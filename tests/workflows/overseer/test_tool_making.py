@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ratchet.asking import Answer, BadAnswer
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowStep
 from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.tools import get_tool, list_versions
 from ratchet.modelserver import answer
+from ratchet.question import Answer, BadAnswer
 from ratchet.tools.call import Occasion
 from ratchet.tools.caller import call_tool
 from ratchet.tools.portable import tool_from_definition

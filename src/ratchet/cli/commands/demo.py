@@ -10,7 +10,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED
 from ratchet.cli.output import print_document
-from ratchet.demo.showing import ACTS, show
+from ratchet.demo.show import ACTS, show
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

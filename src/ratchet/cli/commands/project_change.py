@@ -17,11 +17,10 @@ from ratchet.cli.protocol_choice import by_option, project_argument
 from ratchet.cli.words import as_json, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import Project, get_project
-from ratchet.projects.answers import read_answer
-from ratchet.projects.branches import delete_branch as delete_remote_branch
-from ratchet.projects.clarifying import answer as give_answer
-from ratchet.projects.clarifying import recommended_of
-from ratchet.projects.registering import update_project
+from ratchet.projects.clarifications import answer as give_answer
+from ratchet.projects.clarifications import recommended_of
+from ratchet.projects.clone import delete_branch as delete_remote_branch
+from ratchet.projects.registration import read_answer, update_project
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.protocols.lookup import project_named, question_named
 from ratchet.protocols.views import clarification_record, project_record

@@ -16,8 +16,8 @@ from ratchet.cli.protocol_pages import print_project
 from ratchet.cli.words import age, as_json, one_line
 from ratchet.ledger.clarifications import list_clarifications
 from ratchet.ledger.projects import list_projects
-from ratchet.projects.branches import list_branches
-from ratchet.projects.onboarding_view import onboarding_view
+from ratchet.projects.clone import list_branches
+from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.lookup import project_named
 from ratchet.protocols.views import clarification_record, onboarding_record, project_record, project_records
 from ratchet.runtime import Kinds

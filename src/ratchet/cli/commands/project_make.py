@@ -20,11 +20,10 @@ from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project
 from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import get_run
 from ratchet.projects.address import read_address
-from ratchet.projects.answers import PHASES
 from ratchet.projects.local import base_branch, find_top, free_name
-from ratchet.projects.onboarding_view import onboarding_view
-from ratchet.projects.registering import PROVIDERS, register_project, set_up_again
+from ratchet.projects.registration import PHASES, PROVIDERS, register_project, set_up_again
 from ratchet.projects.secrets import NAMES
+from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.actions import start_protocol
 from ratchet.protocols.codemachine import import_workspace
 from ratchet.protocols.lookup import project_named

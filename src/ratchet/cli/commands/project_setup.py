@@ -17,8 +17,14 @@ from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import get_project
 from ratchet.projects.environments import SetupFailed
-from ratchet.projects.settled import settle_checks, settle_setup, use_found
-from ratchet.projects.setup_view import base_of, environments_here, setup_view
+from ratchet.projects.setup import (
+    base_of,
+    environments_here,
+    settle_checks,
+    settle_setup,
+    setup_view,
+    use_found,
+)
 from ratchet.protocols.lookup import project_named
 from ratchet.runtime import Kinds
 

@@ -20,8 +20,15 @@ from ratchet.config.file import add_settings
 from ratchet.engines.providers import how_to_price
 from ratchet.engines.registry import Surroundings, look_at
 from ratchet.kernel import Missing, RatchetError
-from ratchet.setup import find_means, install, missing_programs, plan_for
-from ratchet.setup.plan import costs_at_most, plain_model, reviewer_in
+from ratchet.setup import (
+    costs_at_most,
+    find_means,
+    install,
+    missing_programs,
+    plain_model,
+    plan_for,
+    reviewer_in,
+)
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.projects.discovery.asking import discover_project
-    from ratchet.projects.discovery.facts import Check, CheckKind, Facts, Provider, Source, read_facts
-    from ratchet.projects.discovery.found import inside, unmoved
-    from ratchet.projects.discovery.looking import discover_files
-    from ratchet.projects.discovery.node import manager_package
+    from ratchet.projects.discovery.facts import (
+        Check,
+        CheckKind,
+        Facts,
+        Provider,
+        Source,
+        inside,
+        read_facts,
+        unmoved,
+    )
+    from ratchet.projects.discovery.stacks import manager_package
+    from ratchet.projects.discovery.survey import discover_files, discover_project
     from ratchet.projects.discovery.tree import Tree
 else:
     __getattr__ = on_demand(__name__)

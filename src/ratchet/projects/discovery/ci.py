@@ -1,4 +1,4 @@
-"""What CI files, a Dockerfile and a Makefile run: hints, for a repository that says nothing better of itself.
+"""CI of a repository: who runs it, which checks it declares, requires or hints at.
 
 Only plain commands are read, without variables, pipes and redirections. Services, caches and actions of others are not.
 """
@@ -11,11 +11,251 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ratchet.projects.discovery.declared import makefile, recipes
-from ratchet.projects.discovery.facts import Check
-from ratchet.projects.discovery.found import Argv, Found, inside
-from ratchet.projects.discovery.provider import workflow_files
-from ratchet.projects.discovery.tree import Tree, table
+from ratchet.projects.discovery.facts import Argv, Check, CheckKind, Found, Provider, inside
+from ratchet.projects.discovery.tree import Tree, is_untouched, runs_nothing, table
+
+_HOST = re.compile(r"^(?:[a-z+]+://)?(?:[^/@]*@)?([^/:]+)", re.IGNORECASE)
+
+
+def find_provider(tree: Tree, origin: str | None) -> Provider | None:
+    """The one whose files are there; if both or none are, the one that the origin belongs to."""
+    with_github = bool(workflow_files(tree))
+    with_gitlab = tree.has(".gitlab-ci.yml")
+    if with_github != with_gitlab:
+        return "github" if with_github else "gitlab"
+    by_origin = provider_of(origin or _origin(tree))
+    return by_origin or ("github" if with_github else None)
+
+
+def workflow_files(tree: Tree) -> list[str]:
+    """The workflows of GitHub Actions."""
+    folder = ".github/workflows"
+    return [f"{folder}/{name}" for name in tree.names(folder) if name.endswith((".yml", ".yaml"))]
+
+
+def provider_of(url: str | None) -> Provider | None:
+    """Whose address it is, by a host such as github.com, github.example.org or gitlab.example.org."""
+    found = _HOST.match(url or "")
+    labels = found[1].lower().split(".") if found else []
+    if "github" in labels:
+        return "github"
+    return "gitlab" if "gitlab" in labels else None
+
+
+def _origin(tree: Tree) -> str | None:
+    """The address of `origin` as git's own file has it."""
+    remote = tree.ini(".git/config").get('remote "origin"', {})
+    return remote.get("url")
+
+
+_MOST = 100
+_LONGEST_NAME = 200
+_FILTERS = ("paths", "paths-ignore", "branches-ignore", "tags", "tags-ignore")
+_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+_NOT_JOBS = frozenset(
+    {"after_script", "before_script", "cache", "default", "image", "include", "pages", "services", "spec"}
+    | {"stages", "types", "variables", "workflow"}
+)
+# A GitLab job with one of these may be left out of a pipeline, and one that was left out reports nothing.
+_SOMETIMES = ("rules", "only", "except", "trigger", "parallel")
+
+
+def required_checks(tree: Tree, provider: Provider | None) -> tuple[str, ...]:
+    """The names that the provider will report for a change. Jobs that may be left out are not among them."""
+    names: Iterator[str] = iter(())
+    if provider == "github":
+        names = itertools.chain.from_iterable(
+            _of_workflow(tree, path) for path in workflow_files(tree)[:_MOST_FILES]
+        )
+    elif provider == "gitlab":
+        names = _of_gitlab(tree)
+    fit = (name for name in names if 0 < len(name) <= _LONGEST_NAME and name.isprintable())
+    return tuple(itertools.islice(dict.fromkeys(fit), _MOST))
+
+
+def _of_workflow(tree: Tree, path: str) -> Iterator[str]:
+    workflow = tree.yaml(path)
+    if not _runs_always(workflow.get("on")):
+        return
+    ours = is_untouched(tree.text(path) or "")
+    for key, job in table(workflow, "jobs").items():
+        if not isinstance(job, dict) or "if" in job or (ours and _has_nothing_to_run(tree, key)):
+            continue
+        if "uses" in job:
+            tree.note(f"the checks of the job {key!r} in {path!r} are named by another workflow")
+            continue
+        yield from _of_job(tree, path, key, job)
+
+
+def _of_job(tree: Tree, path: str, key: str, job: dict[str, Any]) -> Iterator[str]:
+    name = job.get("name")
+    name = name if isinstance(name, str) and name else None
+    matrix = table(job, "strategy", "matrix")
+    if not matrix and "matrix" not in table(job, "strategy"):
+        chosen: list[dict[str, str]] | None = [{}]
+    else:
+        chosen = _combinations(matrix)
+    if chosen is None:
+        tree.note(f"the checks of the job {key!r} in {path!r} depend on a matrix that is not plain")
+        return
+    for values in chosen:
+        told = f" ({', '.join(values.values())})" if values else ""
+        filled = f"{key}{told}" if name is None else _filled(name, values)
+        if filled is None:
+            tree.note(f"the name of the job {key!r} in {path!r} is only known when it runs")
+            return
+        yield filled + (told if name is not None and values and "${{" not in name else "")
+
+
+def _combinations(matrix: dict[str, Any]) -> list[dict[str, str]] | None:
+    """Every choice of values; nothing for a matrix that does more than list plain ones."""
+    lists = matrix.values()
+    if not matrix or not all(
+        isinstance(each, list) and all(isinstance(v, str) for v in each) for each in lists
+    ):
+        return None
+    if "include" in matrix or "exclude" in matrix:
+        return None
+    products = itertools.islice(itertools.product(*lists), _MOST)
+    return [dict(zip(matrix, values, strict=True)) for values in products]
+
+
+def _filled(name: str, values: dict[str, str]) -> str | None:
+    """A name with the values of a matrix put in; nothing if it has other expressions."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    known = {f"matrix.{key}": value for key, value in values.items()}
+    if any(each not in known for each in _EXPRESSION.findall(name)):
+        return None
+    return _EXPRESSION.sub(lambda found: known[found[1]], name)
+
+
+def _runs_always(on: Any) -> bool:
+    """Whether a workflow runs for each push to any branch, or for each pull request."""
+    if isinstance(on, str):
+        return on in ("push", "pull_request")
+    if isinstance(on, list):
+        return "push" in on or "pull_request" in on
+    events = on if isinstance(on, dict) else {}
+    push, request = (events.get(name, None) for name in ("push", "pull_request"))
+    return ("push" in events and _takes_all(push, "branches")) or (
+        "pull_request" in events and _takes_all(request, "types")
+    )
+
+
+def _takes_all(event: Any, filter_key: str) -> bool:
+    """A branch filter of a pull request is about where it goes, which is the base: that one is let through."""
+    said = event if isinstance(event, dict) else {}
+    if any(key in said for key in _FILTERS):
+        return False
+    if filter_key not in said:
+        return True
+    wanted = said[filter_key]
+    return wanted in ("**", ["**"]) or (
+        isinstance(wanted, list) and ("**" in wanted or "synchronize" in wanted)
+    )
+
+
+def _of_gitlab(tree: Tree) -> Iterator[str]:
+    path = ".gitlab-ci.yml"
+    ours = is_untouched(tree.text(path) or "")
+    for name, job in tree.yaml(path).items():
+        if name in _NOT_JOBS or name.startswith(".") or not isinstance(job, dict):
+            continue
+        if not any(key in job for key in ("script", "extends", "run")):
+            continue
+        if any(key in job for key in _SOMETIMES) or job.get("when") in ("manual", "delayed", "on_failure"):
+            continue
+        if job.get("allow_failure") == "true" or (ours and _has_nothing_to_run(tree, name)):
+            continue
+        yield name
+
+
+def _has_nothing_to_run(tree: Tree, job: str) -> bool:
+    return runs_nothing(tree.text(f"{SCRIPTS}/{job}.sh") or "")
+
+
+SCRIPTS = "scripts/ci"
+SCRIPT_KINDS: dict[str, CheckKind] = {
+    "test": "test",
+    "lint": "lint",
+    "typecheck": "types",
+    "types": "types",
+    "build": "build",
+    "format": "format",
+    "security": "security",
+}
+_TARGETS: dict[str, CheckKind] = {
+    "test": "test",
+    "tests": "test",
+    "check": "test",
+    "lint": "lint",
+    "typecheck": "types",
+    "type-check": "types",
+    "types": "types",
+    "build": "build",
+    "format-check": "format",
+    "security": "security",
+}
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+FETCHES = re.compile(
+    r"\b(?:pip3?|npm|pnpm|yarn|poetry|pdm|uv|bundle|apt(?:-get)?) (?:install|add|ci|sync)\b"
+    r"|\b(?:npm|pnpm|yarn) audit\b|\b(?:uvx?|pip) pip\b|\bpipx?\b|\b(?:tox|nox|docker|curl|wget|npx)\b"
+)
+_RULE = re.compile(r"^([A-Za-z0-9_.-]+(?:[ \t]+[A-Za-z0-9_.-]+)*)[ \t]*::?(?!=)", re.MULTILINE)
+
+
+def look_for_scripts(tree: Tree) -> Found:
+    """The scripts in scripts/ci that somebody wrote. One that Ratchet wrote only repeats what was found."""
+    checks: dict[CheckKind, Check] = {}
+    for name, kind in SCRIPT_KINDS.items():
+        path = f"{SCRIPTS}/{name}.sh"
+        text = tree.text(path)
+        if text is not None and not is_untouched(text):
+            checks.setdefault(kind, Check(f"ci-{name}", ("bash", path), kind))
+    bootstrap = tree.text(f"{SCRIPTS}/bootstrap.sh")
+    ready = bootstrap is not None and not is_untouched(bootstrap)
+    return Found(None, tuple(checks.values()), (), (("bash", f"{SCRIPTS}/bootstrap.sh"),) if ready else ())
+
+
+def look_for_make(tree: Tree) -> Found:
+    """The usual targets of a Makefile, as make itself would choose the file."""
+    checks: dict[CheckKind, Check] = {}
+    for target, lines in recipes(makefile(tree) or "").items():
+        kind = _TARGETS.get(target)
+        # What installs or fetches something cannot be a check: that has no network.
+        if kind is not None and not any(map(FETCHES.search, lines)):
+            checks.setdefault(kind, Check(f"make-{target}", ("make", target), kind))
+    return Found(None, tuple(checks.values()))
+
+
+def makefile(tree: Tree) -> str | None:
+    return next((text for name in _MAKEFILES if (text := tree.text(name)) is not None), None)
+
+
+def recipes(text: str) -> dict[str, list[str]]:
+    """The targets of a Makefile, those that are usual first, each with the lines of its recipe."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        rule = _RULE.match(line)
+        if rule is not None:
+            current = rule[1].split()
+            for target in current:
+                found.setdefault(target, [])
+        elif line.startswith("\t"):
+            for target in current:
+                found[target].append(line[1:])
+    return {target: found[target] for target in (*(each for each in _TARGETS if each in found), *found)}
+
+
+def look_for_hooks(tree: Tree) -> Found:
+    """pre-commit fetches its hooks, so it is for CI."""
+    if not tree.has(".pre-commit-config.yaml"):
+        return Found()
+    argv = ("python3", "-m", "pre_commit", "run", "--all-files")
+    return Found(None, (), (Check("pre-commit", argv, "lint", needs="pre-commit"),))
+
 
 _MOST_FILES = 30
 _MOST_COMMANDS = 2_000

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.projects.environments.environment import Environment, stays_inside
-    from ratchet.projects.environments.environments import Environments
-    from ratchet.projects.environments.failure import SetupFailed
-    from ratchet.projects.environments.managers import missing_packages
-    from ratchet.projects.environments.recipe import Recipe, recipe_of
+    from ratchet.projects.environments.build import Environments
+    from ratchet.projects.environments.environment import (
+        Environment,
+        Recipe,
+        SetupFailed,
+        recipe_of,
+        stays_inside,
+    )
+    from ratchet.projects.environments.packages import missing_packages
 else:
     __getattr__ = on_demand(__name__)
 

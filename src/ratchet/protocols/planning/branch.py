@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from ratchet.asking import Asker, Room, Tried
 from ratchet.config.protocol_settings import Protocols
 from ratchet.engines import Engine
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
@@ -23,6 +22,7 @@ from ratchet.projects.assets import asset_files, commit_assets
 from ratchet.projects.clone import Clone
 from ratchet.projects.discovery import read_facts
 from ratchet.protocols.stream import identity_of
+from ratchet.question import Asker, Room, Tried
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import ENDED
 from ratchet.workspaces import Repository

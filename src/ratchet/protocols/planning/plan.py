@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from ratchet.asking import BadAnswer
 from ratchet.kernel import is_name
 from ratchet.protocols.spec import (
     ProtocolSpec,
@@ -19,6 +18,7 @@ from ratchet.protocols.spec import (
     infer_step_type,
     spec_problems,
 )
+from ratchet.question import BadAnswer
 
 Schema = dict[str, Any]
 

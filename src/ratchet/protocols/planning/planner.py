@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from ratchet.asking import NoAnswer
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import IllegalTransition, LedgerError, RatchetError, RunStatus, StateChanged, Superseded
 from ratchet.ledger import Transaction, change_run
@@ -20,7 +19,7 @@ from ratchet.ledger.projects import Project
 from ratchet.ledger.protocol_steps import add_protocol_steps, list_protocol_steps
 from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.usage import total
-from ratchet.projects.clarifying import ask, open_blockers
+from ratchet.projects.clarifications import ask, open_blockers
 from ratchet.projects.clone import Clone, stoppable
 from ratchet.protocols.engine_choice import choose_planner, require_reviewer
 from ratchet.protocols.names import require_number
@@ -46,6 +45,7 @@ from ratchet.protocols.planning.proposal import (
     propose_plan,
 )
 from ratchet.protocols.spec import prompt_version, record_spec, spec_hash, step_rows
+from ratchet.question import NoAnswer
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Identity
 

@@ -13,7 +13,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ratchet.asking import Answer, BadAnswer, NoAnswer, Question, Tried, find_object, try_until_good
 from ratchet.engines import Engine
 from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, engine_names, look_at
@@ -37,6 +36,7 @@ from ratchet.protocols.planning.plan import (
 )
 from ratchet.protocols.spec import infer_step_type
 from ratchet.protocols.stream import identity_of, read_author, write_author
+from ratchet.question import Answer, BadAnswer, NoAnswer, Question, Tried, find_object, try_until_good
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.workspaces import Identity, Repository
 

@@ -22,7 +22,7 @@ from ratchet.judges.process import NOT_RUN
 from ratchet.judges.scratch import copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
-from ratchet.projects.environments.failure import tail
+from ratchet.projects.environments.environment import tail
 from ratchet.protocols.qa.check_plan import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
 from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, ruled_by
 from ratchet.sandbox import Bounds, Policy

@@ -22,14 +22,19 @@ from ratchet.ledger.projects import Project, get_project, list_projects
 from ratchet.ledger.protocol_steps import count_protocol_steps
 from ratchet.ledger.protocols import list_protocols
 from ratchet.ledger.runs import get_run
-from ratchet.projects.answers import read_answer
-from ratchet.projects.branches import check_deletable, delete_branch, list_branches
-from ratchet.projects.clarifying import answer, recommended_of
+from ratchet.projects.clarifications import answer, recommended_of
+from ratchet.projects.clone import check_deletable, delete_branch, list_branches
 from ratchet.projects.discovery import read_facts
-from ratchet.projects.onboarding_view import onboarding_view
-from ratchet.projects.registering import PROVIDERS, check_set_up_again, register_project, set_up_again
-from ratchet.projects.registering import update_project as change_project
-from ratchet.projects.settled import settle_checks, settle_setup, use_found, written
+from ratchet.projects.registration import (
+    PROVIDERS,
+    check_set_up_again,
+    read_answer,
+    register_project,
+    set_up_again,
+)
+from ratchet.projects.registration import update_project as change_project
+from ratchet.projects.setup import settle_checks, settle_setup, use_found, written
+from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.views import (
     clarification_record,
     onboarding_record,

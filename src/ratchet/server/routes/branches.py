@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from ratchet.projects.branches import delete_branch, list_branches
+from ratchet.projects.clone import delete_branch, list_branches
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import Id
 from ratchet.server.problems import documented

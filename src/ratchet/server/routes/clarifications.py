@@ -13,7 +13,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.clarifications import Clarification, find_clarification, list_clarifications
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol
-from ratchet.projects.clarifying import answer
+from ratchet.projects.clarifications import answer
 from ratchet.protocols.views import clarification_record
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import MAX_ID, Id, IdFilter, Limit, Text, link_next

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ratchet.ledger.projects import get_project, list_projects
-from ratchet.projects.onboarding_view import onboarding_view
-from ratchet.projects.registering import register_project, set_up_again, update_project
+from ratchet.projects.registration import register_project, set_up_again, update_project
 from ratchet.projects.secrets import put_secrets, secret_names
-from ratchet.projects.settled import settle_checks, settle_setup, use_found
-from ratchet.projects.setup_view import setup_view
+from ratchet.projects.setup import settle_checks, settle_setup, setup_view, use_found
+from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.views import onboarding_record, project_record, project_records
 from ratchet.runtime import get_job
 from ratchet.runtime.job_rows import last_carrier

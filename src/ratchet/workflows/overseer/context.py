@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ratchet.asking import Asker
 from ratchet.config.workflow_settings import Workflows
 from ratchet.engines import Engine
 from ratchet.engines.registry import Surroundings
 from ratchet.ledger import Run
 from ratchet.memory import Memory
+from ratchet.question import Asker
 from ratchet.runtime import JobContext
 from ratchet.tools.definition import Tool
 from ratchet.tools.registry import Toolbox

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ratchet.asking import NoAnswer
 from ratchet.engines.registry import open_engine
 from ratchet.flowkit.spec import WORKFLOW_ID, WorkflowSpec, name_problem
 from ratchet.flowkit.writer import write_spec
@@ -23,6 +22,7 @@ from ratchet.ledger.tools import Source, find_tool
 from ratchet.ledger.usage import total
 from ratchet.ledger.workflows import SavedWorkflow, content_hash, find_workflow, save_workflow
 from ratchet.memory import Memory, MemoryFault, open_memory
+from ratchet.question import NoAnswer
 from ratchet.runtime import JobContext, complete_run, enter_run
 from ratchet.tools.registry import open_toolbox
 from ratchet.tools.sync import record_tool

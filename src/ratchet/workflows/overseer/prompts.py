@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ratchet.asking import Tried
+from ratchet.question import Tried
 
 # The most characters of each part; what is longer is cut, or left out if it cannot be cut.
 _MOST_TOOLS = 24_000

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratchet.asking import Answer, BadAnswer, Question, Tried, try_until_good
 from ratchet.config.workflow_settings import Workflows
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reader import read_spec
@@ -19,6 +18,7 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import iso
 from ratchet.ledger.workflows import SavedWorkflow, find_content, find_workflow
 from ratchet.memory import MemoryFault
+from ratchet.question import Answer, BadAnswer, Question, Tried, try_until_good
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool
 from ratchet.workflows.builder import build_from_data, find_plan

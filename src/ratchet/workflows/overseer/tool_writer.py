@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratchet.asking import Answer, BadAnswer, Question, Tried, try_until_good
 from ratchet.engines.engine import NotAnAnswer, check_schema, parse_answer
 from ratchet.flowkit.inputs import with_defaults
 from ratchet.flowkit.spec import NAME, StepType, ToolDefinition, WorkflowSpec, WorkflowStep
+from ratchet.question import Answer, BadAnswer, Question, Tried, try_until_good
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.call import Occasion
 from ratchet.tools.definition import Tool, read_tool
