@@ -59,7 +59,7 @@ async def empty_room() -> AsyncIterator[Room]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class QuestionAsker:
     """`repairs` is how often a bad answer is sent back, and `passed` is told how far it has come."""
 
     job: JobContext
@@ -77,7 +77,7 @@ _LONGEST_ANSWER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EngineQuestion:
     """`role` is what the session is written down as, and `about` what is kept with its answer.
 
     An engine that knows no schemas is told it in the prompt. With `reads_text`, what an engine said counts as an answer
@@ -92,7 +92,7 @@ class Question:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def hold_session(asker: Asker, opened: OpenAttempt, question: Question) -> None:
+async def hold_session(asker: QuestionAsker, opened: OpenAttempt, question: EngineQuestion) -> None:
     """Ask, and checkpoint the answer under `ANSWERED`. Raises `SessionFailed`, with the session recorded."""
     engine = _ReadsText(asker.engine) if question.reads_text else asker.engine
 
@@ -124,7 +124,9 @@ async def hold_session(asker: Asker, opened: OpenAttempt, question: Question) ->
 
 
 @contextlib.asynccontextmanager
-async def _request(asker: Asker, opened: OpenAttempt, question: Question) -> AsyncIterator[Request]:
+async def _request(
+    asker: QuestionAsker, opened: OpenAttempt, question: EngineQuestion
+) -> AsyncIterator[Request]:
     """What the engine is asked, in a room if it works in one."""
     most = asker.job.runtime.settings.engines.deadline_seconds
     async with contextlib.AsyncExitStack() as stack:
@@ -211,7 +213,7 @@ _MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineAnswer:
     """What a session said. `output` is there if the engine knows schemas; `about` is what was kept with it."""
 
     session: int
@@ -257,14 +259,14 @@ class Good:
     repaired: tuple[str, ...]
 
 
-Ask = Callable[[Tried | None], Awaitable[Question]]
+Ask = Callable[[Tried | None], Awaitable[EngineQuestion]]
 """What to ask, given the try before that was no good."""
-Check = Callable[[OpenAttempt, Answer], Awaitable[Any]]
+Check = Callable[[OpenAttempt, EngineAnswer], Awaitable[Any]]
 """The value of an answer, as JSON. Raises `BadAnswer`."""
 
 
 async def try_until_good(
-    asker: Asker, step: str, ask: Ask, check: Check, *, first: int = 1, before: Tried | None = None
+    asker: QuestionAsker, step: str, ask: Ask, check: Check, *, first: int = 1, before: Tried | None = None
 ) -> Good:
     """The first answer that can be used. Raises `NoAnswer` when there is none within the repairs that are allowed.
 
@@ -289,13 +291,15 @@ async def try_until_good(
     )
 
 
-def _was_permanent(asker: Asker, step: str, nth: int) -> bool:
+def _was_permanent(asker: QuestionAsker, step: str, nth: int) -> bool:
     """Whether that try failed before the run was resumed, for a reason that a person was to change."""
     ended = ended_attempt(asker.job, step, nth)
     return ended is not None and bool(ended.get("is_permanent"))
 
 
-async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before: Tried | None) -> Tried:
+async def _try(
+    asker: QuestionAsker, step: str, nth: int, ask: Ask, check: Check, before: Tried | None
+) -> Tried:
     """One session and what comes of it; one that ended before is only remembered."""
     opened = take_attempt(asker.job, step, nth=nth, spec={"engine": asker.engine.name})
     if not isinstance(opened, OpenAttempt):
@@ -303,7 +307,7 @@ async def _try(asker: Asker, step: str, nth: int, ask: Ask, check: Check, before
     try:
         if ANSWERED not in opened.finished:
             await hold_session(asker, opened, await ask(before))
-        answer = Answer(**opened.finished[ANSWERED])
+        answer = EngineAnswer(**opened.finished[ANSWERED])
         if answer.simulated and not opened.run.simulated:
             reason = "a recording answers nothing in a run that is no simulation"
             return _end(opened, Outcome.ERROR, Tried(problems=(reason,), is_hopeless=True))

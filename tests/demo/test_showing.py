@@ -11,7 +11,16 @@ import pytest
 from ratchet.config import Loaded, load_settings
 from ratchet.demo.durability import count_primes
 from ratchet.demo.show import page, show
-from ratchet.demo.stage import ActFailed, Command, Failed, Outcome, Shown, Stage, claim, recorded_engine
+from ratchet.demo.stage import (
+    ActFailed,
+    ActOutcome,
+    DemoCommand,
+    DemoStage,
+    Failed,
+    Shown,
+    claim,
+    recorded_engine,
+)
 from tests.demo import bill, recording, till
 
 
@@ -20,18 +29,21 @@ def loaded(tmp_path: Path) -> Loaded:
     return load_settings({"home": str(tmp_path)}, env={})
 
 
-def fine(stage: Stage) -> Shown:
+def fine(stage: DemoStage) -> Shown:
     stage.say("all is well")
     return Shown(
-        headline="It went well.", facts={}, real="All of it.", look=(Command("ratchet runs list", "runs"),)
+        headline="It went well.",
+        facts={},
+        real="All of it.",
+        look=(DemoCommand("ratchet runs list", "runs"),),
     )
 
 
-def broken(_stage: Stage) -> Shown:
+def broken(_stage: DemoStage) -> Shown:
     raise ActFailed("nothing came of it\n  in some line", hint="ratchet runs show 1")
 
 
-def unexpected(_stage: Stage) -> Shown:
+def unexpected(_stage: DemoStage) -> Shown:
     raise KeyError("primes")
 
 
@@ -71,10 +83,10 @@ def test_what_somebody_wrote_is_text_on_the_page() -> None:
         facts={hostile: hostile},
         real=hostile,
         recorded=hostile,
-        look=(Command(hostile, hostile),),
+        look=(DemoCommand(hostile, hostile),),
         quotes={hostile: f"{hostile}\n+{hostile}"},
     )
-    outcomes = [Outcome("agents", 1.0, shown), Outcome("research", 1.0, Failed(hostile, hostile))]
+    outcomes = [ActOutcome("agents", 1.0, shown), ActOutcome("research", 1.0, Failed(hostile, hostile))]
     written = page(1, outcomes, 2.0, datetime(2026, 1, 1, tzinfo=UTC))
     assert "<script" not in written
     assert "&lt;script&gt;" in written

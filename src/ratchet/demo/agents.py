@@ -14,7 +14,7 @@ from ratchet.agents.contract import Role
 from ratchet.agents.host import reached
 from ratchet.agents.servers import call_tool
 from ratchet.agents.views import comparison, find_compared, versions
-from ratchet.demo.stage import RECORDED, ActFailed, Command, Shown, Stage, recorded_engine
+from ratchet.demo.stage import RECORDED, ActFailed, DemoCommand, DemoStage, Shown, recorded_engine
 from ratchet.ledger import Event, Run
 from ratchet.ledger.runs import list_runs
 from ratchet.research.views.markup import Markup, joined, tag
@@ -111,12 +111,12 @@ class _Life:
     address: str
 
 
-def act(stage: Stage) -> Shown:
+def act(stage: DemoStage) -> Shown:
     life = asyncio.run(_live(stage, stage.place.name("bill")))
     return _shown(stage, life)
 
 
-async def _live(stage: Stage, name: str) -> _Life:
+async def _live(stage: DemoStage, name: str) -> _Life:
     async with reached(stage.runtime, stage.loaded) as base:
         made = await asyncio.to_thread(_asked, stage, name, "create")
         always = address(base, name, Role.RUNNER)
@@ -142,7 +142,7 @@ async def _live(stage: Stage, name: str) -> _Life:
     return _Life(made, changed, found, before, calls, always)
 
 
-def _asked(stage: Stage, name: str, action: str) -> Run:
+def _asked(stage: DemoStage, name: str, action: str) -> Run:
     """The run in which the agent is made or changed, when it has ended. Begun once, whoever asks again."""
     with stage.ledger.read() as tx:
         found = [run.id for run in list_runs(tx, kind="agent", name=name) if run.spec["action"] == action]
@@ -151,21 +151,21 @@ def _asked(stage: Stage, name: str, action: str) -> Run:
     return stage.carried(run_id, lambda event: _tell(stage, event))
 
 
-def _begin(stage: Stage, name: str, action: str) -> int:
+def _begin(stage: DemoStage, name: str, action: str) -> int:
     if action == "feedback":
         return send_feedback(stage.runtime, name, FEEDBACK, simulated=True, actor="demo")
     wanted = AgentRequest(name=name, description=WISH, engine=recorded_engine("architect"), simulated=True)
     return create_agent(stage.runtime, wanted, actor="demo")
 
 
-def _tell(stage: Stage, event: Event) -> None:
+def _tell(stage: DemoStage, event: Event) -> None:
     if event.type == "agent.stage" and event.message in _STAGES:
         stage.say(_STAGES[event.message])
     elif event.type == "agent.promoted":
         stage.say(f"its address leads to version {(event.message or '').split()[-1]} now")
 
 
-def _versions(stage: Stage, name: str) -> list[dict[str, Any]]:
+def _versions(stage: DemoStage, name: str) -> list[dict[str, Any]]:
     with stage.ledger.read() as tx:
         return versions(tx, name)
 
@@ -193,7 +193,7 @@ def _of_python(patch: str) -> str:
     return "\n".join("--- a/" + part.partition("--- a/")[2].strip("\n") for part in files)
 
 
-def _shown(stage: Stage, life: _Life) -> Shown:
+def _shown(stage: DemoStage, life: _Life) -> Shown:
     name, newest, oldest = life.made.name, life.versions[0], life.versions[-1]
     with stage.ledger.read() as tx:
         compared = find_compared(tx, name)
@@ -213,10 +213,10 @@ def _shown(stage: Stage, life: _Life) -> Shown:
         recorded=f"{RECORDED}, once for the first version and once for the feedback.",
         runs=(life.made.id, life.changed.id),
         look=(
-            Command(f"ratchet agent call {name} {_CALLED}", "call it again"),
-            Command(f"ratchet agent versions {name}", "its versions"),
-            Command(f"ratchet agent diff {name}", "what the rewrite changed"),
-            Command(f"ratchet agent rollback {name}", "take it back"),
+            DemoCommand(f"ratchet agent call {name} {_CALLED}", "call it again"),
+            DemoCommand(f"ratchet agent versions {name}", "its versions"),
+            DemoCommand(f"ratchet agent diff {name}", "what the rewrite changed"),
+            DemoCommand(f"ratchet agent rollback {name}", "take it back"),
         ),
         pictures=(draw_calls(life.calls, life.before.answer, (oldest["version"], newest["version"])),),
         quotes={"The feedback": FEEDBACK, "What it changed": diff},

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ratchet.demo.stage import ActFailed, Command, Interrupted, Shown, Stage
+from ratchet.demo.stage import ActFailed, DemoCommand, DemoStage, Interrupted, Shown
 from ratchet.kernel import AttemptId, Outcome, RunId, RunStatus
 from ratchet.ledger import Filter, Run, Transaction, follow
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
@@ -136,7 +136,7 @@ class Summary:
         return len({block.process for block in self.blocks if block.process})
 
 
-def act(stage: Stage) -> Shown:
+def act(stage: DemoStage) -> Shown:
     name = stage.place.name("primes")
     begun = stage.find_run("workflow", name)
     run_id = begun.id if begun else _start(stage, name)
@@ -152,7 +152,7 @@ def act(stage: Stage) -> Shown:
     return _shown(summary)
 
 
-def summarise(stage: Stage, run_id: int) -> Summary:
+def summarise(stage: DemoStage, run_id: int) -> Summary:
     blocks = []
     with stage.ledger.read() as tx:
         for step in list_steps(tx, run_id):
@@ -163,12 +163,12 @@ def summarise(stage: Stage, run_id: int) -> Summary:
         return Summary(get_run(tx, run_id), tuple(blocks))
 
 
-def _start(stage: Stage, name: str) -> int:
+def _start(stage: DemoStage, name: str) -> int:
     with stage.ledger.write(actor="demo") as tx:
         return start_primes(tx, stage.runtime, name, blocks=BLOCKS, size=SIZE)
 
 
-def _work_through(stage: Stage, run_id: int) -> None:
+def _work_through(stage: DemoStage, run_id: int) -> None:
     """Follow the run while a worker process does it; kill that worker once, in the middle of a step, and start another.
 
     Raises `ActFailed` when a worker ends that was not meant to: nobody would be left to go on.
@@ -216,7 +216,7 @@ class _Worker(NamedTuple):
 
 
 @contextlib.contextmanager
-def _worker(stage: Stage, ended: threading.Event) -> Iterator[_Worker]:
+def _worker(stage: DemoStage, ended: threading.Event) -> Iterator[_Worker]:
     """A worker process. `ended` is set when it has ended."""
     environment = {
         **os.environ,
@@ -253,7 +253,7 @@ def _kill(worker: _Worker) -> None:
     worker.watching.join()
 
 
-def _log(stage: Stage) -> Path:
+def _log(stage: DemoStage) -> Path:
     return stage.loaded.home / "logs" / "worker.log"
 
 
@@ -283,8 +283,8 @@ def _shown(summary: Summary) -> Shown:
         real="All of it. Each worker was a process of its own. Whoever went on knew from the ledger what was done.",
         runs=(run.id,),
         look=(
-            Command(f"ratchet runs show {run.id}", "its steps, with every try"),
-            Command(f"ratchet events --run {run.id}", "all that happened"),
+            DemoCommand(f"ratchet runs show {run.id}", "its steps, with every try"),
+            DemoCommand(f"ratchet events --run {run.id}", "all that happened"),
         ),
         pictures=(draw_blocks(blocks),),
     )

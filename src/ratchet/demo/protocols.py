@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from ratchet.demo.stage import RECORDED, ActFailed, Command, Shown, Stage, recorded_engine
+from ratchet.demo.stage import RECORDED, ActFailed, DemoCommand, DemoStage, Shown, recorded_engine
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.ledger import Attempt, Event
 from ratchet.ledger.projects import find_project, get_project
@@ -98,13 +98,13 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class StepTries:
     name: str
     commit: str
     tries: tuple[Try, ...]
 
 
-def draw_tries(rows: Sequence[StepRow]) -> Markup:
+def draw_tries(rows: Sequence[StepTries]) -> Markup:
     height = len(rows) * _ROW + _MARGIN
     parts = [part for at, row in enumerate(rows) for part in _row(at, row)]
     svg = tag(
@@ -119,7 +119,7 @@ def draw_tries(rows: Sequence[StepRow]) -> Markup:
     return tag("div", svg, class_="wide")
 
 
-def _row(at: int, row: StepRow) -> list[Markup]:
+def _row(at: int, row: StepTries) -> list[Markup]:
     y = _MARGIN + at * _ROW
     parts = [tag("text", row.name, x=_LEFT - 14, y=y + 21, text_anchor="end", class_="ink")]
     for place, each in enumerate(row.tries):
@@ -156,7 +156,7 @@ _TOLD = {
 }
 
 
-def act(stage: Stage) -> Shown:
+def act(stage: DemoStage) -> Shown:
     repository, remote = make_till(stage.place.directory)
     stage.say(f"a git repository with one test, {repository}, and a bare one as its remote")
     project_id = _set_up(stage, str(repository))
@@ -168,7 +168,7 @@ def act(stage: Stage) -> Shown:
     return _shown(stage, run_id, repository, pushed)
 
 
-def _set_up(stage: Stage, repository: str) -> int:
+def _set_up(stage: DemoStage, repository: str) -> int:
     """The project of that repository, which Ratchet has looked at."""
     name = stage.place.name("till")
     with stage.ledger.write(actor="demo") as tx:
@@ -186,7 +186,7 @@ def _set_up(stage: Stage, repository: str) -> int:
     return project.id
 
 
-def _begun(stage: Stage, project_id: int) -> int:
+def _begun(stage: DemoStage, project_id: int) -> int:
     engines = {
         "plan": recorded_engine("planner"),
         "execute": recorded_engine("author"),
@@ -210,7 +210,7 @@ def _begun(stage: Stage, project_id: int) -> int:
     return run_id
 
 
-def _tell(stage: Stage, event: Event) -> None:
+def _tell(stage: DemoStage, event: Event) -> None:
     if event.type == "planned":
         stage.say(f"planned (a recording): {event.message}")
     elif event.type in _TOLD:
@@ -220,10 +220,10 @@ def _tell(stage: Stage, event: Event) -> None:
         stage.say(f"{name} {_TOLD[event.type]}{reason}")
 
 
-def _shown(stage: Stage, run_id: int, repository: Path, pushed: Sequence[str]) -> Shown:
+def _shown(stage: DemoStage, run_id: int, repository: Path, pushed: Sequence[str]) -> Shown:
     with stage.ledger.read() as tx:
         rows = [
-            StepRow(
+            StepTries(
                 step.name, step.commit or "", tuple(_try(each) for each in list_attempts(tx, step.step_id))
             )
             for step in list_protocol_steps(tx, run_id)
@@ -251,12 +251,12 @@ def _shown(stage: Stage, run_id: int, repository: Path, pushed: Sequence[str]) -
         recorded=f"{RECORDED}: the plan, what the author wrote, and what the reviewer said.",
         runs=(run_id,),
         look=(
-            Command(f"ratchet protocol show {run_id}", "its steps and what to do next"),
-            Command(f"ratchet protocol log {run_id}", "everything that was said"),
-            Command(
+            DemoCommand(f"ratchet protocol show {run_id}", "its steps and what to do next"),
+            DemoCommand(f"ratchet protocol log {run_id}", "everything that was said"),
+            DemoCommand(
                 f"ratchet step show {run_id}/01 --print report --attempt 1", "why the first try was refused"
             ),
-            Command(f"git -C {quote(str(repository))} log --oneline {NAME}", "the branch"),
+            DemoCommand(f"git -C {quote(str(repository))} log --oneline {NAME}", "the branch"),
         ),
         pictures=(draw_tries(rows),),
         quotes={"Why it was refused": refused[0][1], "The branch at the remote": "\n".join(pushed)},

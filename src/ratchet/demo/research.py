@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ratchet.demo.stage import ActFailed, Command, Shown, Stage
+from ratchet.demo.stage import ActFailed, DemoCommand, DemoStage, Shown
 from ratchet.kernel import TrialStatus
 from ratchet.ledger import Event
 from ratchet.ledger.trial_pages import kept_trials
@@ -28,7 +28,7 @@ from ratchet.workspaces import Repository
 _SIDE = 240.0
 
 
-class Circle(NamedTuple):
+class PackedCircle(NamedTuple):
     """In a square of side 1."""
 
     x: float
@@ -36,13 +36,13 @@ class Circle(NamedTuple):
     radius: float
 
 
-def draw_packings(packings: Mapping[str, Sequence[Circle]]) -> Markup:
+def draw_packings(packings: Mapping[str, Sequence[PackedCircle]]) -> Markup:
     """Each with what it is called."""
     figures = [_figure(name, circles) for name, circles in packings.items()]
     return tag("div", *figures, class_="figures")
 
 
-def _figure(name: str, circles: Sequence[Circle]) -> Markup:
+def _figure(name: str, circles: Sequence[PackedCircle]) -> Markup:
     frame = tag("rect", x=1, y=1, width=_SIDE, height=_SIDE, class_="box")
     drawn = [
         tag("circle", cx=1 + each.x * _SIDE, cy=1 + each.y * _SIDE, r=each.radius * _SIDE, class_="packed")
@@ -64,22 +64,22 @@ _MODULES = ("numpy",)
 _BOUNDS = Bounds(wall_seconds=30.0, cpu_seconds=10.0, memory_bytes=512 * 1024**2, output_bytes=64 * 1024)
 
 
-def packings(repository: Path, commits: Sequence[str]) -> list[list[Circle]]:
+def packings(repository: Path, commits: Sequence[str]) -> list[list[PackedCircle]]:
     """What the program at each of these commits packs. Raises `ActFailed` when one packs nothing."""
     with Repository.open(repository) as opened:
         sources = [opened.read_file(commit, _RECIPE) for commit in commits]
     return asyncio.run(_circles(sources))
 
 
-async def _circles(sources: Sequence[bytes]) -> list[list[Circle]]:
+async def _circles(sources: Sequence[bytes]) -> list[list[PackedCircle]]:
     return [await _pack(source) for source in sources]
 
 
-async def _pack(source: bytes) -> list[Circle]:
+async def _pack(source: bytes) -> list[PackedCircle]:
     node = Node(source.decode(), function=_FUNCTION, modules=_MODULES)
     ended = await run(node, stdin=b"{}", bounds=_BOUNDS)
     try:
-        found = [Circle(*map(float, each)) for each in json.loads(ended.stdout)["circles"]]
+        found = [PackedCircle(*map(float, each)) for each in json.loads(ended.stdout)["circles"]]
     except (ValueError, LookupError, TypeError) as error:
         raise ActFailed(f"the program packs nothing: {ended.problem or error}") from error
     if not all(math.isfinite(value) for circle in found for value in circle):
@@ -94,7 +94,7 @@ _SEED, _PARALLEL = 5, 1
 _MOST = 1000
 
 
-def act(stage: Stage) -> Shown:
+def act(stage: DemoStage) -> Shown:
     name = stage.place.name("circles")
     begun = stage.find_run("research", name)
     run_id = begun.id if begun else start_research(stage.runtime, _wanted(name), actor="demo")
@@ -109,13 +109,13 @@ def _wanted(name: str) -> ResearchRequest:
     )
 
 
-def _tell(stage: Stage, event: Event) -> None:
+def _tell(stage: DemoStage, event: Event) -> None:
     if event.type in ("trial.baseline", "trial.keep"):
         word = "the program as it is scores" if event.type == "trial.baseline" else "is better and kept:"
         stage.say(f"trial {event.data['exp_id']} {word} {event.data['score']:.5f}")
 
 
-def _shown(stage: Stage, run_id: int) -> Shown:
+def _shown(stage: DemoStage, run_id: int) -> Shown:
     with stage.ledger.read() as tx:
         status = read_status(tx, run_id)
         kept = [each for each in kept_trials(tx, run_id, limit=_MOST) if each.status is TrialStatus.KEEP]
@@ -146,16 +146,18 @@ def _shown(stage: Stage, run_id: int) -> Shown:
         "checked again for this page.",
         runs=(run_id,),
         look=(
-            Command(f"ratchet research status {run_id}", "where it stands, and its last trials"),
-            Command(f"ratchet research trial {run_id} {best.exp_id}", "the best one, with its measurements"),
-            Command(f"ratchet research trial {run_id} {best.exp_id} --diff", "what it changed"),
-            Command(f"ratchet research report {run_id}", "a page of its own"),
+            DemoCommand(f"ratchet research status {run_id}", "where it stands, and its last trials"),
+            DemoCommand(
+                f"ratchet research trial {run_id} {best.exp_id}", "the best one, with its measurements"
+            ),
+            DemoCommand(f"ratchet research trial {run_id} {best.exp_id} --diff", "what it changed"),
+            DemoCommand(f"ratchet research report {run_id}", "a page of its own"),
         ),
         pictures=(picture, _packed(stage, run_id, first, best)),
     )
 
 
-def _packed(stage: Stage, run_id: int, first: Trial, best: Trial) -> Markup:
+def _packed(stage: DemoStage, run_id: int, first: Trial, best: Trial) -> Markup:
     """What the program packed before and packs now: it is run once more, to be looked at."""
     repository = research_directory(stage.loaded.home, run_id) / "repo.git"
     before, after = packings(repository, [first.commit or "", best.commit or ""])

@@ -18,7 +18,16 @@ from shutil import which
 from typing import Any, TextIO
 
 from ratchet.config import Loaded, write_initial
-from ratchet.demo.stage import Command, Failed, Interrupted, Outcome, Place, Shown, Stage, claim
+from ratchet.demo.stage import (
+    ActOutcome,
+    DemoCommand,
+    DemoPlace,
+    DemoStage,
+    Failed,
+    Interrupted,
+    Shown,
+    claim,
+)
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Ledger
 from ratchet.observe import logs
@@ -82,12 +91,12 @@ _TITLES = {
     "workflows": "Workflows: steps side by side",
     "protocols": "Protocols: a change passes its gates",
 }
-_SERVE_REPORT = Command(
+_SERVE_REPORT = DemoCommand(
     "ratchet serve", "all of it live, at /console; `ratchet console` prints a link that lets you in"
 )
 
 
-def write_report(place: Place, outcomes: Sequence[Outcome], seconds: float) -> None:
+def write_report(place: DemoPlace, outcomes: Sequence[ActOutcome], seconds: float) -> None:
     """Write the page at its place, whole or not at all."""
     written = page(place.number, outcomes, seconds, datetime.now(UTC))
     unfinished = place.report.with_name(f".{place.report.name}.{os.getpid()}")
@@ -104,7 +113,7 @@ def write_report(place: Place, outcomes: Sequence[Outcome], seconds: float) -> N
         unfinished.unlink(missing_ok=True)
 
 
-def page(number: int, outcomes: Sequence[Outcome], seconds: float, at: datetime) -> str:
+def page(number: int, outcomes: Sequence[ActOutcome], seconds: float, at: datetime) -> str:
     title = f"Ratchet: demo {number}"
     head = tag(
         "head",
@@ -119,7 +128,7 @@ def page(number: int, outcomes: Sequence[Outcome], seconds: float, at: datetime)
     return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
 
 
-def _page_top(title: str, outcomes: Sequence[Outcome], seconds: float, at: datetime) -> Markup:
+def _page_top(title: str, outcomes: Sequence[ActOutcome], seconds: float, at: datetime) -> Markup:
     failed = sum(1 for each in outcomes if not each.passed)
     came = f"{failed} of {len(outcomes)} acts failed" if failed else "Everything went well"
     made = (
@@ -145,7 +154,7 @@ def _page_top(title: str, outcomes: Sequence[Outcome], seconds: float, at: datet
     )
 
 
-def _act_section(outcome: Outcome) -> Markup:
+def _act_section(outcome: ActOutcome) -> Markup:
     match outcome.came:
         case Shown() as shown:
             word = "simulated" if shown.simulated else "real"
@@ -197,7 +206,7 @@ def _lines(text: str) -> Iterator[Markup]:
         yield Markup("\n")
 
 
-def _look(commands: Sequence[Command]) -> Markup:
+def _look(commands: Sequence[DemoCommand]) -> Markup:
     rows = [part for each in commands for part in (tag("dt", each.line), tag("dd", each.why))]
     return tag("dl", *rows, class_="look")
 
@@ -206,7 +215,7 @@ def _bottom() -> Markup:
     return tag(
         "section",
         tag("h2", "Go on"),
-        _look([_SERVE_REPORT, Command("ratchet runs list", "every run of this home")]),
+        _look([_SERVE_REPORT, DemoCommand("ratchet runs list", "every run of this home")]),
     )
 
 
@@ -214,7 +223,7 @@ _WIDTH = 10
 _COLOURS = {"durability": 35, "research": 32, "agents": 36, "workflows": 33, "protocols": 34}
 
 
-class Teller:
+class DemoOutput:
     """Writes lines to `out` from any thread, each whole."""
 
     def __init__(self, out: TextIO) -> None:
@@ -245,12 +254,12 @@ class Teller:
             print(line, file=self._out, flush=True)
 
 
-Act = Callable[[Stage], Shown]
+Act = Callable[[DemoStage], Shown]
 # It kills workers, so nobody else's work may lie in line meanwhile.
 ALONE = "durability"
 ACTS = (ALONE, "research", "agents", "workflows", "protocols")
 _SLOTS = 4
-_SERVE = Command(
+_SERVE = DemoCommand(
     "ratchet serve", "all of it live, at /console; `ratchet console` prints a link that lets you in"
 )
 
@@ -259,8 +268,8 @@ _SERVE = Command(
 class Demo:
     """What a demo came to. `interrupted` says that it stopped on request, and has no report yet."""
 
-    place: Place
-    outcomes: Sequence[Outcome]
+    place: DemoPlace
+    outcomes: Sequence[ActOutcome]
     seconds: float
     interrupted: bool
 
@@ -290,7 +299,7 @@ def show(loaded: Loaded, names: Sequence[str], out: TextIO, *, acts: Mapping[str
     stop = threading.Event()
     with StopSignals() as signals, claim(loaded.home) as place:
         signals.when_asked(stop.set)
-        teller = Teller(out)
+        teller = DemoOutput(out)
         _begin(teller, place, loaded)
         with open_ledger(loaded) as ledger:
             outcomes = _perform(loaded, ledger, place, stop, teller, chosen)
@@ -305,13 +314,13 @@ def show(loaded: Loaded, names: Sequence[str], out: TextIO, *, acts: Mapping[str
 def _perform(
     loaded: Loaded,
     ledger: Ledger,
-    place: Place,
+    place: DemoPlace,
     stop: threading.Event,
-    teller: Teller,
+    teller: DemoOutput,
     acts: Mapping[str, Act],
-) -> list[Outcome]:
-    def stage(runtime: Runtime, name: str) -> Stage:
-        return Stage(loaded, ledger, runtime, place, stop, partial(teller.of, name))
+) -> list[ActOutcome]:
+    def stage(runtime: Runtime, name: str) -> DemoStage:
+        return DemoStage(loaded, ledger, runtime, place, stop, partial(teller.of, name))
 
     runtime = open_runtime(loaded, ledger)
     outcomes = []
@@ -332,19 +341,19 @@ def _perform(
     return outcomes
 
 
-def _play(name: str, act: Act, stage: Stage) -> Outcome:
+def _play(name: str, act: Act, stage: DemoStage) -> ActOutcome:
     began = time.monotonic()
     try:
         came: Shown | Failed = act(stage)
     except Interrupted:
-        return Outcome(name, time.monotonic() - began, Failed("it was interrupted"))
+        return ActOutcome(name, time.monotonic() - began, Failed("it was interrupted"))
     except RatchetError as error:
         came = Failed(str(error), error.hint)
     except Exception as error:  # noqa: BLE001 - whatever breaks one act, the others are shown and it is told
         came = Failed(f"{type(error).__name__}: {error}")
     if isinstance(came, Failed):
         stage.say(f"FAILED: {came.short}")
-    return Outcome(name, time.monotonic() - began, came)
+    return ActOutcome(name, time.monotonic() - began, came)
 
 
 def _act(name: str) -> Act:
@@ -359,7 +368,7 @@ def _be_quiet(loaded: Loaded) -> None:
     logs.configure("warning" if level == "info" else level, loaded.settings.log.format)
 
 
-def _begin(teller: Teller, place: Place, loaded: Loaded) -> None:
+def _begin(teller: DemoOutput, place: DemoPlace, loaded: Loaded) -> None:
     if place.taken_up:
         teller.say(f"Taking up demo {place.number}, which was cut off, where it stopped.")
     else:
@@ -369,13 +378,13 @@ def _begin(teller: Teller, place: Place, loaded: Loaded) -> None:
     )
 
 
-def _end(teller: Teller, demo: Demo) -> None:
+def _end(teller: DemoOutput, demo: Demo) -> None:
     if demo.interrupted:
         teller.say("\nInterrupted. Nothing that was done is lost: `ratchet demo` goes on where it stopped.")
         return
     teller.say()
     for each in demo.outcomes:
-        teller.say(f"{each.act:<10}  {_told(each)}")
+        teller.say(f"{each.act:<10}  {_report_line(each)}")
     failed = [each.act for each in demo.outcomes if not each.passed]
     ended = f"{', '.join(failed)} failed" if failed else "Everything went well"
     teller.say(f"\n{ended}, in {demo.seconds:.0f} s. The report: {demo.place.report}\n")
@@ -388,7 +397,7 @@ def _end(teller: Teller, demo: Demo) -> None:
         teller.say(f"  {command.line:<{width}}  {command.why}")
 
 
-def _told(outcome: Outcome) -> str:
+def _report_line(outcome: ActOutcome) -> str:
     match outcome.came:
         case Shown() as shown:
             return f"{'simulated' if shown.simulated else 'real':<9}  {shown.headline}"
@@ -397,8 +406,8 @@ def _told(outcome: Outcome) -> str:
             return f"{'FAILED':<9}  {failed.short}{hint}"
 
 
-def _further(outcomes: Sequence[Outcome]) -> list[Command]:
+def _further(outcomes: Sequence[ActOutcome]) -> list[DemoCommand]:
     """The first thing to look at, of each flow."""
     shown = [each.came for each in outcomes if isinstance(each.came, Shown) and each.act != ALONE]
     found = [each.look[0] for each in shown if each.look]
-    return found or [Command("ratchet runs list", "every run of this home")]
+    return found or [DemoCommand("ratchet runs list", "every run of this home")]

@@ -23,7 +23,7 @@ _ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DemoPlace:
     """The place of demo `number`. `taken_up` says that an earlier process began it."""
 
     home: Path
@@ -48,7 +48,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def claim(home: Path) -> Iterator[Place]:
+def claim(home: Path) -> Iterator[DemoPlace]:
     """A place that nobody else works in until the block ends: the newest that was cut off, or a new one."""
     root = home / _FOLDER
     root.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def claim(home: Path) -> Iterator[Place]:
     for number in numbers:
         with _held(root / str(number)) as held:
             if held and not (root / str(number) / _ENDED).exists():
-                yield Place(home, number, taken_up=True)
+                yield DemoPlace(home, number, taken_up=True)
                 return
     number = numbers[0] if numbers else 0
     while True:
@@ -65,7 +65,7 @@ def claim(home: Path) -> Iterator[Place]:
             (root / str(number)).mkdir()
             with _held(root / str(number)) as held:
                 if held:
-                    yield Place(home, number, taken_up=False)
+                    yield DemoPlace(home, number, taken_up=False)
                     return
 
 
@@ -85,7 +85,7 @@ def _held(directory: Path) -> Iterator[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class DemoCommand:
     """Something to type in order to see more, and what it shows."""
 
     line: str
@@ -105,7 +105,7 @@ class Shown:
     real: str
     recorded: str = ""
     runs: Sequence[int] = ()
-    look: Sequence[Command] = ()
+    look: Sequence[DemoCommand] = ()
     pictures: Sequence[Markup] = ()
     quotes: Mapping[str, str] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActOutcome:
     """How an act ended, and how long it took."""
 
     act: str
@@ -178,13 +178,13 @@ class ActFailed(RatchetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """`stop` is set when the demo is to end; `say` tells a line of this act."""
 
     loaded: Loaded
     ledger: Ledger
     runtime: Runtime
-    place: Place
+    place: DemoPlace
     stop: threading.Event
     say: Callable[[str], None]
 

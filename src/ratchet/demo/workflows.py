@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.demo.stage import Command, Shown, Stage
+from ratchet.demo.stage import DemoCommand, DemoStage, Shown
 from ratchet.flowkit.graph import dependencies, waves
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Event, Step
@@ -21,7 +21,7 @@ _ROW, _BAR_TALL, _BOTTOM = 24.0, 16.0, 34.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """A step from its begin to its end, in milliseconds of the run."""
 
     name: str
@@ -29,7 +29,7 @@ class Bar:
     end: float
 
 
-def draw_timeline(bars: Sequence[Bar]) -> Markup:
+def draw_timeline(bars: Sequence[TimelineBar]) -> Markup:
     shown = sorted(bars, key=lambda bar: (bar.begin, bar.end))
     across = Scale(0.0, max((bar.end for bar in shown), default=0.0) or 1.0, _LEFT, _WIDTH - _RIGHT)
     height = len(shown) * _ROW + _BOTTOM
@@ -46,7 +46,7 @@ def draw_timeline(bars: Sequence[Bar]) -> Markup:
     return tag("div", svg, class_="wide")
 
 
-def _bar(at: int, bar: Bar, across: Scale) -> list[Markup]:
+def _bar(at: int, bar: TimelineBar, across: Scale) -> list[Markup]:
     y = 8 + at * _ROW
     title = tag("title", f"{bar.name}: {bar.end - bar.begin:,.0f} ms")
     start, end = across(bar.begin), across(bar.end)
@@ -131,7 +131,7 @@ class _Done:
     """A run that has ended: when each step began and ended, in milliseconds of the run, and how many were not run."""
 
     run_id: int
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
     cached: int
 
     @property
@@ -150,7 +150,7 @@ class _Done:
         return sum(bar.end - bar.begin for bar in self.bars) / 1000
 
 
-def act(stage: Stage) -> Shown:
+def act(stage: DemoStage) -> Shown:
     spec = read_file(_FILE)
     turns = waves(spec)
     widest = max(turns, key=len)
@@ -167,7 +167,7 @@ def act(stage: Stage) -> Shown:
     return _shown(spec, answer, first, again)
 
 
-def _run(stage: Stage, spec: WorkflowSpec, which: str, hear: Callable[[Event], None]) -> _Done:
+def _run(stage: DemoStage, spec: WorkflowSpec, which: str, hear: Callable[[Event], None]) -> _Done:
     # Every demo asks for something else, so that its first run finds nothing that is known.
     plan = prepare(stage.runtime, spec, {"limit": _LIMIT + _PARTS * stage.place.number})
     with stage.ledger.write(actor="demo") as tx:
@@ -180,16 +180,16 @@ def _run(stage: Stage, spec: WorkflowSpec, which: str, hear: Callable[[Event], N
     return _Done(run_id, _bars(steps), known)
 
 
-def _tell(stage: Stage, event: Event) -> None:
+def _tell(stage: DemoStage, event: Event) -> None:
     if event.type == "step.completed":
         stage.say(f"{event.data['name']} is done")
 
 
-def _bars(steps: list[Step]) -> tuple[Bar, ...]:
+def _bars(steps: list[Step]) -> tuple[TimelineBar, ...]:
     """Each step where it ended, as long as it took: rows are written a little later than things happen."""
     ends = [(step, step.ended_at or step.updated_at, _took(step)) for step in steps]
     zero = min((ended - took for _, ended, took in ends), default=0.0)
-    return tuple(Bar(step.name, ended - took - zero, ended - zero) for step, ended, took in ends)
+    return tuple(TimelineBar(step.name, ended - took - zero, ended - zero) for step, ended, took in ends)
 
 
 def _took(step: Step) -> float:
@@ -212,9 +212,11 @@ def _shown(spec: WorkflowSpec, answer: str, first: _Done, again: _Done) -> Shown
         "and processes; its time was measured, its result was kept, and the second run used what was kept.",
         runs=(first.run_id, again.run_id),
         look=(
-            Command(f"ratchet workflow show {first.run_id}", "the run with every step"),
-            Command(f"ratchet workflow profile {first.run_id}", "where the time went, and the critical path"),
-            Command(f"ratchet events --run {first.run_id}", "all that happened"),
+            DemoCommand(f"ratchet workflow show {first.run_id}", "the run with every step"),
+            DemoCommand(
+                f"ratchet workflow profile {first.run_id}", "where the time went, and the critical path"
+            ),
+            DemoCommand(f"ratchet events --run {first.run_id}", "all that happened"),
         ),
         pictures=(draw_graph(turns, dependencies(spec), took), draw_timeline(first.bars)),
         quotes={"The question": spec.description, "The answer": answer},

@@ -77,7 +77,7 @@ _ALLOWED = "use https://HOST/OWNER/NAME.git, git@HOST:OWNER/NAME.git, file:///PA
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class GitAddress:
     """`text` is what git is given. `path` has no slash around it, but that of a file is absolute."""
 
     text: str
@@ -99,7 +99,7 @@ class Address:
         return f"{self.transport}://{self.host}{port}/"
 
 
-def read_address(text: str) -> Address:
+def read_address(text: str) -> GitAddress:
     """Raises `Misuse` for what is no address of a repository, or one with a password in it, which is not repeated."""
     if not text or len(text) > _LONGEST or not text.isprintable() or text != text.strip():
         raise Misuse("that is not the address of a git repository", hint=_ALLOWED)
@@ -114,10 +114,10 @@ def read_address(text: str) -> Address:
         raise Misuse(f"{_shown(text)} is not the address of a git repository", hint=_ALLOWED)
     _check_host(text, found["host"])
     _check_user(text, found["user"])
-    return Address(text, "ssh", found["host"].lower(), _inner(text, found["path"]))
+    return GitAddress(text, "ssh", found["host"].lower(), _inner(text, found["path"]))
 
 
-def _read_url(text: str) -> Address:
+def _read_url(text: str) -> GitAddress:
     try:
         url = urlsplit(text)
         port = url.port
@@ -136,7 +136,7 @@ def _read_url(text: str) -> Address:
 
 def _read_server(
     text: str, url: SplitResult, scheme: Literal["https", "http", "ssh"], port: int | None
-) -> Address:
+) -> GitAddress:
     if url.query or url.fragment:
         raise Misuse(f"{_shown(text)} has more than a path", hint=_ALLOWED)
     if url.password is not None or (scheme != "ssh" and "@" in url.netloc):
@@ -148,14 +148,14 @@ def _read_server(
     host = url.netloc.rpartition("@")[2]
     host = host if port is None else host.rpartition(":")[0]
     _check_host(text, host.rstrip(":"))
-    return Address(text, scheme, host.rstrip(":").lower(), _inner(text, unquote(url.path)), port)
+    return GitAddress(text, scheme, host.rstrip(":").lower(), _inner(text, unquote(url.path)), port)
 
 
-def _file(text: str, path: Path) -> Address:
+def _file(text: str, path: Path) -> GitAddress:
     if not path.is_absolute() or "\0" in str(path):
         raise Misuse(f"{_shown(text)} is not an absolute path", hint=_ALLOWED)
     given = text if text.startswith("file://") else str(path)
-    return Address(given, "file", "", str(path.resolve()))
+    return GitAddress(given, "file", "", str(path.resolve()))
 
 
 def _inner(text: str, path: str) -> str:

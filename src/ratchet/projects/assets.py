@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from ratchet.kernel import RatchetError
-from ratchet.projects.discovery import CheckKind, Facts
+from ratchet.projects.discovery import CheckKind, ProjectFacts
 from ratchet.projects.discovery.ci import SCRIPTS, workflow_files
-from ratchet.projects.discovery.tree import NOTHING, Tree, seal
+from ratchet.projects.discovery.tree import NOTHING, SourceTree, seal
 from ratchet.workspaces import Identity, Repository
 
 JOBS: dict[str, tuple[CheckKind, ...]] = {
@@ -43,7 +43,7 @@ def script_path(name: str) -> str:
     return f"{SCRIPTS}/{name}.sh"
 
 
-def render(facts: Facts, provider: str | None) -> dict[str, str]:
+def render(facts: ProjectFacts, provider: str | None) -> dict[str, str]:
     """Every asset by its path. A script that the repository has of its own is not among them."""
     scripts = {"bootstrap": _bootstrap(facts), "report": _template("report.sh")}
     scripts |= {name: _check_script(name, kinds, facts) for name, kinds in JOBS.items()}
@@ -59,17 +59,17 @@ def render(facts: Facts, provider: str | None) -> dict[str, str]:
     return texts
 
 
-def required_jobs(facts: Facts) -> tuple[str, ...]:
+def required_jobs(facts: ProjectFacts) -> tuple[str, ...]:
     """The jobs that have something to run."""
     return tuple(name for name, kinds in JOBS.items() if any(facts.of_kind(kind) for kind in kinds))
 
 
-def _is_own(facts: Facts, path: str) -> bool:
+def _is_own(facts: ProjectFacts, path: str) -> bool:
     own = ("bash", path)
     return own in facts.setup or any(check.argv == own for check in facts.checks)
 
 
-def _check_script(name: str, kinds: Iterable[CheckKind], facts: Facts) -> str:
+def _check_script(name: str, kinds: Iterable[CheckKind], facts: ProjectFacts) -> str:
     checks = [check for kind in kinds for check in facts.of_kind(kind)]
     if not checks:
         return _filled("skip.sh", nothing=NOTHING, script=name)
@@ -77,7 +77,7 @@ def _check_script(name: str, kinds: Iterable[CheckKind], facts: Facts) -> str:
     return _filled("check.sh", script=name, commands="\n".join(lines))
 
 
-def _bootstrap(facts: Facts) -> str:
+def _bootstrap(facts: ProjectFacts) -> str:
     """The set-up of the stacks, then the tools of checks that it did not bring."""
     needed = sorted({check.needs for check in (*facts.checks, *facts.network_checks) if check.needs})
     lines = []
@@ -96,7 +96,7 @@ def _is_python(argv: tuple[str, ...]) -> bool:
     return any(word in argv for word in ("python3", "uv", "poetry", "pipenv"))
 
 
-def _gitlab(facts: Facts) -> str:
+def _gitlab(facts: ProjectFacts) -> str:
     stacks = [stack for stack in facts.stack if stack in _IMAGES]
     image = _IMAGES[stacks[0]] if stacks else "buildpack-deps:stable"
     note = "An image with bash, curl and what the checks need."
@@ -127,7 +127,7 @@ MESSAGE = "chore(ci): add the scripts that check a change"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenAssets:
     """Paths from the top of the tree: made, there already and left as they are, or behind a link and left alone.
 
     `required_checks` are what the CI file that was made will report for each change.
@@ -139,12 +139,12 @@ class Written:
     required_checks: tuple[str, ...] = ()
 
 
-def asset_files(facts: Facts, provider: str | None) -> dict[str, bytes]:
+def asset_files(facts: ProjectFacts, provider: str | None) -> dict[str, bytes]:
     """Every asset for a repository, by its path. Without a provider there is no CI file."""
     return {path: text.encode() for path, text in render(facts, provider).items()}
 
 
-def write_assets(tree: Path, facts: Facts, *, provider: str | None) -> Written:
+def write_assets(tree: Path, facts: ProjectFacts, *, provider: str | None) -> WrittenAssets:
     """Write the assets that are missing, scripts executable. Overwrites nothing, and follows no link.
 
     Raises `RatchetError` where the tree cannot be written.
@@ -152,7 +152,7 @@ def write_assets(tree: Path, facts: Facts, *, provider: str | None) -> Written:
     created: list[str] = []
     kept: list[str] = []
     refused: list[str] = []
-    has_workflows = bool(workflow_files(Tree(tree)))
+    has_workflows = bool(workflow_files(SourceTree(tree)))
     for path, content in asset_files(facts, provider).items():
         if path == GITHUB_FILE and has_workflows:
             kept.append(path)
@@ -167,13 +167,13 @@ def write_assets(tree: Path, facts: Facts, *, provider: str | None) -> Written:
                 ) from error
             refused.append(path)
     named = any(path in created for path in (GITHUB_FILE, GITLAB_FILE))
-    return Written(tuple(created), tuple(kept), tuple(refused), required_jobs(facts) if named else ())
+    return WrittenAssets(tuple(created), tuple(kept), tuple(refused), required_jobs(facts) if named else ())
 
 
 def commit_assets(
     repository: Repository,
     base: str,
-    facts: Facts,
+    facts: ProjectFacts,
     provider: str | None,
     *,
     message: str = MESSAGE,

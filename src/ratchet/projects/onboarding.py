@@ -30,7 +30,7 @@ from ratchet.projects.stages import (
     Blocked,
     Done,
     Note,
-    Onboarding,
+    OnboardingView,
     do_stage,
     onboarding_view,
     step_name,
@@ -222,7 +222,7 @@ def _found_origin(project: Project, found: Found) -> tuple[str | None, tuple[Not
     return origin, tuple(Note("setup_warning", text) for text in odd)
 
 
-__all__ = ["Onboarding", "onboarding_view", "set_up"]
+__all__ = ["OnboardingView", "onboarding_view", "set_up"]
 
 
 async def set_up(job: JobContext) -> object:

@@ -28,7 +28,7 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class Onboarding:
+class OnboardingView:
     """`status` is that of its run; `pending` when there is none. Events are newest first."""
 
     project_id: int
@@ -44,14 +44,14 @@ class Onboarding:
         return self.events[0] if self.events else None
 
 
-def onboarding_view(tx: Transaction, project: Project) -> Onboarding:
+def onboarding_view(tx: Transaction, project: Project) -> OnboardingView:
     if project.setup_run_id is None:
         stages = [StageView(stage, "pending") for stage in STAGES]
-        return Onboarding(project.id, None, "pending", None, project.local_path, stages, [])
+        return OnboardingView(project.id, None, "pending", None, project.local_path, stages, [])
     run = get_run(tx, project.setup_run_id)
     steps = {step.name: step for step in list_steps(tx, run.id)}
     told = log.latest(tx.connection, where=Filter(run_id=run.id), limit=_LOOKED_AT)
-    return Onboarding(
+    return OnboardingView(
         project_id=project.id,
         run_id=run.id,
         status=str(run.status),

@@ -24,7 +24,7 @@ from typing import IO
 from ratchet.kernel import Missing, Misuse
 from ratchet.ledger.projects import Project
 from ratchet.observe.redaction import hide_known, remember_secret
-from ratchet.projects.address import Address, RemoteFailed, corner_of, over_ssh, read_address
+from ratchet.projects.address import GitAddress, RemoteFailed, corner_of, over_ssh, read_address
 from ratchet.projects.secrets import GIT_TOKEN, read_secret
 from ratchet.runtime import Runtime
 from ratchet.workspaces import find_git
@@ -59,7 +59,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class GitResult:
     code: int
     output: bytes
     complaint: str
@@ -81,7 +81,7 @@ class GitProcesses:
         if self._stopped.wait(seconds):
             raise RemoteFailed("git was stopped", hint="start the work again")
 
-    def run(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> Ended:
+    def run(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> GitResult:
         """Run to the end. Raises `RemoteFailed` when it was stopped, takes too long or says too much."""
         what = f"git {argv[1]}"
         watched = [sys.executable, "-I", "-S", "-c", _WATCHER, *argv]
@@ -104,7 +104,7 @@ class GitProcesses:
             raise RemoteFailed(f"{what} closed its output and did not end") from None
         finally:
             _end(process)
-        return Ended(code, output, complaint.decode(errors="replace"))
+        return GitResult(code, output, complaint.decode(errors="replace"))
 
     def _read(self, process: subprocess.Popen[bytes], what: str) -> tuple[bytes, bytes]:
         assert process.stdout is not None
@@ -202,7 +202,7 @@ _FORBIDDEN = (
 class Transfer:
     """Git for one remote. `corner` is a directory for what is under way; what dead processes left there is removed."""
 
-    address: Address
+    address: GitAddress
     corner: Path
     processes: GitProcesses
     token: str | None = None
@@ -255,7 +255,7 @@ class Transfer:
             self._said(place, more, "fetch", *words, "--", self.address.text, refspec)
             return (Path(more["GIT_DIR"]) / "refs" / "fetched" / "tip").read_text().strip()
 
-    def push(self, found: Found, refspec: str) -> Ended:
+    def push(self, found: Found, refspec: str) -> GitResult:
         """Try to move a branch of the remote, never by force. How that ended is for the caller to judge."""
         with self._borrowing(found) as (place, more):
             return self._run(
@@ -274,7 +274,7 @@ class Transfer:
         finally:
             claim.release()
 
-    def failure(self, ended: Ended, command: str) -> RemoteFailed:
+    def failure(self, ended: GitResult, command: str) -> RemoteFailed:
         """What is to be raised when git ended badly, without anything secret in it."""
         said = hide_known(ended.complaint).strip()
         lines = [line for line in said.splitlines() if line.strip()]
@@ -320,7 +320,7 @@ class Transfer:
             raise self.failure(ended, command)
         return ended.output
 
-    def _run(self, place: Path, more: Mapping[str, str], command: str, *words: str) -> Ended:
+    def _run(self, place: Path, more: Mapping[str, str], command: str, *words: str) -> GitResult:
         # The home may lie inside of somebody's repository, whose configuration is none of ours.
         alone = {"GIT_CEILING_DIRECTORIES": str(place.resolve().parent)}
         environment = {**self._environment(), **alone, **more}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ratchet.ledger import Artifact, Attempt, Event, Transaction
     from ratchet.ledger.clarifications import Clarification
     from ratchet.ledger.projects import Project
-    from ratchet.projects.stages import Onboarding
+    from ratchet.projects.stages import OnboardingView
 
 
 def when(milliseconds: int | None) -> str | None:
@@ -264,7 +264,7 @@ def _record(project: Project, secret_names: list[str]) -> dict[str, Any]:
     }
 
 
-def onboarding_record(found: Onboarding) -> dict[str, Any]:
+def onboarding_record(found: OnboardingView) -> dict[str, Any]:
     """How an onboarding stands; its events newest first."""
     return {
         "project_id": found.project_id,

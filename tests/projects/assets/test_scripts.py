@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.projects.assets import write_assets
-from ratchet.projects.discovery import Check, Facts, discover_files
+from ratchet.projects.discovery import ProjectCheck, ProjectFacts, discover_files
 from tests.projects.assets.conftest import FAILING, run_script
 
 
@@ -42,7 +42,9 @@ def test_a_kind_without_checks_is_skipped_in_so_many_words(written: Path, name: 
 
 
 def test_every_check_runs_even_if_one_before_it_failed(tmp_path: Path) -> None:
-    facts = Facts(checks=(Check("no", ("false",), "test"), Check("yes", ("echo", "it's $HOME"), "test")))
+    facts = ProjectFacts(
+        checks=(ProjectCheck("no", ("false",), "test"), ProjectCheck("yes", ("echo", "it's $HOME"), "test"))
+    )
     write_assets(tmp_path, facts, provider=None)
     done = run_script(tmp_path, "test")
     assert done.returncode == 1
@@ -51,18 +53,20 @@ def test_every_check_runs_even_if_one_before_it_failed(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_fails(tmp_path: Path) -> None:
-    write_assets(tmp_path, Facts(checks=(Check("gone", ("no-such-program",), "lint"),)), provider=None)
+    write_assets(
+        tmp_path, ProjectFacts(checks=(ProjectCheck("gone", ("no-such-program",), "lint"),)), provider=None
+    )
     assert run_script(tmp_path, "lint").returncode == 1
 
 
 def test_a_set_up_that_fails_fails_the_script(tmp_path: Path) -> None:
-    write_assets(tmp_path, Facts(setup=(("false",), ("touch", "reached"))), provider=None)
+    write_assets(tmp_path, ProjectFacts(setup=(("false",), ("touch", "reached"))), provider=None)
     assert run_script(tmp_path, "bootstrap").returncode == 1
     assert not (tmp_path / "reached").exists()
 
 
 def test_what_is_checked_does_not_see_the_webhook_secret(tmp_path: Path) -> None:
-    facts = Facts(checks=(Check("env", ("env",), "test"),), setup=(("env",),))
+    facts = ProjectFacts(checks=(ProjectCheck("env", ("env",), "test"),), setup=(("env",),))
     write_assets(tmp_path, facts, provider=None)
     for name in ("bootstrap", "test"):
         done = run_script(

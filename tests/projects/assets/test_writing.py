@@ -10,12 +10,14 @@ import yaml
 
 from ratchet.kernel import RatchetError
 from ratchet.projects.assets import asset_files, commit_assets, write_assets
-from ratchet.projects.discovery import Check, Facts, discover_files
+from ratchet.projects.discovery import ProjectCheck, ProjectFacts, discover_files
 from ratchet.workspaces import Repository
 from tests.workspaces.conftest import files_of, fsck, git
 
 SCRIPTS = [f"scripts/ci/{name}.sh" for name in ("bootstrap", "report", "lint", "typecheck", "test", "build")]
-FACTS = Facts(stack=("python",), checks=(Check("unittest", ("python3", "-m", "unittest"), "test"),))
+FACTS = ProjectFacts(
+    stack=("python",), checks=(ProjectCheck("unittest", ("python3", "-m", "unittest"), "test"),)
+)
 
 
 def test_all_that_is_missing_is_created(tree: Path) -> None:
@@ -35,7 +37,7 @@ def test_without_a_provider_there_is_no_ci_file(tree: Path) -> None:
 def test_writing_again_changes_nothing(tree: Path) -> None:
     write_assets(tree, FACTS, provider="gitlab")
     before = files_of(tree)
-    written = write_assets(tree, Facts(), provider="gitlab")
+    written = write_assets(tree, ProjectFacts(), provider="gitlab")
     assert written.created == ()
     assert files_of(tree) == before
 
@@ -115,7 +117,7 @@ def test_the_workflow_of_github_runs_each_script_and_reports_its_end(tree: Path)
 def test_the_pipeline_of_gitlab_runs_each_script_and_reports_its_end(
     tree: Path, stack: tuple[str, ...], image: str
 ) -> None:
-    write_assets(tree, Facts(stack=stack), provider="gitlab")
+    write_assets(tree, ProjectFacts(stack=stack), provider="gitlab")
     pipeline = yaml.safe_load((tree / ".gitlab-ci.yml").read_text())
     assert pipeline["default"]["image"] == image
     assert pipeline["default"]["before_script"] == ["bash scripts/ci/bootstrap.sh"]

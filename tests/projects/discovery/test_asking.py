@@ -15,7 +15,7 @@ from ratchet.engines.replay import Recording
 from ratchet.kernel import StepStatus
 from ratchet.ledger.runs import list_steps
 from ratchet.ledger.tables import sessions
-from ratchet.projects.discovery import Facts, discover_files, discover_project
+from ratchet.projects.discovery import ProjectFacts, discover_files, discover_project
 from ratchet.projects.discovery.survey import RULES, SCHEMA, make_prompt
 from ratchet.runtime import Runtime, enter_run
 from tests.engines.command_subject import agent
@@ -61,7 +61,7 @@ def begin(runtime: Runtime, tree: Path) -> tuple[Mortal, int]:
     return job, project_id
 
 
-def discover(runtime: Runtime, tree: Path) -> tuple[Facts, Mortal]:
+def discover(runtime: Runtime, tree: Path) -> tuple[ProjectFacts, Mortal]:
     job, project_id = begin(runtime, tree)
     return asyncio.run(discover_project(job, project_of(runtime, project_id), tree)), job
 

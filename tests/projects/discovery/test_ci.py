@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.projects.discovery import Facts, discover_files, unmoved
+from ratchet.projects.discovery import ProjectFacts, discover_files, unmoved
 
 
-def with_workflow(tmp_path: Path, text: str, name: str = "ci.yml") -> Facts:
+def with_workflow(tmp_path: Path, text: str, name: str = "ci.yml") -> ProjectFacts:
     (tmp_path / ".github" / "workflows").mkdir(parents=True, exist_ok=True)
     (tmp_path / ".github" / "workflows" / name).write_text(text)
     return discover_files(tmp_path)
@@ -142,7 +142,7 @@ def test_jobs_of_gitlab_are_required_unless_they_may_be_left_out(tmp_path: Path)
     assert discover_files(tmp_path).required_checks == ("test", "extended", "referring")
 
 
-def discover(tmp_path: Path, files: dict[str, str]) -> Facts:
+def discover(tmp_path: Path, files: dict[str, str]) -> ProjectFacts:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.projects.discovery import Facts, Tree, discover_files, manager_package, read_facts
+from ratchet.projects.discovery import ProjectFacts, SourceTree, discover_files, manager_package, read_facts
 
 
-def made(tmp_path: Path, files: dict[str, str]) -> Facts:
+def made(tmp_path: Path, files: dict[str, str]) -> ProjectFacts:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return discover_files(tmp_path)
 
 
-def commands(facts: Facts, kind: str) -> list[str]:
+def commands(facts: ProjectFacts, kind: str) -> list[str]:
     return [" ".join(check.argv) for check in facts.checks if check.kind == kind]
 
 
@@ -281,7 +281,7 @@ def test_the_manager_is_the_one_that_the_project_asks_for(
     tmp_path: Path, files: dict[str, str], wanted: str
 ) -> None:
     made(tmp_path, files)
-    assert manager_package("pnpm" if "pnpm" in wanted else "yarn", Tree(tmp_path)) == wanted
+    assert manager_package("pnpm" if "pnpm" in wanted else "yarn", SourceTree(tmp_path)) == wanted
 
 
 def test_typescript_is_checked_without_a_script(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_the_parts_of_a_repository_are_checked_in_their_own_directories(tmp_path
 
 
 def test_an_empty_repository_has_nothing(tmp_path: Path) -> None:
-    assert discover_files(tmp_path) == Facts()
+    assert discover_files(tmp_path) == ProjectFacts()
 
 
 def test_facts_survive_the_ledger(tmp_path: Path) -> None:
@@ -370,4 +370,4 @@ def test_facts_survive_the_ledger(tmp_path: Path) -> None:
     ],
 )
 def test_facts_that_make_no_sense_are_left_out(data: dict[str, object]) -> None:
-    assert read_facts(data) == Facts()
+    assert read_facts(data) == ProjectFacts()

@@ -13,7 +13,7 @@ from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.tools import get_tool, list_versions
 from ratchet.modelserver import answer
-from ratchet.question import Answer, BadAnswer
+from ratchet.question import BadAnswer, EngineAnswer
 from ratchet.tools.call import Occasion
 from ratchet.tools.caller import call_tool
 from ratchet.tools.portable import tool_from_definition
@@ -103,7 +103,7 @@ def read(data: dict[str, Any], **inputs: Any) -> list[str]:
         generate_tool=True,
         input_mapping=inputs or {"text": "inputs.text"},
     )
-    given = Answer(session=1, text="", output=data, simulated=False, about={})
+    given = EngineAnswer(session=1, text="", output=data, simulated=False, about={})
     try:
         read_answer("shouter", made, given)
     except BadAnswer as bad:

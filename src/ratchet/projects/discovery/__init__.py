@@ -6,9 +6,9 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.projects.discovery.facts import (
-        Check,
         CheckKind,
-        Facts,
+        ProjectCheck,
+        ProjectFacts,
         Provider,
         Source,
         inside,
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     )
     from ratchet.projects.discovery.stacks import manager_package
     from ratchet.projects.discovery.survey import discover_files, discover_project
-    from ratchet.projects.discovery.tree import Tree
+    from ratchet.projects.discovery.tree import SourceTree
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
-    "Check",
     "CheckKind",
-    "Facts",
+    "ProjectCheck",
+    "ProjectFacts",
     "Provider",
     "Source",
-    "Tree",
+    "SourceTree",
     "discover_files",
     "discover_project",
     "inside",

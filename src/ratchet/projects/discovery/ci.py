@@ -11,13 +11,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ratchet.projects.discovery.facts import Argv, Check, CheckKind, Found, Provider, inside
-from ratchet.projects.discovery.tree import Tree, is_untouched, runs_nothing, table
+from ratchet.projects.discovery.facts import Argv, CheckKind, ProjectCheck, Provider, StackFindings, inside
+from ratchet.projects.discovery.tree import SourceTree, is_untouched, runs_nothing, table
 
 _HOST = re.compile(r"^(?:[a-z+]+://)?(?:[^/@]*@)?([^/:]+)", re.IGNORECASE)
 
 
-def find_provider(tree: Tree, origin: str | None) -> Provider | None:
+def find_provider(tree: SourceTree, origin: str | None) -> Provider | None:
     """The one whose files are there; if both or none are, the one that the origin belongs to."""
     with_github = bool(workflow_files(tree))
     with_gitlab = tree.has(".gitlab-ci.yml")
@@ -27,7 +27,7 @@ def find_provider(tree: Tree, origin: str | None) -> Provider | None:
     return by_origin or ("github" if with_github else None)
 
 
-def workflow_files(tree: Tree) -> list[str]:
+def workflow_files(tree: SourceTree) -> list[str]:
     """The workflows of GitHub Actions."""
     folder = ".github/workflows"
     return [f"{folder}/{name}" for name in tree.names(folder) if name.endswith((".yml", ".yaml"))]
@@ -42,7 +42,7 @@ def provider_of(url: str | None) -> Provider | None:
     return "gitlab" if "gitlab" in labels else None
 
 
-def _origin(tree: Tree) -> str | None:
+def _origin(tree: SourceTree) -> str | None:
     """The address of `origin` as git's own file has it."""
     remote = tree.ini(".git/config").get('remote "origin"', {})
     return remote.get("url")
@@ -60,7 +60,7 @@ _NOT_JOBS = frozenset(
 _SOMETIMES = ("rules", "only", "except", "trigger", "parallel")
 
 
-def required_checks(tree: Tree, provider: Provider | None) -> tuple[str, ...]:
+def required_checks(tree: SourceTree, provider: Provider | None) -> tuple[str, ...]:
     """The names that the provider will report for a change. Jobs that may be left out are not among them."""
     names: Iterator[str] = iter(())
     if provider == "github":
@@ -73,7 +73,7 @@ def required_checks(tree: Tree, provider: Provider | None) -> tuple[str, ...]:
     return tuple(itertools.islice(dict.fromkeys(fit), _MOST))
 
 
-def _of_workflow(tree: Tree, path: str) -> Iterator[str]:
+def _of_workflow(tree: SourceTree, path: str) -> Iterator[str]:
     workflow = tree.yaml(path)
     if not _runs_always(workflow.get("on")):
         return
@@ -87,7 +87,7 @@ def _of_workflow(tree: Tree, path: str) -> Iterator[str]:
         yield from _of_job(tree, path, key, job)
 
 
-def _of_job(tree: Tree, path: str, key: str, job: dict[str, Any]) -> Iterator[str]:
+def _of_job(tree: SourceTree, path: str, key: str, job: dict[str, Any]) -> Iterator[str]:
     name = job.get("name")
     name = name if isinstance(name, str) and name else None
     matrix = table(job, "strategy", "matrix")
@@ -156,7 +156,7 @@ def _takes_all(event: Any, filter_key: str) -> bool:
     )
 
 
-def _of_gitlab(tree: Tree) -> Iterator[str]:
+def _of_gitlab(tree: SourceTree) -> Iterator[str]:
     path = ".gitlab-ci.yml"
     ours = is_untouched(tree.text(path) or "")
     for name, job in tree.yaml(path).items():
@@ -171,7 +171,7 @@ def _of_gitlab(tree: Tree) -> Iterator[str]:
         yield name
 
 
-def _has_nothing_to_run(tree: Tree, job: str) -> bool:
+def _has_nothing_to_run(tree: SourceTree, job: str) -> bool:
     return runs_nothing(tree.text(f"{SCRIPTS}/{job}.sh") or "")
 
 
@@ -205,31 +205,33 @@ FETCHES = re.compile(
 _RULE = re.compile(r"^([A-Za-z0-9_.-]+(?:[ \t]+[A-Za-z0-9_.-]+)*)[ \t]*::?(?!=)", re.MULTILINE)
 
 
-def look_for_scripts(tree: Tree) -> Found:
+def look_for_scripts(tree: SourceTree) -> StackFindings:
     """The scripts in scripts/ci that somebody wrote. One that Ratchet wrote only repeats what was found."""
-    checks: dict[CheckKind, Check] = {}
+    checks: dict[CheckKind, ProjectCheck] = {}
     for name, kind in SCRIPT_KINDS.items():
         path = f"{SCRIPTS}/{name}.sh"
         text = tree.text(path)
         if text is not None and not is_untouched(text):
-            checks.setdefault(kind, Check(f"ci-{name}", ("bash", path), kind))
+            checks.setdefault(kind, ProjectCheck(f"ci-{name}", ("bash", path), kind))
     bootstrap = tree.text(f"{SCRIPTS}/bootstrap.sh")
     ready = bootstrap is not None and not is_untouched(bootstrap)
-    return Found(None, tuple(checks.values()), (), (("bash", f"{SCRIPTS}/bootstrap.sh"),) if ready else ())
+    return StackFindings(
+        None, tuple(checks.values()), (), (("bash", f"{SCRIPTS}/bootstrap.sh"),) if ready else ()
+    )
 
 
-def look_for_make(tree: Tree) -> Found:
+def look_for_make(tree: SourceTree) -> StackFindings:
     """The usual targets of a Makefile, as make itself would choose the file."""
-    checks: dict[CheckKind, Check] = {}
+    checks: dict[CheckKind, ProjectCheck] = {}
     for target, lines in recipes(makefile(tree) or "").items():
         kind = _TARGETS.get(target)
         # What installs or fetches something cannot be a check: that has no network.
         if kind is not None and not any(map(FETCHES.search, lines)):
-            checks.setdefault(kind, Check(f"make-{target}", ("make", target), kind))
-    return Found(None, tuple(checks.values()))
+            checks.setdefault(kind, ProjectCheck(f"make-{target}", ("make", target), kind))
+    return StackFindings(None, tuple(checks.values()))
 
 
-def makefile(tree: Tree) -> str | None:
+def makefile(tree: SourceTree) -> str | None:
     return next((text for name in _MAKEFILES if (text := tree.text(name)) is not None), None)
 
 
@@ -249,12 +251,12 @@ def recipes(text: str) -> dict[str, list[str]]:
     return {target: found[target] for target in (*(each for each in _TARGETS if each in found), *found)}
 
 
-def look_for_hooks(tree: Tree) -> Found:
+def look_for_hooks(tree: SourceTree) -> StackFindings:
     """pre-commit fetches its hooks, so it is for CI."""
     if not tree.has(".pre-commit-config.yaml"):
-        return Found()
+        return StackFindings()
     argv = ("python3", "-m", "pre_commit", "run", "--all-files")
-    return Found(None, (), (Check("pre-commit", argv, "lint", needs="pre-commit"),))
+    return StackFindings(None, (), (ProjectCheck("pre-commit", argv, "lint", needs="pre-commit"),))
 
 
 _MOST_FILES = 30
@@ -282,7 +284,7 @@ Command = tuple[str, Argv]
 """Where it works, seen from the top, and what it is."""
 
 
-def look_for_ci(tree: Tree) -> list[Found]:
+def look_for_ci(tree: SourceTree) -> list[StackFindings]:
     """How CI tests the repository, and what it installs for that with a package manager, one for each stack."""
     commands = list(itertools.islice(_commands(tree), _MOST_COMMANDS))
     tests = [(where, argv) for where, each in commands if (argv := _test(tree, where, each)) is not None]
@@ -290,17 +292,19 @@ def look_for_ci(tree: Tree) -> list[Found]:
     if not tests:
         return []
     checks = tuple(
-        Check(f"ci-test-{number}" if number else "ci-test", inside(where, argv), "test")
+        ProjectCheck(f"ci-test-{number}" if number else "ci-test", inside(where, argv), "test")
         for number, (where, argv) in enumerate(tests)
     )
     setup = [(where, argv) for where, each in commands if (argv := _installation(each)) is not None]
     stacks = [_STACKS.get(argv[0]) for _, argv in (*tests, *setup)]
     first, *others = dict.fromkeys(filter(None, stacks)) or [None]
-    found = Found(first, checks, (), tuple(dict.fromkeys(inside(where, argv) for where, argv in setup)))
-    return [found, *(Found(each) for each in others)]
+    found = StackFindings(
+        first, checks, (), tuple(dict.fromkeys(inside(where, argv) for where, argv in setup))
+    )
+    return [found, *(StackFindings(each) for each in others)]
 
 
-def system_packages(tree: Tree) -> tuple[str, ...]:
+def system_packages(tree: SourceTree) -> tuple[str, ...]:
     """What CI and a Dockerfile install with Debian's package manager."""
     names: dict[str, None] = {}
     for _, argv in itertools.islice(_commands(tree), _MOST_COMMANDS):
@@ -310,7 +314,7 @@ def system_packages(tree: Tree) -> tuple[str, ...]:
     return tuple(names)[:_MOST_PACKAGES]
 
 
-def _commands(tree: Tree) -> Iterator[Command]:
+def _commands(tree: SourceTree) -> Iterator[Command]:
     for path in workflow_files(tree)[:_MOST_FILES]:
         workflow = tree.yaml(path)
         for job in table(workflow, "jobs").values():
@@ -366,7 +370,7 @@ def _parts(line: str) -> Iterable[list[str]]:
             yield list(part)
 
 
-def _test(tree: Tree, where: str, argv: Argv) -> Argv | None:
+def _test(tree: SourceTree, where: str, argv: Argv) -> Argv | None:
     """The command, if it runs tests and needs nothing but an environment for that."""
     match argv:
         case ("npm" | "pnpm" | "yarn" | "bun", "test" | "t", *_):

@@ -12,12 +12,12 @@ _INSIDE = 'cd -- "$1" && shift && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StackFindings:
     """A stack, or another place that says how a repository is checked. See `Facts` for the rest."""
 
     stack: str | None = None
-    checks: tuple[Check, ...] = ()
-    network_checks: tuple[Check, ...] = ()
+    checks: tuple[ProjectCheck, ...] = ()
+    network_checks: tuple[ProjectCheck, ...] = ()
     setup: tuple[Argv, ...] = ()
 
 
@@ -33,16 +33,16 @@ def unmoved(argv: Argv) -> tuple[str, Argv]:
     return ".", argv
 
 
-def moved_into(directory: str, found: Found) -> Found:
+def moved_into(directory: str, found: StackFindings) -> StackFindings:
     """The same, for who starts at the top of the repository and not in `directory`."""
 
-    def moved(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    def moved(checks: tuple[ProjectCheck, ...]) -> tuple[ProjectCheck, ...]:
         return tuple(
             replace(check, name=f"{directory}:{check.name}", argv=inside(directory, check.argv))
             for check in checks
         )
 
-    return Found(
+    return StackFindings(
         found.stack,
         moved(found.checks),
         moved(found.network_checks),
@@ -58,7 +58,7 @@ KINDS: tuple[CheckKind, ...] = get_args(CheckKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProjectCheck:
     """A command that a change must pass. It runs at the top of the repository, without a shell."""
 
     name: str
@@ -74,7 +74,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProjectFacts:
     """`checks` work without a network once `setup` has run; `network_checks` fetch what they need, and are for CI.
 
     `setup` are the commands that make a fresh clone ready, `system_packages` what CI installs of the system's own
@@ -83,15 +83,15 @@ class Facts:
     """
 
     stack: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
-    network_checks: tuple[Check, ...] = ()
+    checks: tuple[ProjectCheck, ...] = ()
+    network_checks: tuple[ProjectCheck, ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()
     system_packages: tuple[str, ...] = ()
     required_checks: tuple[str, ...] = ()
     ci_provider: Provider | None = None
     notes: tuple[str, ...] = field(default=())
 
-    def of_kind(self, kind: CheckKind) -> tuple[Check, ...]:
+    def of_kind(self, kind: CheckKind) -> tuple[ProjectCheck, ...]:
         """The checks of one kind, those that need a network last."""
         return tuple(check for check in (*self.checks, *self.network_checks) if check.kind == kind)
 
@@ -108,10 +108,10 @@ class Facts:
         }
 
 
-def read_facts(data: Mapping[str, Any]) -> Facts:
+def read_facts(data: Mapping[str, Any]) -> ProjectFacts:
     """The facts that `as_json` wrote. A person may have changed them: what has no sense is left out."""
     provider = data.get("ci_provider")
-    return Facts(
+    return ProjectFacts(
         stack=_texts(data.get("stack")),
         checks=_checks(data.get("checks")),
         network_checks=_checks(data.get("network_checks")),
@@ -123,18 +123,18 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
     )
 
 
-def _checks(data: Any) -> tuple[Check, ...]:
+def _checks(data: Any) -> tuple[ProjectCheck, ...]:
     read = (_check(each) for each in _items(data) if isinstance(each, Mapping))
     return tuple(check for check in read if check is not None)
 
 
-def _check(data: Mapping[str, Any]) -> Check | None:
+def _check(data: Mapping[str, Any]) -> ProjectCheck | None:
     name, argv, kind, needs = data.get("name"), _texts(data.get("argv")), data.get("kind"), data.get("needs")
     if not isinstance(name, str) or not name or not argv or kind not in KINDS:
         return None
     said = data.get("source")
     source: Source = said if said in ("engine", "person") else "files"
-    return Check(name, argv, kind, source, needs if isinstance(needs, str) else None)
+    return ProjectCheck(name, argv, kind, source, needs if isinstance(needs, str) else None)
 
 
 def _texts(data: Any) -> tuple[str, ...]:

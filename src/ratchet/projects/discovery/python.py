@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.projects.discovery.ci import workflow_files
-from ratchet.projects.discovery.facts import Argv, Check, Found
-from ratchet.projects.discovery.tree import Tree, table
+from ratchet.projects.discovery.facts import Argv, ProjectCheck, StackFindings
+from ratchet.projects.discovery.tree import SourceTree, table
 
 _DEEPEST = 6
 _MOST_READ = 20
@@ -22,7 +22,7 @@ _POSARGS = re.compile(r"\{posargs:?([^{}]*)\}")
 _IN_TOX = {"{envpython}": "python3", "{toxinidir}": ".", "{tox_root}": "."}
 
 
-def find_tests(tree: Tree, names_pytest: bool) -> list[Check]:
+def find_tests(tree: SourceTree, names_pytest: bool) -> list[ProjectCheck]:
     """pytest if the project names it or its tests look like it, else unittest. Nothing without a test file.
 
     Both end with an error when they find no test, so a project that only means to have some gets no check yet.
@@ -33,8 +33,8 @@ def find_tests(tree: Tree, names_pytest: bool) -> list[Check]:
             tree.note("pytest is set up, but no test file was found")
         return []
     if names_pytest or not _is_unittest(tree, files):
-        return [Check("pytest", ("python3", "-m", "pytest"), "test", needs="pytest")]
-    return [Check("unittest", ("python3", "-m", "unittest", "discover", *_start(tree)), "test")]
+        return [ProjectCheck("pytest", ("python3", "-m", "pytest"), "test", needs="pytest")]
+    return [ProjectCheck("unittest", ("python3", "-m", "unittest", "discover", *_start(tree)), "test")]
 
 
 def _is_test(path: str) -> bool:
@@ -42,12 +42,12 @@ def _is_test(path: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _PATTERNS)
 
 
-def _is_unittest(tree: Tree, files: list[str]) -> bool:
+def _is_unittest(tree: SourceTree, files: list[str]) -> bool:
     texts = [tree.text(path) or "" for path in files[:_MOST_READ]]
     return any("unittest" in text for text in texts) and not any("pytest" in text for text in texts)
 
 
-def _start(tree: Tree) -> tuple[str, ...]:
+def _start(tree: SourceTree) -> tuple[str, ...]:
     for folder in ("tests", "test"):
         if tree.has_directory(folder):
             # Tests in a package are imported by their full name, from the top.
@@ -55,7 +55,7 @@ def _start(tree: Tree) -> tuple[str, ...]:
     return ()
 
 
-def declared_tests(tree: Tree, project: dict[str, Any]) -> list[Check]:
+def declared_tests(tree: SourceTree, project: dict[str, Any]) -> list[ProjectCheck]:
     """What tox or nox runs for tests, for an environment that has what they would install. Only plain commands."""
     for runner, commands in (
         ("tox", [*_tox_commands(tree, project)]),
@@ -63,13 +63,13 @@ def declared_tests(tree: Tree, project: dict[str, Any]) -> list[Check]:
     ):
         if commands:
             return [
-                Check(f"{runner}-{number}" if number else runner, argv, "test")
+                ProjectCheck(f"{runner}-{number}" if number else runner, argv, "test")
                 for number, argv in enumerate(commands[:_MOST_COMMANDS])
             ]
     return []
 
 
-def _tox_commands(tree: Tree, project: dict[str, Any]) -> Iterator[Argv]:
+def _tox_commands(tree: SourceTree, project: dict[str, Any]) -> Iterator[Argv]:
     lines = re.sub(r"\\\n\s*", " ", tree.ini("tox.ini").get("testenv", {}).get("commands", "")).splitlines()
     for base in (tree.toml("tox.toml"), table(project, "tool", "tox")):
         listed = table(base, "env_run_base").get("commands")
@@ -141,7 +141,7 @@ class Needs:
     """What tox or nox installs for the tests; where nothing else names any, what CI or a Dockerfile installs."""
 
 
-def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
+def read_needs(tree: SourceTree, project: dict[str, Any]) -> Needs:
     files = tuple(_files(tree))
     extras, groups = table(project, "project", "optional-dependencies"), table(project, "dependency-groups")
     plain = _lines(table(project, "project").get("dependencies"))
@@ -170,7 +170,7 @@ def read_needs(tree: Tree, project: dict[str, Any]) -> Needs:
     )
 
 
-def _tox(tree: Tree, project: dict[str, Any]) -> list[str]:
+def _tox(tree: SourceTree, project: dict[str, Any]) -> list[str]:
     """The plain requirements of tox's usual environment; those for some of its environments only are left out."""
     text = tree.ini("tox.ini").get("testenv", {}).get("deps", "")
     lines = [*text.splitlines(), *_lines(table(project, "tool", "tox", "env_run_base").get("deps"))]
@@ -194,7 +194,7 @@ def _nox(text: str) -> list[str]:
     return [word for word in words if isinstance(word, str) and _REQUIREMENT.fullmatch(word)]
 
 
-def _installed_elsewhere(tree: Tree) -> Iterator[str]:
+def _installed_elsewhere(tree: SourceTree) -> Iterator[str]:
     """The plain requirements that CI and a Dockerfile install with pip, and extras of the project as `.[extra]`."""
     for path in (*workflow_files(tree), ".gitlab-ci.yml", "Dockerfile"):
         for line in _INSTALL.findall(tree.text(path) or ""):
@@ -206,7 +206,7 @@ def _installed_elsewhere(tree: Tree) -> Iterator[str]:
                     yield word
 
 
-def _files(tree: Tree) -> Iterator[str]:
+def _files(tree: SourceTree) -> Iterator[str]:
     """Files of requirements, without those for documents, releases and the like."""
     names = [name for name in tree.names() if _REQUIREMENTS.fullmatch(name)]
     names += [
@@ -242,7 +242,7 @@ _MODULE = ("python3", "-m")
 _PIP = (*_MODULE, "pip", "install")
 
 
-def look_for_python(tree: Tree) -> Found | None:
+def look_for_python(tree: SourceTree) -> StackFindings | None:
     """What a Python project has; nothing if there is no Python at the top of `tree`."""
     names = tree.names()
     if not any(name in MANIFESTS or name.endswith(".py") for name in names) and not _has_tests(tree):
@@ -250,7 +250,7 @@ def look_for_python(tree: Tree) -> Found | None:
     described = _Described(tree)
     tests = find_tests(tree, described.names_pytest) or described.declared_tests()
     checks = [*tests, *described.linters(), *described.types()]
-    return Found(
+    return StackFindings(
         "python",
         tuple(checks),
         (*described.test_runners(checks), *described.pyright(), *described.build()),
@@ -258,14 +258,14 @@ def look_for_python(tree: Tree) -> Found | None:
     )
 
 
-def _has_tests(tree: Tree) -> bool:
+def _has_tests(tree: SourceTree) -> bool:
     return any(name.endswith(".py") for folder in ("tests", "test") for name in tree.names(folder))
 
 
 class _Described:
     """What the settings of a Python project say. Each tool keeps them in one of several files."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
         self._project = tree.toml("pyproject.toml")
         self._tools = table(self._project, "tool")
@@ -286,7 +286,7 @@ class _Described:
             )
         )
 
-    def linters(self) -> list[Check]:
+    def linters(self) -> list[ProjectCheck]:
         checks = []
         if self._uses("ruff", "ruff.toml", ".ruff.toml"):
             checks.append(_check("ruff", "lint", "ruff", "check", "."))
@@ -298,7 +298,7 @@ class _Described:
             checks.append(_check("black", "format", "black", "--check", "."))
         return checks
 
-    def types(self) -> list[Check]:
+    def types(self) -> list[ProjectCheck]:
         if not self._uses("mypy", "mypy.ini", ".mypy.ini") and "mypy" not in self._setup_cfg:
             return []
         said: dict[str, Any] = {
@@ -310,14 +310,14 @@ class _Described:
         told = any(key in said for key in ("files", "packages", "modules"))
         return [_check("mypy", "types", "mypy", *(() if told else (".",)))]
 
-    def declared_tests(self) -> list[Check]:
+    def declared_tests(self) -> list[ProjectCheck]:
         return declared_tests(self._tree, self._project)
 
-    def pyright(self) -> list[Check]:
+    def pyright(self) -> list[ProjectCheck]:
         """It fetches its own program at the first start."""
         return [_check("pyright", "types", "pyright")] if self._uses("pyright", "pyrightconfig.json") else []
 
-    def test_runners(self, found: list[Check]) -> list[Check]:
+    def test_runners(self, found: list[ProjectCheck]) -> list[ProjectCheck]:
         """Runners that make environments of their own, where what they run is not told plainly."""
         if any(check.kind == "test" for check in found):
             return []
@@ -325,11 +325,11 @@ class _Described:
             return [_check("tox", "test", "tox")]
         return [_check("nox", "test", "nox")] if self._tree.has("noxfile.py") else []
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[ProjectCheck]:
         if not self._is_package:
             return []
         argv = (*_MODULE, "pip", "wheel", "--no-deps", "--wheel-dir", "dist", ".")
-        return [Check("wheel", argv, "build")]
+        return [ProjectCheck("wheel", argv, "build")]
 
     def setup(self) -> tuple[Argv, ...]:
         """The commands that fill an environment, by the lock file that the project keeps."""
@@ -379,11 +379,11 @@ class _Described:
         )
 
 
-def _check(name: str, kind: Any, module: str, *words: str) -> Check:
-    return Check(name, (*_MODULE, module, *words), kind, needs=module)
+def _check(name: str, kind: Any, module: str, *words: str) -> ProjectCheck:
+    return ProjectCheck(name, (*_MODULE, module, *words), kind, needs=module)
 
 
-def _hooks(tree: Tree) -> set[str]:
+def _hooks(tree: SourceTree) -> set[str]:
     """The hooks of pre-commit, by their ids; they tell which tools the project uses."""
     text = tree.text(".pre-commit-config.yaml") or ""
     return set(re.findall(r"^[ \t]*-[ \t]*id:[ \t]*[\"']?([\w-]+)", text, re.MULTILINE))

@@ -5,61 +5,61 @@ from __future__ import annotations
 import re
 
 from ratchet.projects.discovery.ci import FETCHES
-from ratchet.projects.discovery.facts import Argv, Check, CheckKind, Found
-from ratchet.projects.discovery.tree import Tree, table
+from ratchet.projects.discovery.facts import Argv, CheckKind, ProjectCheck, StackFindings
+from ratchet.projects.discovery.tree import SourceTree, table
 
 _GOLANGCI = (".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
 
 
-def look_for_go(tree: Tree) -> Found | None:
+def look_for_go(tree: SourceTree) -> StackFindings | None:
     if not tree.has("go.mod"):
         return None
-    lint = Check("go-vet", ("go", "vet", "./..."), "lint")
+    lint = ProjectCheck("go-vet", ("go", "vet", "./..."), "lint")
     if any(tree.has(name) for name in _GOLANGCI):
-        lint = Check("golangci-lint", ("golangci-lint", "run"), "lint")
+        lint = ProjectCheck("golangci-lint", ("golangci-lint", "run"), "lint")
     checks = (
-        Check("go-test", ("go", "test", "./..."), "test"),
+        ProjectCheck("go-test", ("go", "test", "./..."), "test"),
         lint,
-        Check("go-build", ("go", "build", "./..."), "build"),
+        ProjectCheck("go-build", ("go", "build", "./..."), "build"),
     )
-    return Found("go", checks, (), (("go", "mod", "download"),))
+    return StackFindings("go", checks, (), (("go", "mod", "download"),))
 
 
-def look_for_rust(tree: Tree) -> Found | None:
+def look_for_rust(tree: SourceTree) -> StackFindings | None:
     if not tree.has("Cargo.toml"):
         return None
     checks = [
-        Check("cargo-test", ("cargo", "test"), "test"),
-        Check("cargo-check", ("cargo", "check", "--all-targets"), "types"),
-        Check("cargo-build", ("cargo", "build"), "build"),
+        ProjectCheck("cargo-test", ("cargo", "test"), "test"),
+        ProjectCheck("cargo-check", ("cargo", "check", "--all-targets"), "types"),
+        ProjectCheck("cargo-build", ("cargo", "build"), "build"),
     ]
     if tree.has("clippy.toml") or tree.has(".clippy.toml"):
-        checks.append(Check("clippy", ("cargo", "clippy", "--all-targets"), "lint"))
+        checks.append(ProjectCheck("clippy", ("cargo", "clippy", "--all-targets"), "lint"))
     if tree.has("rustfmt.toml") or tree.has(".rustfmt.toml"):
-        checks.append(Check("rustfmt", ("cargo", "fmt", "--check"), "format"))
-    return Found("rust", tuple(checks), (), (("cargo", "fetch"),))
+        checks.append(ProjectCheck("rustfmt", ("cargo", "fmt", "--check"), "format"))
+    return StackFindings("rust", tuple(checks), (), (("cargo", "fetch"),))
 
 
-def look_for_java(tree: Tree) -> Found | None:
+def look_for_java(tree: SourceTree) -> StackFindings | None:
     if tree.has("pom.xml"):
         # Not by its own path: a wrapper without its executable bit runs all the same.
         program = ("sh", "./mvnw") if tree.has("mvnw") else ("mvn",)
         checks = (
-            Check("maven-test", (*program, "--batch-mode", "test"), "test"),
-            Check("maven-package", (*program, "--batch-mode", "-DskipTests", "package"), "build"),
+            ProjectCheck("maven-test", (*program, "--batch-mode", "test"), "test"),
+            ProjectCheck("maven-package", (*program, "--batch-mode", "-DskipTests", "package"), "build"),
         )
         # What tests need is only known when they run: the plugin for them fetches its parts at that time.
-        return Found(
+        return StackFindings(
             "java", checks, (), ((*program, "--batch-mode", "-Dmaven.test.failure.ignore=true", "package"),)
         )
     if any(tree.has(name) for name in _GRADLE):
         program = ("sh", "./gradlew") if tree.has("gradlew") else ("gradle",)
         checks = (
-            Check("gradle-test", (*program, "test"), "test"),
-            Check("gradle-assemble", (*program, "assemble"), "build"),
+            ProjectCheck("gradle-test", (*program, "test"), "test"),
+            ProjectCheck("gradle-assemble", (*program, "assemble"), "build"),
         )
-        return Found("java", checks)
+        return StackFindings("java", checks)
     return None
 
 
@@ -89,7 +89,7 @@ _BERRY = "@yarnpkg/cli-dist"
 _PNPM_LOCKS = {"5": "pnpm@7", "6": "pnpm@8"}
 
 
-def look_for_node(tree: Tree) -> Found | None:
+def look_for_node(tree: SourceTree) -> StackFindings | None:
     if not tree.has("package.json"):
         return None
     package = tree.json("package.json")
@@ -99,10 +99,10 @@ def look_for_node(tree: Tree) -> Found | None:
     for kind, names in _SCRIPTS.items():
         name = next((name for name in names if name in scripts and _NO_TEST not in scripts[name]), None)
         if name is not None:
-            checks.append(Check(f"{program}-{name}", _run(program, name, scripts), kind))
+            checks.append(ProjectCheck(f"{program}-{name}", _run(program, name, scripts), kind))
     if not any(check.kind == "types" for check in checks) and _has_typescript(tree, package):
-        checks.append(Check("tsc", ("npx", "--no-install", "tsc", "--noEmit"), "types"))
-    return Found("node", tuple(checks), (), _setup(tree, program, is_locked))
+        checks.append(ProjectCheck("tsc", ("npx", "--no-install", "tsc", "--noEmit"), "types"))
+    return StackFindings("node", tuple(checks), (), _setup(tree, program, is_locked))
 
 
 def _run(program: str, name: str, scripts: dict[str, str]) -> Argv:
@@ -117,7 +117,7 @@ def _run(program: str, name: str, scripts: dict[str, str]) -> Argv:
     return (program, "run", name, *alone)
 
 
-def _program(tree: Tree, named: object) -> tuple[str, bool]:
+def _program(tree: SourceTree, named: object) -> tuple[str, bool]:
     """The package manager, and whether its lock file is there. A lock file says more than a wish."""
     for lock, program in _LOCKS.items():
         if tree.has(lock):
@@ -126,13 +126,13 @@ def _program(tree: Tree, named: object) -> tuple[str, bool]:
     return (wished[1] if wished else "npm"), False
 
 
-def _has_typescript(tree: Tree, package: dict[str, object]) -> bool:
+def _has_typescript(tree: SourceTree, package: dict[str, object]) -> bool:
     return tree.has("tsconfig.json") and any(
         "typescript" in table(package, name) for name in ("dependencies", "devDependencies")
     )
 
 
-def _setup(tree: Tree, program: str, is_locked: bool) -> tuple[Argv, ...]:
+def _setup(tree: SourceTree, program: str, is_locked: bool) -> tuple[Argv, ...]:
     if not is_locked:
         return ((program, "install"),)
     match program:
@@ -145,7 +145,7 @@ def _setup(tree: Tree, program: str, is_locked: bool) -> tuple[Argv, ...]:
             return ((program, "install", "--frozen-lockfile"),)
 
 
-def manager_package(program: str, tree: Tree) -> str:
+def manager_package(program: str, tree: SourceTree) -> str:
     """What npm is asked for to get the manager as the project wants it.
 
     What package.json names counts most; then the form of the lock file, which another major version may not read.

@@ -28,14 +28,14 @@ from ratchet.projects.discovery.ci import (
     required_checks,
     system_packages,
 )
-from ratchet.projects.discovery.facts import KINDS, Check, Facts, Found, moved_into
+from ratchet.projects.discovery.facts import KINDS, ProjectCheck, ProjectFacts, StackFindings, moved_into
 from ratchet.projects.discovery.python import MANIFESTS, look_for_python
 from ratchet.projects.discovery.stacks import look_for_go, look_for_java, look_for_node, look_for_rust
-from ratchet.projects.discovery.tree import Tree
+from ratchet.projects.discovery.tree import SourceTree
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import OpenAttempt, take_attempt
 
-_STACKS: tuple[Callable[[Tree], Found | None], ...] = (
+_STACKS: tuple[Callable[[SourceTree], StackFindings | None], ...] = (
     look_for_python,
     look_for_node,
     look_for_go,
@@ -46,12 +46,12 @@ _MOST_DIRECTORIES = 50
 _MOST_CHECKS = 40
 
 
-def discover_files(tree: Path, *, origin: str | None = None) -> Facts:
+def discover_files(tree: Path, *, origin: str | None = None) -> ProjectFacts:
     """What the files of a working tree tell. Reads only regular files inside of it, and only so much of each.
 
     `origin` is where it was cloned from; it decides the CI provider where no file does.
     """
-    top = Tree(tree)
+    top = SourceTree(tree)
     stacks = _stacks(top)
     scripts, make, hooks = look_for_scripts(top), look_for_make(top), look_for_hooks(top)
     provider = find_provider(top, origin)
@@ -61,7 +61,7 @@ def discover_files(tree: Path, *, origin: str | None = None) -> Facts:
         stacks += hints
         checks = (*(check for found in hints for check in found.checks), *checks)
     required = required_checks(top, provider)
-    return Facts(
+    return ProjectFacts(
         stack=tuple(dict.fromkeys(found.stack for found in stacks if found.stack)),
         checks=checks[:_MOST_CHECKS],
         network_checks=(*network_checks, *hooks.network_checks)[:_MOST_CHECKS],
@@ -73,7 +73,7 @@ def discover_files(tree: Path, *, origin: str | None = None) -> Facts:
     )
 
 
-def _stacks(top: Tree) -> list[Found]:
+def _stacks(top: SourceTree) -> list[StackFindings]:
     """Those of the top, and those of its directories where the top has none of that kind."""
     found = [seen for look in _STACKS if (seen := look(top)) is not None]
     at_top = {each.stack for each in found}
@@ -86,15 +86,17 @@ def _stacks(top: Tree) -> list[Found]:
     return found
 
 
-def _is_project(look: Callable[[Tree], Found | None], tree: Tree) -> bool:
+def _is_project(look: Callable[[SourceTree], StackFindings | None], tree: SourceTree) -> bool:
     """A directory with a few Python files is part of something else; one with a manifest is a project."""
     return look is not look_for_python or any(tree.has(name) for name in MANIFESTS)
 
 
-def _chosen(scripts: Found, make: Found, stacks: list[Found]) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
+def _chosen(
+    scripts: StackFindings, make: StackFindings, stacks: list[StackFindings]
+) -> tuple[tuple[ProjectCheck, ...], tuple[ProjectCheck, ...]]:
     """For each kind: the script that CI runs, else the target of make, else what the stacks have."""
-    checks: list[Check] = []
-    network_checks: list[Check] = []
+    checks: list[ProjectCheck] = []
+    network_checks: list[ProjectCheck] = []
     for kind in KINDS:
         for declared in (scripts, make):
             of_kind = [check for check in declared.checks if check.kind == kind]
@@ -145,10 +147,10 @@ RULES = (
 )
 
 
-def make_prompt(tree: Path, facts: Facts, *, has_files: bool) -> str:
+def make_prompt(tree: Path, facts: ProjectFacts, *, has_files: bool) -> str:
     """The question. An engine that sees files is told where they are; the others have their names alone."""
     where = f"The repository is at {json.dumps(str(tree))}, where you can read it.\n\n" if has_files else ""
-    paths = list(itertools.islice(Tree(tree).walk(_DEEPEST), _MOST_PATHS))
+    paths = list(itertools.islice(SourceTree(tree).walk(_DEEPEST), _MOST_PATHS))
     known = {"stack": list(facts.stack), "checks": [check.as_json() for check in facts.checks]}
     return (
         f"{where}Some of its files:\n\n{json.dumps(paths)}\n\n"
@@ -158,12 +160,12 @@ def make_prompt(tree: Path, facts: Facts, *, has_files: bool) -> str:
     )
 
 
-def merged(facts: Facts, answer: Mapping[str, Any]) -> Facts:
+def merged(facts: ProjectFacts, answer: Mapping[str, Any]) -> ProjectFacts:
     """`facts` with what the engine knows of kinds that the files said nothing of. Files count more."""
     known = {check.kind for check in (*facts.checks, *facts.network_checks)}
     taken = {check.name for check in (*facts.checks, *facts.network_checks)}
     new = [
-        Check(each["name"], tuple(each["argv"]), each["kind"], "engine")
+        ProjectCheck(each["name"], tuple(each["argv"]), each["kind"], "engine")
         for each in answer["checks"]
         if each["kind"] not in known and each["name"] not in taken and _is_plain(each["argv"])
     ]
@@ -196,7 +198,7 @@ class Known(Protocol):
     def default_models(self) -> Mapping[str, Any] | None: ...
 
 
-async def discover_project(job: JobContext, project: Known, tree: Path) -> Facts:
+async def discover_project(job: JobContext, project: Known, tree: Path) -> ProjectFacts:
     """What the files tell, and what `projects.discovery` answers where they do not.
 
     The session is the step `discovery` of the job's run: it is paid for once, whatever dies. An engine that cannot be
@@ -226,7 +228,7 @@ def _opened(job: JobContext, name: str) -> Engine:
 
 
 async def _asked(
-    job: JobContext, engine: Engine, model: str | None, tree: Path, facts: Facts
+    job: JobContext, engine: Engine, model: str | None, tree: Path, facts: ProjectFacts
 ) -> Mapping[str, Any]:
     """The answer of the first attempt that had one. Each call makes one more attempt at most."""
     for nth in itertools.count(1):
@@ -240,7 +242,7 @@ async def _asked(
 
 
 async def _attempted(
-    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: Facts
+    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: ProjectFacts
 ) -> Mapping[str, Any]:
     try:
         if _ANSWERED not in opened.finished:
@@ -259,7 +261,7 @@ async def _attempted(
 
 
 async def _hold_session(
-    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: Facts
+    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: ProjectFacts
 ) -> None:
     """One session. It works in an empty directory that is thrown away, and sees the repository without writing it."""
 
@@ -283,7 +285,7 @@ async def _hold_session(
 
 @contextlib.asynccontextmanager
 async def _request(
-    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: Facts
+    opened: OpenAttempt, engine: Engine, model: str | None, tree: Path, facts: ProjectFacts
 ) -> AsyncIterator[Request]:
     has_files = engine.capabilities.edits_files
     with tempfile.TemporaryDirectory(prefix="ratchet-discovery-") as empty:

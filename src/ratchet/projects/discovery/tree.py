@@ -72,7 +72,7 @@ class _Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class SourceTree:
     """A directory below `root`. A path that is a link, or lies behind one, counts as missing."""
 
     root: Path
@@ -88,9 +88,9 @@ class Tree:
         if text not in self._allowance.notes and len(self._allowance.notes) < _MOST_NOTES:
             self._allowance.notes.append(text)
 
-    def inside(self, name: str) -> Tree:
+    def inside(self, name: str) -> SourceTree:
         """The directory `name`, with the same allowance."""
-        return Tree(self.root, self.path(name), self._allowance)
+        return SourceTree(self.root, self.path(name), self._allowance)
 
     def path(self, name: str) -> str:
         """Where `name` is, seen from the top."""

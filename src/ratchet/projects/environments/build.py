@@ -23,7 +23,7 @@ from typing import Any
 
 from ratchet.config.protocol_settings import Projects
 from ratchet.environments import Busy, find, find_or_make, forget, named_files, source_variables
-from ratchet.projects.discovery import Tree, inside, manager_package, unmoved
+from ratchet.projects.discovery import SourceTree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (
     CACHE,
     LEFT,
@@ -228,7 +228,7 @@ class _Work:
         if plain[0] in PYTHON_MANAGERS and shutil.which(plain[0], path=self._path) is None:
             await self._bring_python_managers(plain[:1])
         elif plain[0] in NODE_MANAGERS:
-            await self._bring_node_manager(plain[0], Tree(self._tree(where)))
+            await self._bring_node_manager(plain[0], SourceTree(self._tree(where)))
         finished = await self._run(argv)
         while not finished.ok and plain[0] in ("npm", *NODE_MANAGERS):
             done = make_do(_output(finished), self._tree(where) / "package.json")
@@ -238,7 +238,7 @@ class _Work:
             finished = await self._run(argv)
         if finished.ok:
             return
-        other = weaker(plain, Tree(self._tree(where)).start(f"{plain[0]}.lock", _LARGEST_LOCK))
+        other = weaker(plain, SourceTree(self._tree(where)).start(f"{plain[0]}.lock", _LARGEST_LOCK))
         if other is None or finished.stopped is not None:
             raise self._failed(argv, finished)
         self.notes.append(f"`{' '.join(argv)}` failed, so it was done in parts: {_last(finished)}")
@@ -253,7 +253,7 @@ class _Work:
             await self.need([self.recipe.python.program, "-I", "-m", "venv", str(tools)])
         await self.need([str(tools / "bin" / "python"), *_PIP[1:], *map(python_package, names)])
 
-    async def _bring_node_manager(self, name: str, tree: Tree) -> None:
+    async def _bring_node_manager(self, name: str, tree: SourceTree) -> None:
         """The version that the project asks for; where it asks for none, the one of this machine will do."""
         package = manager_package(name, tree)
         is_here = shutil.which(name, path=self._path) is not None

@@ -25,7 +25,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ratchet.kernel import Misuse, RatchetError
-from ratchet.projects.discovery import Facts, read_facts
+from ratchet.projects.discovery import ProjectFacts, read_facts
 from ratchet.workspaces import Repository
 
 _LINES = 20
@@ -266,7 +266,7 @@ def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> 
     return Recipe(known.setup, needs, known.stack, python, key, known.system_packages)
 
 
-def _needs(facts: Facts) -> tuple[str, ...]:
+def _needs(facts: ProjectFacts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check.needs for check in facts.checks if check.needs))
 
 

@@ -22,7 +22,7 @@ from ratchet.projects.assets import asset_files, commit_assets
 from ratchet.projects.clone import Clone
 from ratchet.projects.discovery import read_facts
 from ratchet.protocols.stream import identity_of
-from ratchet.question import Asker, Room, Tried
+from ratchet.question import QuestionAsker, Room, Tried
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import ENDED
 from ratchet.workspaces import Repository
@@ -88,9 +88,9 @@ class PlanningWork:
         chosen = own if isinstance(own, str) and own else getattr(self.settings.models, stage)
         return None if chosen is None else str(chosen)
 
-    def asker(self, stage: str, engine: Engine, commit: str) -> Asker:
+    def asker(self, stage: str, engine: Engine, commit: str) -> QuestionAsker:
         """The engine works in a checkout of `commit`, and what it changes there is thrown away."""
-        return Asker(
+        return QuestionAsker(
             self.job,
             engine,
             self.settings.repairs,

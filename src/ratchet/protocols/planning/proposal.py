@@ -36,7 +36,15 @@ from ratchet.protocols.planning.plan import (
 )
 from ratchet.protocols.spec import infer_step_type
 from ratchet.protocols.stream import identity_of, read_author, write_author
-from ratchet.question import Answer, BadAnswer, NoAnswer, Question, Tried, find_object, try_until_good
+from ratchet.question import (
+    BadAnswer,
+    EngineAnswer,
+    EngineQuestion,
+    NoAnswer,
+    Tried,
+    find_object,
+    try_until_good,
+)
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.workspaces import Identity, Repository
 
@@ -66,11 +74,11 @@ async def propose_plan(work: PlanningWork, engine: Engine, begun: Begun, sight: 
     engines = names if work.protocol.simulated else await authors(work)
     structured = engine.capabilities.structured_output
 
-    async def ask(before: Tried | None) -> Question:
+    async def ask(before: Tried | None) -> EngineQuestion:
         prompt = plan_prompt(sight, names, before, with_schema=not structured)
-        return Question(ROLE, planner_rules(), prompt, with_every_key(PLAN_SCHEMA), reads_text=True)
+        return EngineQuestion(ROLE, planner_rules(), prompt, with_every_key(PLAN_SCHEMA), reads_text=True)
 
-    async def check(_opened: OpenAttempt, answer: Answer) -> Any:
+    async def check(_opened: OpenAttempt, answer: EngineAnswer) -> Any:
         plan = await asyncio.to_thread(_read, work, answer, engines)
         # Part of what is remembered, so that every process makes the same commit of the plan.
         made = {"at": int(time.time()), "author": write_author(identity_of(work.project))}
@@ -106,7 +114,7 @@ async def authors(work: PlanningWork) -> list[str]:
     return [each.name for each in looked if each.readiness.ready or each.name == usual]
 
 
-def _read(work: PlanningWork, answer: Answer, engines: Collection[str]) -> ProtocolPlan:
+def _read(work: PlanningWork, answer: EngineAnswer, engines: Collection[str]) -> ProtocolPlan:
     try:
         data = answer.output if answer.output is not None else find_object(answer.text, "step_files")
     except ValueError as error:
@@ -162,11 +170,13 @@ async def _decompose(
 ) -> str:
     structured = engine.capabilities.structured_output
 
-    async def ask(before: Tried | None) -> Question:
+    async def ask(before: Tried | None) -> EngineQuestion:
         prompt = step_prompt(sight, plan, step, before, with_schema=not structured)
-        return Question(DECOMPOSER, decomposer_rules(), prompt, with_every_key(STEP_SCHEMA), reads_text=True)
+        return EngineQuestion(
+            DECOMPOSER, decomposer_rules(), prompt, with_every_key(STEP_SCHEMA), reads_text=True
+        )
 
-    async def check(_opened: OpenAttempt, answer: Answer) -> Any:
+    async def check(_opened: OpenAttempt, answer: EngineAnswer) -> Any:
         try:
             return read_step(
                 answer.output if answer.output is not None else find_object(answer.text, "content")

@@ -12,7 +12,7 @@ from ratchet.engines import Engine
 from ratchet.engines.registry import Surroundings
 from ratchet.ledger import Run
 from ratchet.memory import Memory
-from ratchet.question import Asker
+from ratchet.question import QuestionAsker
 from ratchet.runtime import JobContext
 from ratchet.tools.definition import Tool
 from ratchet.tools.registry import Toolbox
@@ -53,8 +53,8 @@ class PlanningContext:
         return {each.name: each.tool for each in self.toolbox.list() if each.tool.refusal is None}
 
     @property
-    def asker(self) -> Asker:
-        return Asker(
+    def asker(self) -> QuestionAsker:
+        return QuestionAsker(
             self.job, self.engine, self.settings.repairs, model=self.spec.get("model"), passed=self.passed
         )
 

@@ -18,7 +18,7 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import iso
 from ratchet.ledger.workflows import SavedWorkflow, find_content, find_workflow
 from ratchet.memory import MemoryFault
-from ratchet.question import Answer, BadAnswer, Question, Tried, try_until_good
+from ratchet.question import BadAnswer, EngineAnswer, EngineQuestion, Tried, try_until_good
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool
 from ratchet.workflows.builder import build_from_data, find_plan
@@ -208,12 +208,12 @@ async def propose_plan(work: PlanningContext, template: KnownPlan | None) -> Pro
     """The plan of the overseer. Raises `NoAnswer` when it has none that can run."""
     prepared: list[PlanningMaterial] = []
 
-    async def ask(before: Tried | None) -> Question:
+    async def ask(before: Tried | None) -> EngineQuestion:
         if not prepared:
             prepared.append(await asyncio.to_thread(prepare, work, template))
         return _question(work, prepared[0], before)
 
-    async def check(_opened: OpenAttempt, answer: Answer) -> Any:
+    async def check(_opened: OpenAttempt, answer: EngineAnswer) -> Any:
         spec = await asyncio.to_thread(_read, work, answer)
         return {"spec": write_spec(spec), "template": answer.about["template"]}
 
@@ -221,7 +221,7 @@ async def propose_plan(work: PlanningContext, template: KnownPlan | None) -> Pro
     return ProposedWorkflow(read_spec(good.value["spec"]), good.value["template"], good.repaired)
 
 
-def _question(work: PlanningContext, prepared: PlanningMaterial, before: Tried | None) -> Question:
+def _question(work: PlanningContext, prepared: PlanningMaterial, before: Tried | None) -> EngineQuestion:
     prompt = plan_prompt(
         work.sentence,
         map(described, prepared.tools),
@@ -232,10 +232,10 @@ def _question(work: PlanningContext, prepared: PlanningMaterial, before: Tried |
     schema = plan_schema()
     if not work.engine.capabilities.structured_output:
         prompt = with_schema(prompt, schema)
-    return Question(ROLE, planner_rules(), prompt, schema, about=prepared.shown)
+    return EngineQuestion(ROLE, planner_rules(), prompt, schema, about=prepared.shown)
 
 
-def _read(work: PlanningContext, answer: Answer) -> WorkflowSpec:
+def _read(work: PlanningContext, answer: EngineAnswer) -> WorkflowSpec:
     """The workflow that was answered. Raises `BadAnswer` with everything that is wrong with it."""
     try:
         data = answer.output if isinstance(answer.output, dict) else find_plan(answer.text)

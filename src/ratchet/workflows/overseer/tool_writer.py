@@ -12,7 +12,7 @@ from typing import Any
 from ratchet.engines.engine import NotAnAnswer, check_schema, parse_answer
 from ratchet.flowkit.inputs import with_defaults
 from ratchet.flowkit.spec import NAME, StepType, ToolDefinition, WorkflowSpec, WorkflowStep
-from ratchet.question import Answer, BadAnswer, Question, Tried, try_until_good
+from ratchet.question import BadAnswer, EngineAnswer, EngineQuestion, Tried, try_until_good
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.call import Occasion
 from ratchet.tools.definition import Tool, read_tool
@@ -49,7 +49,7 @@ _FEWEST_EXAMPLES, _MOST_EXAMPLES = 1, 50
 _SECONDS, _ALL_SECONDS = 10.0, 120.0
 
 
-def read_answer(tool_id: str, step: WorkflowStep, answer: Answer) -> Tool:
+def read_answer(tool_id: str, step: WorkflowStep, answer: EngineAnswer) -> Tool:
     """The tool that was answered. Raises `BadAnswer` with everything that is wrong with how it is put."""
     try:
         data = answer.output
@@ -187,13 +187,13 @@ class _Bench:
         """The tool of a step, with examples that it has passed."""
         work, tool_id = self._work, self._id(spec, step)
 
-        async def ask(before: Tried | None) -> Question:
+        async def ask(before: Tried | None) -> EngineQuestion:
             prompt = tool_prompt(_purpose(work, step), before)
             if not work.engine.capabilities.structured_output:
                 prompt = with_schema(prompt, TOOL_SCHEMA)
-            return Question(_ROLE, tool_writer_rules(), prompt, TOOL_SCHEMA)
+            return EngineQuestion(_ROLE, tool_writer_rules(), prompt, TOOL_SCHEMA)
 
-        async def check(opened: OpenAttempt, answer: Answer) -> Any:
+        async def check(opened: OpenAttempt, answer: EngineAnswer) -> Any:
             tool = read_answer(tool_id, step, answer)
             await try_out(work, opened, tool)
             return tool.data
