@@ -188,6 +188,60 @@ def test_a_set_up_sees_no_other_branch_and_no_stash_and_still_finds_its_version(
     assert not (left / "seen").exists()
 
 
+_ATTACKS = {
+    "a monitor of git": "git config core.fsmonitor 'touch {home}/owned; true'",
+    "the repository replaced": (
+        "rm -rf .git; git init -q; git config core.fsmonitor 'touch {home}/owned; true'; git add -A"
+    ),
+    "a repository inside": (
+        "git init -q inner; git -C inner config core.fsmonitor 'touch {home}/owned; true'; touch inner/x"
+    ),
+    "a link where what is left goes": "ln -s {home} ../left; echo owned > .bashrc",
+    "a link in the place of the record": "ln -s {home}/owned ../environment.json",
+    "a link in the place of the checkout": "cd ..; mv tree other; ln -s {home} tree",
+    "a link in the place of a cache": "mkdir node_modules; ln -s {home} node_modules/.cache; touch node_modules/x",
+    "a pipe that nobody writes": (
+        "mkdir -p ../venv/lib/python3.1/site-packages; mkfifo ../venv/lib/python3.1/site-packages/x.pth"
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", _ATTACKS.values(), ids=_ATTACKS)
+def test_a_set_up_has_nothing_run_read_or_written_outside_of_its_environment(shop: Shop, attack: str) -> None:
+    victim = shop.home.parent / "victim"
+    victim.mkdir()
+    (victim / ".bashrc").write_text("mine\n")
+    base = shop.commit({"scripts/ci/bootstrap.sh": f"{attack.format(home=victim)}; :\n"})
+    environment = shop.make(base)
+    assert environment is not None
+    assert [each.name for each in victim.iterdir()] == [".bashrc"]
+    assert (victim / ".bashrc").read_text() == "mine\n"
+    places = [environment.directory, environment.tree, *environment.mounts.values()]
+    places += [environment.directory / "left" / each for each in environment.caches]
+    assert not any(each.is_symlink() for each in places)
+
+
+def test_the_environment_of_a_project_is_for_no_other_and_knows_its_own_build_backend(
+    shop: Shop, tmp_path: Path
+) -> None:
+    project = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["back"]\n'
+    files = {"pyproject.toml": project, "back/own.py": "first = 1\n", "shop.py": ""}
+    base = shop.commit(files)
+    git(tmp_path, "clone", "-q", str(shop.place), str(tmp_path / "copy"))
+    twin = Shop(tmp_path / "copy", shop.home)
+
+    def link(of: Shop, commit: str) -> Path:
+        with of.repository as repository:
+            environments = of._environments(repository)
+            recipe = environments.recipe(commit)
+            assert recipe is not None
+            return environments._link(recipe)
+
+    assert link(shop, base) != link(twin, base)
+    assert link(shop, shop.commit({"README": "more\n"})) == link(shop, base)
+    assert link(shop, shop.commit({"back/own.py": "second = 2\n"})) != link(shop, base)
+
+
 @pytest.mark.soak
 def test_a_set_up_that_fails_says_what_was_printed_and_leaves_nothing(shop: Shop) -> None:
     base = shop.commit({**FILES, "requirements.txt": "no-such-thing==7\n"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import re
@@ -84,6 +85,10 @@ _MISSING = (
     "import importlib.util, json, sys\n"
     "print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]))"
 )
+# What a set-up writes besides the checkout. Not their parent: what we write there must be ours, and no link of others.
+_WRITTEN = (VENV, TOOLS, NODE_TOOLS, STORE, "tmp")
+# The repository of the checkout as it was before others could write its settings: git would run what these name.
+_GIT = "git"
 # Compilers make `target` again: what a change removed must not be found in it.
 _NOT_LEFT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", "target"})
 _PACKAGES = frozenset({"node_modules", ".yarn", ".venv", "venv", ".tox", ".nox", "vendor", "__pypackages__"})
@@ -108,8 +113,10 @@ async def build(
     """
     began = time.monotonic()
     (directory / "tmp").mkdir(parents=True, mode=0o700)
-    (directory / STORE).mkdir()
     await asyncio.to_thread(_check_out, repository.path, commit, directory / TREE)
+    await asyncio.to_thread(shutil.copytree, directory / TREE / ".git", directory / _GIT)
+    for name in _WRITTEN:
+        (directory / name).mkdir(exist_ok=True)
     programs = find_programs(argv[0] for argv in recipe.setup)
     hidden = (repository.path, directory)
     work = _Work(directory, recipe, hidden, programs, began + seconds, seconds, tell, hear)
@@ -124,7 +131,8 @@ async def build(
         read = functools.partial(repository.read_file, commit)
         await work.bring(used_by_tests(repository.list_files(commit), read), needed=False)
     left = _take_out(directory)
-    shutil.rmtree(directory / "tmp", ignore_errors=True)
+    for name in ("tmp", _GIT):
+        shutil.rmtree(directory / name, ignore_errors=True)
     Environment(
         directory,
         variables=work.variables(offline=True),
@@ -249,7 +257,7 @@ class _Work:
 
     async def _bring_python_managers(self, names: Sequence[str]) -> None:
         tools = self.directory / TOOLS
-        if not tools.exists() and self.recipe.python is not None:
+        if not (tools / "bin").exists() and self.recipe.python is not None:
             await self.need([self.recipe.python.program, "-I", "-m", "venv", str(tools)])
         await self.need([str(tools / "bin" / "python"), *_PIP[1:], *map(python_package, names)])
 
@@ -319,7 +327,7 @@ class _Work:
             readable=tuple(
                 path for path in dict.fromkeys(readable) if not path.is_relative_to(self.directory)
             ),
-            writable=(self.directory,),
+            writable=tuple(self.directory / name for name in (TREE, *_WRITTEN)),
             environment=variables,
         )
         bounds = Bounds(
@@ -481,7 +489,12 @@ class _Left:
 def _take_out(directory: Path) -> _Left:
     """Move what the set-up left in the checkout out of it. The checkout itself goes: others are shown in its place."""
     tree = directory / TREE
-    said = _git(tree, "status", "--porcelain=v1", "-z", "--ignored=matching", "--untracked-files=normal")
+    said = _git(
+        directory,
+        *(f"--git-dir={directory / _GIT}", f"--work-tree={tree}"),
+        *("status", "--porcelain=v1", "-z", "--ignored=matching", "--untracked-files=normal"),
+        "--ignore-submodules=all",  # git would read the settings of each
+    )
     left = _Left()
     for entry in filter(None, said.split("\0")):
         mark, path = entry[:2], entry[3:].rstrip("/")
@@ -499,6 +512,8 @@ def _take_out(directory: Path) -> _Left:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
         if is_directory and target.name == "node_modules":
+            if (target / CACHE).is_symlink():
+                (target / CACHE).unlink()
             (target / CACHE).mkdir(exist_ok=True)
             left.caches.append(f"{path}/{CACHE}")
             left.ignored.extend(left.caches[-1:] if mark == "!!" else ())
@@ -512,12 +527,20 @@ def _imports(directory: Path) -> Iterator[str]:
     tree = f"{directory / TREE}"
     for site in (directory / VENV / "lib").glob("python*/site-packages"):
         for file in site.glob("*.pth"):
-            for line in file.read_text(errors="replace").splitlines():
+            for line in _start(file).splitlines():
                 if line == tree or line.startswith(f"{tree}/"):
                     yield os.path.relpath(line, tree)
         for file in site.glob("__editable__*_finder.py"):
-            for path in re.findall(re.escape(tree) + r"/([^'\"]+)", file.read_text(errors="replace")):
+            for path in re.findall(re.escape(tree) + r"/([^'\"]+)", _start(file)):
                 yield os.path.dirname(path) or "."  # noqa: PTH120 - a relative path, as text
+
+
+def _start(file: Path) -> str:
+    """The text of a plain file. What a set-up made may be anything, as a pipe that never ends."""
+    if not file.is_file():
+        return ""
+    with file.open(errors="replace") as opened:
+        return opened.read(_LARGEST_LOCK)
 
 
 def _unheard(_: str) -> None:
@@ -589,4 +612,6 @@ class Environments:
         return Environment.load(directory)
 
     def _link(self, recipe: Recipe) -> Path:
-        return self.home.resolve() / "environments" / recipe.key
+        # A set-up is code of its project: what it made is for no other.
+        project = hashlib.sha256(os.fsencode(self.repository.path.resolve())).hexdigest()[:8]
+        return self.home.resolve() / "environments" / f"{recipe.key}-{project}"

@@ -257,6 +257,7 @@ def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> 
     manifests = sorted(path for path, entry in files.items() if entry.is_file and _MANIFEST.fullmatch(path))
     if any(_builds(read(path)) for path in manifests if path.endswith(("setup.py", "pyproject.toml"))):
         manifests += sorted(path for path in files if _NATIVE.fullmatch(path))
+    manifests += sorted(_own_backend(files, read))
     wants_python = bool(needs) or any(_is_python(argv) for argv in known.setup)
     python = find_interpreter(_requires(files, read)) if wants_python else None
     content = [(path, files[path].hash) for path in manifests]
@@ -264,6 +265,19 @@ def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> 
     whole = json.dumps([_VERSION, known.setup, needs, content, facts_of_machine])
     key = hashlib.sha256(whole.encode()).hexdigest()[:32]
     return Recipe(known.setup, needs, known.stack, python, key, known.system_packages)
+
+
+def _own_backend(files: Mapping[str, Any], read: Any) -> Iterator[str]:
+    """The code of a build backend that the project brings itself: installing the project runs it."""
+    text = read("pyproject.toml").decode("utf-8", "replace") if "pyproject.toml" in files else ""
+    said = re.search(r"^backend-path\s*=\s*\[([^\]]*)\]", text, re.MULTILINE)
+    for place in re.findall(r"""["']([^"']+)["']""", said[1] if said else ""):
+        directory = os.path.normpath(place)
+        yield from (
+            path
+            for path in files
+            if Path(path).is_relative_to(directory) or (directory == "." and "/" not in path)
+        )
 
 
 def _needs(facts: ProjectFacts) -> tuple[str, ...]:

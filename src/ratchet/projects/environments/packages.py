@@ -212,7 +212,7 @@ def make_do(said: str, file: Path) -> str | None:
     done; nothing if nothing was. Does not write where a link leads.
     """
     with contextlib.suppress(OSError, ValueError):
-        package = json.loads(file.read_text()) if file.resolve() == file else None
+        package = json.loads(file.read_text()) if file.resolve() == file and file.is_file() else None
         wanted = package.get("devDependencies") if isinstance(package, dict) else None
         for names in _ABSENT.findall(said):
             name = "".join(names)
@@ -223,7 +223,9 @@ def make_do(said: str, file: Path) -> str | None:
             if number is not None:
                 wanted[name] = f"<={number[1]}"
             changed = file.with_suffix(".changed")
-            changed.write_text(json.dumps(package, indent=2))
+            changed.unlink(missing_ok=True)
+            with changed.open("x") as opened:  # never where a link leads
+                json.dump(package, opened, indent=2)
             changed.replace(file)
             instead = "an older version was taken" if number is not None else "it was left out"
             return f"{name}@{version} is not in the registry: {instead}"
