@@ -237,8 +237,8 @@ def test_everything_else_is_the_operators(place: Place, holder: TestClient) -> N
     described = place.api.get("/openapi.json").json()["paths"]
     routes = {
         (method, route.path)
-        for module in app_module._GUARDED
-        for route in module.router.routes
+        for router in app_module._GUARDED
+        for route in router.routes
         for method in route.methods  # type: ignore[attr-defined]
     }
     assert routes >= ALLOWED
