@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 from tests.cli.conftest import Ratchet
 from tests.research.exchange.boards import CIFAR, HEAD, PG, Board, files_of, small_board
 from tests.research.hill import write_hill

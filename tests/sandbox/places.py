@@ -13,7 +13,7 @@ from typing import Any
 
 import ratchet
 from ratchet.sandbox.inside import linux, seccomp, tree
-from ratchet.sandbox.plan import python_directories
+from ratchet.sandbox.policy import python_directories
 
 NOBODY = 65534
 SOURCE = Path(ratchet.__file__).parents[1]

@@ -16,7 +16,7 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, CannotStart, Node, Policy, run
-from ratchet.sandbox.plan import is_shown
+from ratchet.sandbox.policy import is_shown
 
 LOOK = """
 import json, os, sys

@@ -17,9 +17,8 @@ from typing import IO, cast
 import pytest
 
 from ratchet.workspaces import Kind, Repository
-from ratchet.workspaces.conversation import Conversation
-from ratchet.workspaces.git import Git, find_git
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
+from ratchet.workspaces.git import Conversation, Git, find_git
 from tests.workspaces.conftest import fsck, git
 
 _ROOT = Path(__file__).parents[2]

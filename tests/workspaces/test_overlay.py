@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.workspaces import Kind, KindUnavailable, Repository
-from ratchet.workspaces.checkout import LARGE_FILES, choose
+from ratchet.workspaces.workspace import LARGE_FILES, choose
 from tests.workspaces.conftest import SEED, files_of, require
 
 _ROOT = Path(__file__).parents[2]

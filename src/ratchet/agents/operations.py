@@ -29,7 +29,7 @@ from ratchet.ledger.agents import (
 )
 from ratchet.runtime import Runtime
 from ratchet.workspaces import WorkspaceError
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 
 State = dict[str, Any]
 

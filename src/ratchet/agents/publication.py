@@ -34,7 +34,7 @@ from ratchet.kernel.semver import Bump, bumped
 from ratchet.ledger import Transaction
 from ratchet.ledger.agents import AgentStatus, add_version, end_creation, get_agent, move_current
 from ratchet.loop import JUDGED, PROPOSED, Checkout, OpenAttempt, Proposal, Workplace
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from ratchet.ledger import Run
 from ratchet.ledger.agents import Agent, AgentVersion
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Repository
+from ratchet.workspaces.directories import remove_tree
 from ratchet.workspaces.git import Git, find_git
-from ratchet.workspaces.removal import remove_tree
 
 _MOST_FILES = 2_000
 _MOST_BYTES = 64 * 1024 * 1024

@@ -29,7 +29,7 @@ from ratchet.projects.address import (
 from ratchet.projects.transfer import Transfer, origin_of, transfer_for
 from ratchet.runtime import Runtime
 from ratchet.workspaces import Repository, find_git
-from ratchet.workspaces.discovery import find_repository
+from ratchet.workspaces.repository import find_repository
 
 
 def clone_into(transfer: Transfer, place: Path) -> bool:

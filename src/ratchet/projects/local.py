@@ -15,9 +15,8 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project, find_project, projects_at, projects_of_remote
 from ratchet.projects.address import read_address, remote_key
 from ratchet.workspaces import find_git
-from ratchet.workspaces.discovery import Found, find_repository
 from ratchet.workspaces.git import Git
-from ratchet.workspaces.uncommitted import uncommitted
+from ratchet.workspaces.repository import Found, find_repository, uncommitted
 
 _REMOTE = "remote.origin.url"
 

@@ -28,9 +28,9 @@ from ratchet.projects.address import GitAddress, RemoteFailed, corner_of, over_s
 from ratchet.projects.secrets import GIT_TOKEN, read_secret
 from ratchet.runtime import Runtime
 from ratchet.workspaces import find_git
-from ratchet.workspaces.claims import Claim, dead_claims
-from ratchet.workspaces.discovery import Found
-from ratchet.workspaces.ground import writing
+from ratchet.workspaces.directories import Claim, dead_claims
+from ratchet.workspaces.repository import Found
+from ratchet.workspaces.workspace import writing
 
 _OUTPUT = 32 * 1024 * 1024
 # Only the end of what it complains about is of interest, however much a server has to say.

@@ -28,7 +28,7 @@ from ratchet.research.shipped import shipped_directory
 from ratchet.research.tasks import pinned_task
 from ratchet.runtime import GroupCommit, JobContext
 from ratchet.workspaces import Repository
-from ratchet.workspaces.memory import memory_directory
+from ratchet.workspaces.directories import memory_directory
 
 # Less is not worth a statement.
 _LEAST_MS = 100

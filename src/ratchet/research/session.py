@@ -40,7 +40,7 @@ from ratchet.research.sessions import (
 from ratchet.research.sessions.context import HookCalls
 from ratchet.research.trial import finish_trial, open_named
 from ratchet.workspaces import Kind, RefsMoved, Workspace, WorkspaceError
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 
 
 @asynccontextmanager

@@ -6,13 +6,23 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.sandbox._run import Running, run, start, wrapped
-    from ratchet.sandbox.bounds import Bounds
-    from ratchet.sandbox.layers import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
-    from ratchet.sandbox.node import Node
     from ratchet.sandbox.nursery import close
-    from ratchet.sandbox.plan import command_layers
-    from ratchet.sandbox.policy import Policy
-    from ratchet.sandbox.result import Broken, CannotStart, Finished, Refused, Stopped
+    from ratchet.sandbox.policy import (
+        COMMAND_FLOOR,
+        NODE_FLOOR,
+        Bounds,
+        Broken,
+        CannotStart,
+        Finished,
+        Layer,
+        Layers,
+        Node,
+        Policy,
+        Refused,
+        Stopped,
+        command_layers,
+        granted,
+    )
 else:
     __getattr__ = on_demand(__name__)
 

@@ -14,16 +14,24 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ratchet.kernel import Misuse
-from ratchet.sandbox.bounds import Bounds
-from ratchet.sandbox.exchange import Exchange, new_wiring
 from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
-from ratchet.sandbox.layers import try_layers
-from ratchet.sandbox.node import Node
-from ratchet.sandbox.nursery import NodeKind, held_file, nursery
-from ratchet.sandbox.plan import existing, hidden, node_layers, placed, spec_of
-from ratchet.sandbox.policy import Policy
-from ratchet.sandbox.result import Broken, CannotStart, Finished, Stopped
+from ratchet.sandbox.nursery import Exchange, NodeKind, held_file, new_wiring, nursery
+from ratchet.sandbox.policy import (
+    Bounds,
+    Broken,
+    CannotStart,
+    Finished,
+    Node,
+    Policy,
+    Stopped,
+    existing,
+    hidden,
+    node_layers,
+    placed,
+    spec_of,
+    try_layers,
+)
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.launch import main; main()"
 

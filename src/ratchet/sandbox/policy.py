@@ -1,13 +1,196 @@
-"""What a run may see and touch."""
+"""What a run may see and touch, the layers that enforce it, its limits, and what became of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
-from ratchet.kernel import Misuse
-from ratchet.sandbox.layers import Layer
+from ratchet.kernel import Missing, Misuse, RatchetError
+from ratchet.sandbox.inside import names
+from ratchet.sandbox.inside.spec import Spec
+from ratchet.sandbox.inside.view import PROGRAMS, View
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.trials import main; main()"
+_TRIAL_SECONDS = 20.0
+# Protects the cache: threads that ask at the same time must not all try.
+_lock = threading.Lock()
+
+
+class Layer(StrEnum):
+    """What a record names when it says how a run was isolated."""
+
+    USER = names.USER
+    PID = names.PID
+    MOUNT = names.MOUNT
+    NETWORK = names.NETWORK
+    IPC = names.IPC
+    UTS = names.UTS
+    CAPABILITIES = names.CAPABILITIES
+    NO_NEW_PRIVILEGES = names.NO_NEW_PRIVILEGES
+    LANDLOCK = names.LANDLOCK
+    SECCOMP = names.SECCOMP
+    LIMITS = names.LIMITS
+
+
+# A node can neither fork nor open sockets under its filter, and landlock bounds its files: that holds it by itself.
+NODE_FLOOR = frozenset({Layer.NO_NEW_PRIVILEGES, Layer.LIMITS, Layer.LANDLOCK, Layer.SECCOMP})
+# Without a pid namespace a command could leave processes behind, without the others it could reach out.
+COMMAND_FLOOR = frozenset({Layer.NO_NEW_PRIVILEGES, Layer.LIMITS, Layer.PID, Layer.MOUNT, Layer.NETWORK})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of trying one layer."""
+
+    layer: str
+    granted: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What this kernel grants. Besides the layers, overlayfs was tried, which is for workspaces."""
+
+    trials: tuple[Trial, ...]
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(trial.layer for trial in self.trials if trial.granted))
+
+    def __contains__(self, layer: object) -> bool:
+        return layer in self.names
+
+    def detail(self, layer: str) -> str:
+        said = (trial.detail for trial in self.trials if trial.layer == layer)
+        return f"{layer}: {next(said, 'not tried')}"
+
+
+def granted() -> Layers:
+    """The layers of this machine, each one really tried, once in the life of this process."""
+    with _lock:
+        return _granted()
+
+
+async def try_layers() -> None:
+    """Have them tried without holding up the event loop; after the first time there is nothing to do."""
+    if not _granted.cache_info().currsize:
+        await asyncio.to_thread(granted)
+
+
+@cache
+def _granted() -> Layers:
+    if sys.platform != "linux":
+        return Layers(tuple(Trial(layer, False, f"{sys.platform} does not have it") for layer in Layer))
+    command = [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent)]
+    try:
+        told = subprocess.run(
+            command, capture_output=True, check=True, timeout=_TRIAL_SECONDS, env={}, cwd="/"
+        )
+        found: dict[str, tuple[bool, str]] = json.loads(told.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return Layers(tuple(Trial(layer, False, f"could not be tried: {error}") for layer in Layer))
+    return Layers(tuple(Trial(name, works, said) for name, (works, said) in found.items()))
+
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one run may use; `None` is no limit.
+
+    `wall_seconds`, `cpu_seconds`, `memory_bytes` and `processes` hold for the whole tree, `output_bytes` for stdout and
+    for stderr each, and `file_bytes` for each file that is written. `cpus` are the numbers of those it runs on; without
+    any it runs on all. A command's tree is looked at every `look_seconds`: more seldom costs less, which counts
+    for what runs long, and lets it pass a bound by more.
+    """
+
+    wall_seconds: float = 60.0
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = 1024 * _MIB
+    processes: int = 64
+    output_bytes: int = _MIB
+    file_bytes: int | None = 1024 * _MIB
+    cpus: tuple[int, ...] = ()
+    look_seconds: float = 0.025
+
+    def __post_init__(self) -> None:
+        for name in (
+            "wall_seconds",
+            "cpu_seconds",
+            "memory_bytes",
+            "processes",
+            "output_bytes",
+            "file_bytes",
+            "look_seconds",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise Misuse(f"the bound {name} must be above 0 and finite, not {value!r}")
+
+
+class Refused(Missing):
+    """The machine does not grant the isolation that was asked for, so nothing was run."""
+
+
+class CannotStart(RatchetError):
+    """The work could not be started: no such program, no such directory."""
+
+
+class Broken(RatchetError):
+    """A process of the sandbox itself died, so nothing is known of the run."""
+
+
+class Stopped(StrEnum):
+    """Why the sandbox ended a run."""
+
+    WALL = "wall"
+    CPU = "cpu"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    OUTPUT = "output"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a run ended and what it used.
+
+    `exit_code` or `signal` says how the command itself ended; both are `None` when the sandbox `stopped` it first.
+    `cpu_ms` is that of the whole tree, `peak_bytes` the most memory seen at once. `layers` were on. `problem` says in
+    words why a run is not `ok`.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    stopped: Stopped | None
+    stdout: bytes
+    stderr: bytes
+    wall_ms: float
+    cpu_ms: float
+    peak_bytes: int
+    layers: tuple[str, ...]
+    problem: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and self.stopped is None and self.problem is None
+
+    @property
+    def value(self) -> Any:
+        """The JSON that a node returned. Only for one that is `ok`."""
+        return json.loads(self.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +230,188 @@ class Policy:
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
                 raise Misuse(f"{name!r} cannot be an environment variable")
+
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`source` is the text of a module, or the path of a file that has it; `function` is called with the input.
+
+    The input is the JSON on stdin: an object becomes keyword arguments unless `spread` is false, anything else the one
+    argument. `modules` are imported in the warm parent, before any node starts. `scratch` gives it a private, writable
+    directory, in which it starts. `file` is what tracebacks call a source that is a text; if it is an absolute path,
+    modules that lie beside it can be imported, as far as the policy shows them.
+    """
+
+    source: str | Path
+    function: str = "run"
+    modules: tuple[str, ...] = ()
+    scratch: bool = False
+    spread: bool = False
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        for name in (self.function, *self.modules):
+            if not _NAME.fullmatch(name):
+                raise Misuse(f"{name!r} is not the name of a function or module")
+
+    @property
+    def name(self) -> str:
+        """What tracebacks call it."""
+        return str(self.source) if isinstance(self.source, Path) else self.file or "<node>"
+
+    def code(self) -> bytes:
+        """The source in UTF-8. Raises `Misuse` if it cannot be had."""
+        try:
+            if isinstance(self.source, str):
+                return self.source.encode()
+            if self.source.is_symlink():
+                # Whoever wrote it chose where it points, and its text would show up in tracebacks.
+                raise Misuse(f"the node {self.source} is a symbolic link")
+            return self.source.read_bytes()
+        except (OSError, UnicodeEncodeError) as error:
+            raise Misuse(f"the node {self.name} cannot be read: {error}") from error
+
+
+def command_layers(policy: Policy) -> tuple[str, ...]:
+    """The layers that will be on for a command. Raises `Refused` if one of the floor is not granted."""
+    left_out = frozenset({Layer.NETWORK} if policy.network else ())
+    return _layers(left_out, COMMAND_FLOOR if policy.floor is None else policy.floor)
+
+
+def node_layers(policy: Policy, *, scratch: bool) -> tuple[str, ...]:
+    """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `Refused`."""
+    if policy.network or policy.writable or policy.see_everything or policy.read_only:
+        raise Misuse(
+            "a node has no network and writes only to its scratch",
+            hint="give it readable directories only, or run a command instead",
+        )
+    floor = NODE_FLOOR if policy.floor is None else policy.floor
+    # Landlock can show a directory and its parts, but not the one without the other.
+    needs_mounts = scratch or policy.hidden or policy.places
+    return _layers(frozenset(), floor | {Layer.MOUNT} if needs_mounts else floor)
+
+
+def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, ...]:
+    offered = granted()
+    missing = floor - left_out - offered.names
+    if missing:
+        raise Refused(
+            f"the sandbox lacks what this run needs: {'; '.join(map(offered.detail, sorted(missing)))}",
+            hint="`ratchet doctor` tells how to mend it; a lower `floor` in the policy accepts less isolation",
+        )
+    on = offered.names - left_out
+    return tuple(str(layer) for layer in Layer if layer in on)
+
+
+def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> Spec:
+    if not argv:
+        raise Misuse("a command needs at least the name of a program")
+    if any("\0" in word for word in argv):
+        raise Misuse(f"an argument of {argv[0]!r} has a NUL character in it")
+    return Spec(
+        argv=list(argv),
+        cwd=str(cwd.resolve()),
+        environment=dict(policy.environment),
+        variables=[],
+        layers=[*command_layers(policy)],
+        view=_view(policy, bounds),
+        wall_seconds=bounds.wall_seconds,
+        cpu_seconds=bounds.cpu_seconds,
+        memory_bytes=bounds.memory_bytes,
+        processes=bounds.processes,
+        file_bytes=bounds.file_bytes,
+        cpus=list(bounds.cpus),
+        look_seconds=bounds.look_seconds,
+    )
+
+
+def _view(policy: Policy, bounds: Bounds) -> View:
+    roots = {str(path): path.resolve() for path in (*policy.writable, *policy.readable)}
+    return View(
+        everything=policy.see_everything,
+        network=policy.network,
+        python=python_directories(),
+        readable=existing(policy.readable),
+        writable=existing(policy.writable),
+        read_only=tuple(_below(path, roots, policy.see_everything) for path in policy.read_only),
+        hidden=hidden(policy, (*policy.readable, *policy.writable)),
+        places=placed(policy.places),
+        scratch_bytes=bounds.memory_bytes,
+    )
+
+
+def existing(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Their real paths. Raises `Misuse` for one that does not exist."""
+    for path in paths:
+        if not path.exists():
+            raise Misuse(f"the sandbox cannot show {path}: it does not exist")
+    return tuple(str(path.resolve()) for path in paths)
+
+
+def placed(places: Mapping[Path, Path]) -> tuple[tuple[str, str], ...]:
+    """Where something is to be seen, and its real path."""
+    return tuple(zip(map(str, places), existing(tuple(places.values())), strict=True))
+
+
+def is_shown(path: Path) -> bool:
+    """Whether every run sees what is at `path`, because it lies among the programs and libraries."""
+    return bool(_aliases(path))
+
+
+def hidden(policy: Policy, shown: Sequence[Path | str]) -> tuple[tuple[str, str], ...]:
+    """Every path by which the run would see what the policy hides, split as `_below` does it."""
+    if not policy.hidden:
+        return ()
+    roots = {str(path): Path(path).resolve() for path in shown}
+    found: list[tuple[str, str]] = []
+    for path in policy.hidden:
+        by_others = () if policy.see_everything else _aliases(path)
+        found += by_others
+        if not by_others or any(path.is_relative_to(each) for each in roots):
+            found.append(_below(path, roots, policy.see_everything))
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=64)
+def _aliases(path: Path) -> tuple[tuple[str, str], ...]:
+    """What `path` is called below each directory that every run sees; two of those may be the same one."""
+    real = path.resolve()
+    wholes = [
+        (each, Path(each).resolve())
+        for each in (*PROGRAMS, *python_directories())
+        if not Path(each).is_symlink()
+    ]
+    return tuple(
+        (each, str(real.relative_to(whole)))
+        for each, whole in wholes
+        if real != whole and real.is_relative_to(whole)
+    )
+
+
+def _below(path: Path, roots: dict[str, Path], everything: bool) -> tuple[str, str]:
+    """Split `path` into a directory of the policy and the rest, of which no part may be a symbolic link.
+
+    What a run can write, it can replace by a link to elsewhere before the next run is given the same policy.
+    """
+    for given, real in sorted(roots.items(), key=lambda item: -len(item[0])):
+        if path.is_relative_to(given):
+            return str(real), str(path.relative_to(given))
+    if everything:
+        return "/", str(path.resolve()).lstrip("/")
+    raise Misuse(f"{path} lies in no directory that the policy shows")
+
+
+def python_directories() -> tuple[str, ...]:
+    """Where the running Python has its program, its library and its packages, by all the names it knows them by."""
+    known = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent}
+    wanted = known | {path.resolve() for path in known}
+    return tuple(sorted(str(path) for path in wanted if not path.is_relative_to("/usr")))
+
+
+def package_directories() -> list[str]:
+    """Where its installed packages are, which a node may import."""
+    paths = sysconfig.get_paths()
+    return list(dict.fromkeys((paths["purelib"], paths["platlib"])))

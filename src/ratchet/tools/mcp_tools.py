@@ -26,7 +26,7 @@ from ratchet.config.workflow_settings import McpToolServer
 from ratchet.engines.session_home import private_places
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, Policy, Refused, wrapped
-from ratchet.sandbox.plan import is_shown
+from ratchet.sandbox.policy import is_shown
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, filled_in
 from ratchet.tools.definition import McpBody, Tool, ToolType
 from ratchet.tools.mcp_servers import KeptServer, KeptServers

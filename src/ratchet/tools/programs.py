@@ -21,7 +21,7 @@ from typing import Any
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import fill
 from ratchet.sandbox import Bounds, Finished, Node, Policy, run
-from ratchet.sandbox.plan import is_shown
+from ratchet.sandbox.policy import is_shown
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.definition import ExecutableBody, PythonBody, Tool
 from ratchet.tools.environments import ToolEnvironment, environment_for

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.workspaces.bounds import Bounds
-    from ratchet.workspaces.checkout import Kind
+    from ratchet.workspaces.directories import memory_directory
     from ratchet.workspaces.errors import (
         GitFailed,
         KindUnavailable,
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
         WorkspaceGone,
     )
     from ratchet.workspaces.git import LEAST_GIT, find_git
-    from ratchet.workspaces.history import Commit, LogEntry
-    from ratchet.workspaces.identity import Identity
-    from ratchet.workspaces.memory import memory_directory
-    from ratchet.workspaces.pruning import Pruned
     from ratchet.workspaces.repository import Repository
-    from ratchet.workspaces.trees import Change, Entry
-    from ratchet.workspaces.workspace import Workspace
+    from ratchet.workspaces.trees import Bounds, Change, Commit, Entry, Identity, LogEntry
+    from ratchet.workspaces.workspace import Kind, Workspace
+    from ratchet.workspaces.worktree import Pruned
 else:
     __getattr__ = on_demand(__name__)
 

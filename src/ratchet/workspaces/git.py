@@ -1,4 +1,4 @@
-"""The git command, run so that nothing but its arguments can influence it.
+"""The git command, run so that nothing but its arguments can influence it; commands kept running; refs.
 
 A repository may be hostile: a session with write access to it can plant hooks, filters, a file system monitor or a
 remote whose address is a command. So git runs here without the user's configuration and environment, with hooks and
@@ -7,15 +7,24 @@ transports off, and only plumbing commands are used, which run no filters and ca
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import select
 import shutil
 import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
-from ratchet.kernel import Missing, RatchetError
+from ratchet.kernel import Conflict, Missing, Misuse, NotFound, RatchetError, StateChanged
+from ratchet.ledger.files import NewFile, sync
 from ratchet.workspaces.errors import (
     GitFailed,
     NotARepository,
@@ -207,3 +216,281 @@ def failure(stderr: bytes, directory: Path, command: str) -> RatchetError:
 
 def damaged(directory: Path, what: str) -> RepositoryCorrupt:
     return RepositoryCorrupt(f"the repository {directory} is damaged: {what}", hint=_FSCK)
+
+
+_CHUNK = 65536
+
+
+class Conversation:
+    """One git process. Everything said and read happens in a `turn`."""
+
+    def __init__(
+        self, git: Git, *words: str, cwd: Path | None = None, seconds: float = 60.0, **environment: str
+    ) -> None:
+        # Answers carry no names: question and answer must not mix with those of another thread.
+        self._turn = threading.Lock()
+        self._git = git
+        self._words = words
+        self._cwd = cwd or git.directory
+        self._seconds = seconds
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._end: weakref.finalize[..., Conversation] | None = None
+        self._pid = 0
+        self._buffer = b""
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the process for questions and their whole answers. One that breaks off is ended: it is out of step."""
+        with self._turn:
+            try:
+                yield
+            except BaseException:
+                self.stop()
+                raise
+
+    def say(self, data: bytes) -> None:
+        """Send a question; starts the process when none runs. At most a pipe's 64 KiB before the answers are read."""
+        pipe = cast(IO[bytes], self._running().stdin)
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(pipe.fileno(), rest) :]
+        except BrokenPipeError:
+            raise self.ended() from None
+
+    def line(self) -> bytes:
+        """The next line of the answer, without its end."""
+        return self.until(b"\n")
+
+    def until(self, end: bytes) -> bytes:
+        while end not in self._buffer:
+            self._buffer += self._more()
+        found, _, self._buffer = self._buffer.partition(end)
+        return found
+
+    def exactly(self, size: int) -> bytes:
+        parts, have = [self._buffer], len(self._buffer)
+        while have < size:
+            parts.append(self._more())
+            have += len(parts[-1])
+        whole = b"".join(parts)
+        self._buffer = whole[size:]
+        return whole[:size]
+
+    def ended(self) -> RatchetError:
+        """The process is gone: why, as a typed error. The next question starts another one."""
+        said = self.complaint()
+        self.stop()
+        return failure(said, self._git.directory, self._words[0])
+
+    def complaint(self) -> bytes:
+        """What the process has said on its standard error so far; waits for the end of one that is ending."""
+        if self._process is not None and self._errors is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.2)
+            self._errors.seek(0)
+            return self._errors.read()
+        return b""
+
+    def stop(self) -> None:
+        self._process, self._errors, self._buffer = None, None, b""
+        if self._end is not None:
+            self._end()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._pid != os.getpid():
+            self.stop()  # forked: the process belongs to the parent
+        if self._process is None:
+            self._errors = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the process
+            try:
+                self._process = subprocess.Popen(
+                    [self._git.program, *self._words],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,
+                    cwd=self._cwd,
+                    env=self._git.environment(**self._environment),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._errors.close()
+                self._errors = None
+                raise not_runnable(self._git, error) from error
+            self._pid = os.getpid()
+            # Also for a repository that nobody closed, as when a task is cancelled between two of its steps.
+            self._end = weakref.finalize(self, _end, self._process, self._errors, self._pid)
+        return self._process
+
+    def _more(self) -> bytes:
+        process = self._process
+        if process is None:
+            raise GitFailed(f"git {self._words[0]} was stopped in {self._git.directory}")
+        out = cast(IO[bytes], process.stdout)
+        deadline = time.monotonic() + self._seconds
+        poll = select.poll()
+        poll.register(out, select.POLLIN)
+        while not poll.poll(max(0, deadline - time.monotonic()) * 1000):
+            if time.monotonic() >= deadline:
+                self.stop()
+                raise GitFailed(
+                    f"git {self._words[0]} gave no answer for {self._seconds:g} s in {self._git.directory}",
+                    hint="see whether the disk answers",
+                )
+        data = os.read(out.fileno(), _CHUNK)
+        if not data:
+            raise self.ended()
+        return data
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes], pid: int) -> None:
+    """End the process, unless it belongs to a parent that forked, and close our ends of its pipes."""
+    if pid == os.getpid():
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout, errors):
+        if pipe is not None:
+            pipe.close()
+
+
+ABSENT = "absent"
+# In the log of every ref that Ratchet moves: this is how its moves are told from those of a session.
+_REASON = b"ratchet"
+_LOG_LINE = 4096
+_MODE = 0o644
+_MOVING = ("update-ref", "--stdin", "--create-reflog", "-m", _REASON.decode())
+_DONE = [b"start: ok", b"prepare: ok", b"commit: ok"]
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NAME = re.compile(
+    r"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)|/\.|\.$|/$|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+/[^\x00-\x20\x7f~^:?*\[\\]+"
+)
+
+
+class Refs:
+    """Thread-safe. Moves are transactions of git itself, so other programs see all of one or nothing."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._writer = Conversation(git, *_MOVING)
+
+    def value(self, name: str) -> str | None:
+        """The hash a ref holds, or `None`."""
+        check_name(name)
+        try:
+            content = (self._git.directory / name).read_text(errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            content = "packed"
+        if _HASH.fullmatch(content):
+            return content
+        if content != "packed" and not content.startswith("ref: "):
+            raise damaged(self._git.directory, f"{name} holds {content[:60]!r}")
+        said = self._git.run("show-ref", "--verify", "--hash", name, fine=(0, 1, 128)).decode().strip()
+        return said or None
+
+    def change(self, moves: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Move refs from the first hash to the second, all or none; `None` stands for absent.
+
+        They are on disk then. Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a
+        bounded wait.
+        """
+        question = _question(moves)
+        try:
+            with self._writer.turn():
+                self._writer.say(question)
+                if [self._writer.line() for _ in _DONE] != _DONE:
+                    raise self._writer.ended()
+        except RatchetError as error:
+            raise self._explained(error, moves) from None
+        self._sync_directories(moves)
+
+    def file(self, name: str, value: str, temporary: str) -> NewFile:
+        """The file that a ref is."""
+        check_name(name)
+        content = f"{value}\n".encode()
+        return NewFile(f"{self._git.directory}/{name}", temporary, content, _MODE, _make_directories)
+
+    def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
+        """Every ref below the prefixes with its hash."""
+        said = self._git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).decode(
+            errors="replace"
+        )
+        pairs = (line.split(" ", 1) for line in said.splitlines())
+        return {name: number for number, name in pairs}
+
+    def moved_by_ratchet(self, name: str, value: str) -> bool:
+        """Whether the log of a ref says that Ratchet moved it to where it is."""
+        try:
+            with (self._git.directory / "logs" / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_LINE))
+                last = file.read().splitlines()[-1:]
+        except OSError:
+            return False
+        return any(line.split()[1:2] == [value.encode()] and line.endswith(b"\t" + _REASON) for line in last)
+
+    def checked_out_at(self, name: str, *, bare: bool) -> Path | None:
+        """The administration of the clone or worktree in which a branch is checked out, if any."""
+        if not name.startswith("refs/heads/"):
+            return None
+        wanted = f"ref: {name}"
+        own = [] if bare else [self._git.directory / "HEAD"]
+        for head in (*own, *(self._git.directory / "worktrees").glob("*/HEAD")):
+            try:
+                if head.read_text(errors="replace").strip() == wanted:
+                    return head.parent
+            except OSError:  # a worktree that is just being made or removed
+                continue
+        return None
+
+    def close(self) -> None:
+        self._writer.stop()
+
+    def _sync_directories(self, names: Iterable[str]) -> None:
+        """Git waits for the files of refs, not for their names."""
+        for directory in sorted({parent for name in names for parent in PurePosixPath(name).parents}):
+            try:
+                sync(self._git.directory / directory)
+            except FileNotFoundError:  # the last ref in it was deleted
+                continue
+            except OSError as error:
+                raise RepositoryUnwritable(
+                    f"refs of {self._git.directory} could not be put on disk: {error.strerror}",
+                    hint="see whether the disk is well, then try again",
+                ) from error
+
+    def _explained(
+        self, error: RatchetError, moves: Mapping[str, tuple[str | None, str | None]]
+    ) -> RatchetError:
+        if isinstance(error, RepositoryLocked):
+            return error
+        for name, (before, after) in moves.items():
+            current = self.value(name)
+            if current != before:
+                return StateChanged("ref", name, (before or ABSENT,), current or ABSENT)
+            if after is not None and ("nonexistent object" in str(error) or "non-commit" in str(error)):
+                return NotFound("commit", after)
+            if "cannot create" in str(error):
+                return Conflict(f"{name} cannot be created: {error}", hint="choose another name")
+        return error
+
+
+def _question(moves: Mapping[str, tuple[str | None, str | None]]) -> bytes:
+    updates = "".join(_update(name, before, after) for name, (before, after) in moves.items())
+    return f"start\n{updates}prepare\ncommit\n".encode()
+
+
+def _update(name: str, before: str | None, after: str | None) -> str:
+    check_name(name)
+    nothing = "0" * len(after or before or "")
+    return f"update {name} {after or nothing} {before or nothing}\n"
+
+
+def _make_directories(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+
+
+def check_name(name: str) -> None:
+    """Raise `Misuse` unless `name` is a full name such as refs/heads/main."""
+    if not _NAME.fullmatch(name):
+        raise Misuse(f"{name!r} is not the full name of a ref", hint="write it as refs/heads/NAME")

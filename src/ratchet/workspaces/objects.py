@@ -4,18 +4,207 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import os
 import re
+import threading
+import time
+import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 from ratchet.kernel import Misuse, NotFound
-from ratchet.workspaces.cache import Cache
-from ratchet.workspaces.conversation import Conversation
-from ratchet.workspaces.errors import TooLarge
-from ratchet.workspaces.git import Git, damaged
-from ratchet.workspaces.history import tree_of
-from ratchet.workspaces.loose import Batch, temporary_file
-from ratchet.workspaces.trees import DIRECTORY, Tree, parse_tree
+from ratchet.ledger.files import name_files, write_new
+from ratchet.workspaces.errors import RepositoryUnwritable, TooLarge
+from ratchet.workspaces.git import Conversation, Git, damaged
+from ratchet.workspaces.trees import (
+    DIRECTORY,
+    LINK,
+    Bounds,
+    ReadTree,
+    Tree,
+    parse_tree,
+    tree_content,
+    tree_of,
+)
+
+Value = TypeVar("Value")
+
+
+class Cache(Generic[Value]):
+    """Values by hash; the least recently used go first once their weights exceed the room."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._used = 0
+        self._values: OrderedDict[str, tuple[Value, int]] = OrderedDict()
+        # Order and sum change together.
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Value | None:
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: str, value: Value, weight: int) -> None:
+        with self._lock:
+            if key in self._values or weight > self._room // 4:
+                return
+            self._values[key] = (value, weight)
+            self._used += weight
+            while self._used > self._room:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._used -= freed
+
+
+_FRESH_SECONDS = 24 * 3600
+# A kernel writes to the disk by itself what is older than half a minute. Git does not wait for its objects.
+_YOUNG_SECONDS = 600
+_COMPRESSION = 1
+_REMEMBERED_BYTES = 64 * 1024
+_MODE = 0o444
+_number = itertools.count()
+
+
+class Batch:
+    """Objects that appear in the repository together, at `finish`. One thread at a time.
+
+    `mark` is part of the names of unfinished files, so that those of a dead process can be told.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        algorithm: str,
+        read_tree: ReadTree,
+        mark: str,
+        *,
+        dry: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._algorithm = algorithm
+        self._read_tree = read_tree
+        self._mark = mark
+        self._dry = dry
+        self._waiting: dict[str, str] = {}
+        # Objects that somebody else has named a short while ago, and that may not be on disk yet.
+        self._young: list[str] = []
+        # What was written, as far as it is small: the next workspace will most likely ask for it.
+        self.contents: dict[str, bytes] = {}
+        self.trees: dict[str, Tree] = {}
+
+    def blob(self, content: bytes, known: str | None = None) -> str:
+        """The hash of a file. One that is `known` to be in the repository is not written again."""
+        return self.add(b"blob", content, known)
+
+    def tree(self, entries: Tree) -> str:
+        content = tree_content(entries)
+        number = self.add(b"tree", content)
+        self.trees[number] = entries
+        return number
+
+    def read_tree(self, number: str) -> Tree:
+        """A tree of this batch or of the repository."""
+        return self.trees[number] if number in self.trees else self._read_tree(number)
+
+    def add(self, kind: bytes, content: bytes, known: str | None = None) -> str:
+        whole = b"%s %d\0%s" % (kind, len(content), content)
+        number = hashlib.new(self._algorithm, whole).hexdigest()
+        if number == known or self._dry:
+            return number
+        if number not in self._waiting and number not in self.contents and not self._is_there(number):
+            self._write(number, zlib.compress(whole, _COMPRESSION))
+            if len(content) <= _REMEMBERED_BYTES:
+                self.contents[number] = content
+        return number
+
+    def content(self, number: str) -> bytes | None:
+        """What was added and is not yet in the repository."""
+        if number in self.contents or number not in self._waiting:
+            return self.contents.get(number)
+        return zlib.decompress(Path(self._waiting[number]).read_bytes()).partition(b"\0")[2]
+
+    def finish(self) -> None:
+        """Give every object its name, in the order in which they were added, once all of them are on disk.
+
+        The names are on disk when it returns.
+        """
+        names = [(temporary, self._path(number)) for number, temporary in self._waiting.items()]
+        with self._translated():
+            name_files(names, self._make_directory, named=self._young)
+            self._waiting.clear()
+
+    def abandon(self) -> None:
+        """Leave nothing of what was not finished."""
+        for temporary in self._waiting.values():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108 - as above
+        self._waiting.clear()
+
+    def _is_there(self, number: str) -> bool:
+        """Whether a loose object has this hash. It is made young again, so that git's collector lets it be."""
+        path = self._path(number)
+        try:
+            found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+            age = time.time() - found.st_mtime
+            if found.st_size and age > _FRESH_SECONDS:
+                os.utime(path)
+            if found.st_size and age < _YOUNG_SECONDS:
+                self._young.append(path)
+        except FileNotFoundError:
+            return False
+        except OSError:  # it belongs to somebody else, who also sees to its age
+            return True
+        # A power cut may have left a name without content.
+        return found.st_size > 0
+
+    def _write(self, number: str, packed: bytes) -> None:
+        temporary = temporary_file(self._directory, self._mark)
+        with self._translated():
+            write_new(temporary, packed, _MODE)
+            self._waiting[number] = temporary
+
+    def _path(self, number: str) -> str:
+        return f"{self._directory}/{number[:2]}/{number[2:]}"
+
+    def _make_directory(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        shared = self._directory.stat().st_mode & 0o2070
+        if shared & 0o2020:  # a repository that a group shares
+            directory.chmod(directory.stat().st_mode & 0o7777 | shared)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RepositoryUnwritable(
+                f"an object could not be written to {self._directory}: {error.strerror}",
+                hint="free some space or make the directory writable, then try again",
+            ) from error
+
+
+def temporary_file(directory: Path, mark: str) -> str:
+    """A name for what is not finished, which nobody else uses."""
+    return f"{directory}/tmp_obj_{mark}_{next(_number)}"
+
+
+def remove_unfinished(directory: Path, mark: str, *, older_than: float = 0) -> int:
+    """Delete what a dead process did not finish; how many files."""
+    oldest = time.time() - older_than
+    count = 0
+    for file in directory.glob(f"tmp_obj_{mark}_*"):
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_mtime <= oldest:
+                file.unlink()
+                count += 1
+    return count
+
 
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Questions sent ahead of their answers: they must fit into a pipe, or both sides would wait for each other.
@@ -171,3 +360,64 @@ class Objects:
 
     def _is_stored(self, number: str) -> bool:
         return (self.directory / number[:2] / number[2:]).exists()
+
+
+_REMEMBERED = 50_000
+
+
+class Facts(NamedTuple):
+    """`files` counts directories too, `depth` how deep they are nested."""
+
+    files: int
+    depth: int
+    links: tuple[str, ...]
+
+
+class Surveyor:
+    """Surveys trees; a subtree is looked at once, so a new commit costs only what is new in it."""
+
+    def __init__(self) -> None:
+        self._known: Cache[Facts] = Cache(_REMEMBERED)
+        self._sound: Cache[bool] = Cache(_REMEMBERED)
+
+    def has_sound_links(self, tree: str) -> bool:
+        """Whether the links of a whole tree were found to stay inside it."""
+        return self._sound.get(tree) is not None
+
+    def note_sound_links(self, tree: str) -> None:
+        self._sound.put(tree, True, 1)
+
+    def survey(self, read: ReadTree, tree: str, bounds: Bounds, path: str = "") -> Facts:
+        """Raises `TooLarge` beyond the bounds, before a small object can stand for billions of files."""
+        known = self._known.get(tree)
+        above = path.count("/")
+        if above + (known.depth if known else 0) > bounds.depth:
+            raise TooLarge(
+                path or ".", f"is more than {bounds.depth} directories deep", "depth", bounds.depth
+            )
+        if known is None:
+            known = self._look(read, tree, bounds, path)
+            self._known.put(tree, known, len(known.links) + 1)
+        if known.files > bounds.files:
+            raise _too_many(path, bounds)
+        return known
+
+    def _look(self, read: ReadTree, tree: str, bounds: Bounds, path: str) -> Facts:
+        files = depth = 0
+        links: list[str] = []
+        for name, entry in read(tree).items():
+            files += 1
+            if entry.mode == DIRECTORY:
+                below = self.survey(read, entry.hash, bounds, f"{path}{name}/")
+                files += below.files
+                depth = max(depth, below.depth + 1)
+                links += [f"{name}/{link}" for link in below.links]
+            elif entry.mode == LINK:
+                links.append(name)
+            if files > bounds.files:
+                raise _too_many(path, bounds)
+        return Facts(files, depth, tuple(links))
+
+
+def _too_many(path: str, bounds: Bounds) -> TooLarge:
+    return TooLarge(path or ".", f"holds more than {bounds.files} files", "files", bounds.files)

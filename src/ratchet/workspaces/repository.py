@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import re
 import secrets
+import stat
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,27 +18,185 @@ from typing import Self
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
 from ratchet.ledger.files import NewFile
 from ratchet.observe.logs import logger
-from ratchet.workspaces.bounds import Bounds
-from ratchet.workspaces.checkout import Checkout, Kind, choose
-from ratchet.workspaces.claims import Claim
-from ratchet.workspaces.discovery import Found, find_repository
-from ratchet.workspaces.errors import RepositoryDirty, RepositoryShallow
-from ratchet.workspaces.facts import Surveyor
-from ratchet.workspaces.git import Git, find_git
-from ratchet.workspaces.ground import Ground, check_git_files, writing
-from ratchet.workspaces.history import LogEntry, parse_commit, tree_of
-from ratchet.workspaces.identity import Identity, commit_content
-from ratchet.workspaces.kinds.overlay import OverlayCheckout, Overlays
-from ratchet.workspaces.kinds.tree import TreeCheckout
-from ratchet.workspaces.kinds.worktree import WorktreeCheckout
-from ratchet.workspaces.names import split_path
-from ratchet.workspaces.objects import Objects
-from ratchet.workspaces.pruning import Pruned, prune
-from ratchet.workspaces.refs import Refs
-from ratchet.workspaces.removal import remove_tree
-from ratchet.workspaces.trees import FILE, PROGRAM, Change, Entry, compare, edit, find, walk
-from ratchet.workspaces.uncommitted import uncommitted
-from ratchet.workspaces.workspace import FEW_FILES, Workspace, count_lines, diff_trees
+from ratchet.workspaces.directories import Claim, remove_tree
+from ratchet.workspaces.errors import (
+    NotARepository,
+    RepositoryCorrupt,
+    RepositoryDirty,
+    RepositoryShallow,
+    RepositoryUnwritable,
+)
+from ratchet.workspaces.git import Git, Refs, damaged, find_git
+from ratchet.workspaces.objects import Objects, Surveyor
+from ratchet.workspaces.overlay import OverlayCheckout, Overlays
+from ratchet.workspaces.trees import (
+    FILE,
+    PROGRAM,
+    Bounds,
+    Change,
+    Entry,
+    Identity,
+    LogEntry,
+    commit_content,
+    compare,
+    edit,
+    find,
+    parse_commit,
+    split_path,
+    tree_of,
+    walk,
+)
+from ratchet.workspaces.workspace import (
+    FEW_FILES,
+    Checkout,
+    Ground,
+    Kind,
+    Workspace,
+    check_git_files,
+    choose,
+    count_lines,
+    diff_trees,
+    writing,
+)
+from ratchet.workspaces.worktree import Pruned, TreeCheckout, WorktreeCheckout, prune
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`git` is bound to the directory that holds refs and objects, `own` to that of a linked worktree.
+
+    `files` is a clone's directory of files, `None` for a bare repository.
+    """
+
+    git: Git
+    own: Git
+    objects: Path
+    algorithm: str
+    shallow: bool
+    files: Path | None
+
+
+def find_repository(path: Path, program: str) -> Found:
+    """Look at exactly this path: a clone, a linked worktree or a bare repository. Nothing above it is searched."""
+    directory = _git_directory(path)
+    git = Git(program, directory)
+    try:
+        said = git.run(
+            "rev-parse",
+            "--is-bare-repository",
+            "--is-shallow-repository",
+            "--show-object-format",
+            "--git-common-dir",
+            "--git-path",
+            "objects",
+        )
+    except RepositoryCorrupt as error:
+        # Git says "not a repository" where HEAD, refs or objects are there and one of them cannot be read.
+        raise damaged(path, "its HEAD, refs, objects or config cannot be read") from error
+    bare, shallow, algorithm, common, objects = said.decode(errors="surrogateescape").splitlines()
+    return Found(
+        git=Git(program, (directory / common).resolve()),
+        own=git,
+        objects=(directory / objects).resolve(),
+        algorithm=algorithm,
+        shallow=shallow == "true",
+        files=None if bare == "true" else path,
+    )
+
+
+def _git_directory(path: Path) -> Path:
+    inner = path / ".git"
+    try:
+        if inner.is_dir():
+            return inner
+        if inner.is_file():
+            word, _, target = inner.read_text(errors="replace").strip().partition(": ")
+            if word != "gitdir" or not (path / target).is_dir():
+                raise damaged(path, f"{inner} does not lead to a git directory")
+            return (path / target).resolve()
+        if (path / "objects").is_dir() and (path / "refs").is_dir():
+            return path
+    except PermissionError as error:
+        raise RepositoryUnwritable(
+            f"the repository {path} cannot be read: {error.strerror}", hint="see who owns it"
+        ) from error
+    if not path.exists():
+        raise NotARepository(f"{path} does not exist", hint="clone or create the repository first")
+    raise NotARepository(
+        f"{path} is not a git repository", hint=f"run `git init {path}`, or name the clone itself"
+    )
+
+
+# `git diff-files` and `git status` run a repository's filters; this only prints what the index holds.
+_ENTRY = re.compile(
+    rb"(?P<mode>\d+) (?P<hash>[0-9a-f]+) (?P<stage>\d)\t(?P<path>[^\0]+)\0"
+    rb"  ctime: [^\n]+\n  mtime: (?P<seconds>\d+):(?P<nanoseconds>\d+)\n  dev: \d+\tino: (?P<inode>\d+)\n"
+    rb"  uid: [^\n]+\n  size: (?P<size>\d+)\tflags: (?P<flags>[0-9a-f]+)\n"
+)
+_SKIPPED = 0x40000000
+_SUBMODULE = b"160000"
+
+
+def uncommitted(git: Git, files: Path, head: str | None, algorithm: str) -> list[str]:
+    """Paths of a clone that are staged, changed or new, in order. Its index is not refreshed and no filter runs."""
+    others = ("--others", "--exclude-standard", "--directory", "--no-empty-directory")
+    new = _split(_run(git, files, "ls-files", "-z", *others))
+    if head is None:
+        staged = _split(_run(git, files, "ls-files", "-z"))
+    else:
+        staged = _split(git.run("diff-index", "--cached", "--name-only", "-z", head))
+    listed = _run(git, files, "ls-files", "-z", "--stage", "--debug")
+    touched = [
+        _text(entry["path"]) for entry in _ENTRY.finditer(listed) if _is_touched(entry, files, algorithm)
+    ]
+    return sorted({*staged, *new, *touched})
+
+
+def _is_touched(entry: re.Match[bytes], files: Path, algorithm: str) -> bool:
+    """Whether a file differs from the index: by size and time, and where those differ by content."""
+    if entry["stage"] != b"0":
+        return True  # a merge is under way
+    file = files / _text(entry["path"])
+    try:
+        found = file.lstat()
+    except OSError:
+        return not int(entry["flags"], 16) & _SKIPPED
+    if entry["mode"] == _SUBMODULE:
+        return not stat.S_ISDIR(found.st_mode)
+    if _mode(found) != entry["mode"]:
+        return True
+    written = int(entry["seconds"]) * 1_000_000_000 + int(entry["nanoseconds"])
+    same_time = (found.st_mtime_ns, found.st_size) == (written, int(entry["size"]))
+    if same_time and found.st_ino & 0xFFFFFFFF == int(entry["inode"]):
+        return False
+    return _hash(file, found, algorithm) != entry["hash"].decode()
+
+
+def _mode(found: os.stat_result) -> bytes:
+    if stat.S_ISLNK(found.st_mode):
+        return b"120000"
+    return b"100755" if found.st_mode & stat.S_IXUSR else b"100644"
+
+
+def _hash(file: Path, found: os.stat_result, algorithm: str) -> str | None:
+    try:
+        content = os.fsencode(file.readlink()) if stat.S_ISLNK(found.st_mode) else file.read_bytes()
+    except OSError:
+        return None
+    return hashlib.new(algorithm, b"blob %d\0%s" % (len(content), content)).hexdigest()
+
+
+def _run(git: Git, files: Path, *words: str) -> bytes:
+    return git.run(*words, cwd=files, GIT_WORK_TREE=str(files))
+
+
+def _split(said: bytes) -> list[str]:
+    return [_text(part) for part in said.split(b"\0") if part]
+
+
+def _text(path: bytes) -> str:
+    return path.decode(errors="surrogateescape")
+
 
 _log = logger(__name__)
 # What a session has no business to move. Remote branches are not among them: a person may fetch at any time.

@@ -1,13 +1,76 @@
-"""Trees as values: parsed, written, compared, edited. A tree is what one directory of a commit holds."""
+"""Trees, commits and their authors as values: parsed, written, compared, edited, within bounds."""
 
 from __future__ import annotations
 
+import functools
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from ratchet.kernel import Misuse
 from ratchet.workspaces.errors import UnsafePath
-from ratchet.workspaces.names import unsafe_name
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one tree. Bytes count what is read or written, so unchanged files of a base are free.
+
+    `outward_links` lets symbolic links lead out of the workspace, for repositories that need them.
+    """
+
+    file_bytes: int = 64 * 1024 * 1024
+    total_bytes: int = 1024 * 1024 * 1024
+    files: int = 200_000
+    depth: int = 100
+    outward_links: bool = False
+
+
+# Code points that HFS+ ignores in names.
+_IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST = 255
+
+
+@functools.lru_cache(maxsize=4096)
+def unsafe_name(name: str) -> str | None:
+    """Why one component of a path cannot be checked out anywhere, or `None`."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        return "is not a file name"
+    if any(plain_name(part) in (".git", "git~1") for part in name.split("\\")):
+        return "would be read as a git directory"
+    return None
+
+
+def plain_name(name: str) -> str:
+    """The name as a file system of macOS or Windows reads it."""
+    return name.translate(_IGNORED).partition(":")[0].rstrip(" .").lower()
+
+
+@functools.lru_cache(maxsize=4096)
+def unwanted_name(name: str) -> str | None:
+    """Why a new name is refused, or `None`. Stricter than `unsafe_name`, which old commits must pass."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8"
+    if len(encoded) > _LONGEST:
+        return f"has a name of more than {_LONGEST} bytes"
+    if _CONTROL.search(name):
+        return "has a control character in its name"
+    return unsafe_name(name)
+
+
+def split_path(path: str) -> list[str]:
+    """The components of a path in a tree. Raises `Misuse` for a path that could leave it."""
+    parts = path.split("/")
+    for part in parts:
+        reason = unwanted_name(part)
+        if reason is not None:
+            raise Misuse(f"the path {path!r} {reason}", hint="give a relative path such as src/app.py")
+    return parts
+
 
 DIRECTORY = 0o40000
 FILE = 0o100644
@@ -151,3 +214,94 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What `Workspace.commit` made.
+
+    Without `changes` the tree was as before: `hash` is then the base itself and nothing was written. `own_commits` are
+    those that the session made by itself; they are not part of the history that is kept.
+    """
+
+    hash: str
+    tree: str
+    changes: tuple[Change, ...]
+    own_commits: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A commit of the history. In a shallow clone the parents of the last one may be absent."""
+
+    hash: str
+    tree: str
+    parents: tuple[str, ...]
+    author: str
+    at: int
+    message: str
+
+
+def tree_of(content: bytes) -> str:
+    """The tree of a commit, without reading more of it."""
+    return content[len(b"tree ") : content.index(b"\n")].decode()
+
+
+def parse_commit(number: str, content: bytes) -> LogEntry:
+    head, _, message = content.partition(b"\n\n")
+    fields: dict[str, list[str]] = {}
+    for line in head.decode(errors="replace").splitlines():
+        name, _, value = line.partition(" ")
+        fields.setdefault(name, []).append(value)
+    author, _, when = fields.get("author", [""])[0].rpartition("> ")
+    at = when.split(" ")[0]
+    return LogEntry(
+        hash=number,
+        tree=fields.get("tree", [""])[0],
+        parents=tuple(fields.get("parent", [])),
+        author=author + ">" if author else "",
+        at=int(at) if at.lstrip("-").isdigit() else 0,
+        message=message.decode(errors="replace"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    name: str
+    email: str
+
+    def __post_init__(self) -> None:
+        for value in (self.name, self.email):
+            if (
+                not value.strip()
+                or any(character in value for character in "<>\n\0")
+                or not value.isprintable()
+            ):
+                raise Misuse(f"{value!r} cannot stand in a commit", hint="give a plain name and address")
+
+    def line(self, at: int) -> bytes:
+        return f"{self.name.strip()} <{self.email.strip()}> {at} +0000".encode()
+
+
+RATCHET = Identity("Ratchet", "ratchet@localhost")
+
+
+def commit_content(
+    tree: str, parents: list[str], message: str, *, author: Identity | None = None, at: int | None = None
+) -> bytes:
+    """A commit object. The same arguments, time included, give the same bytes."""
+    moment = int(time.time()) if at is None else at
+    lines = [
+        f"tree {tree}".encode(),
+        *(f"parent {parent}".encode() for parent in parents),
+        b"author " + (author or RATCHET).line(moment),
+        b"committer " + RATCHET.line(moment),
+        b"",
+        # A message comes from outside; what a commit cannot hold is replaced rather than losing the work over it.
+        message.replace("\0", "\N{REPLACEMENT CHARACTER}").rstrip().encode(errors="replace") + b"\n",
+    ]
+    return b"\n".join(lines)

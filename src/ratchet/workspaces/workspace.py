@@ -1,21 +1,268 @@
-"""A directory checked out from a known commit that only one attempt writes."""
+"""A directory checked out from a known commit that only one attempt writes, and what every kind of it needs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from ratchet.workspaces.checkout import Checkout, Kind
-from ratchet.workspaces.errors import GitFailed, PatchRefused, WorkspaceGone
-from ratchet.workspaces.git import Git
-from ratchet.workspaces.ground import Ground
-from ratchet.workspaces.history import Commit, tree_of
-from ratchet.workspaces.identity import Identity, commit_content
-from ratchet.workspaces.trees import Change, compare
+from ratchet.workspaces.directories import Claim
+from ratchet.workspaces.errors import (
+    GitFailed,
+    KindUnavailable,
+    PatchRefused,
+    RepositoryCorrupt,
+    RepositoryUnwritable,
+    UnsafePath,
+    WorkspaceGone,
+)
+from ratchet.workspaces.files import OPEN_DIRECTORY, Ignore
+from ratchet.workspaces.git import Git, Refs
+from ratchet.workspaces.objects import Batch, Facts, Objects, Surveyor
+from ratchet.workspaces.trees import (
+    LINK,
+    Bounds,
+    Change,
+    Commit,
+    Entry,
+    Identity,
+    ReadTree,
+    commit_content,
+    compare,
+    find,
+    plain_name,
+    tree_of,
+    unsafe_name,
+)
+
+
+class Kind(StrEnum):
+    """`tree`: files and no git. `worktree`: git works in it. `overlay`: a mount over a shared checkout."""
+
+    TREE = "tree"
+    WORKTREE = "worktree"
+    OVERLAY = "overlay"
+
+
+class Checkout(Protocol):
+    """A directory filled from a tree."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that a session in the directory should be given."""
+        ...
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """Directories outside that a session's git must be able to read. None of them need be writable."""
+        ...
+
+    def fill(self) -> None:
+        """Make the directory, or make it anew, exactly as the commit has it."""
+        ...
+
+    def refill(self, base: str, tree: str) -> None:
+        """Bring the directory to another commit, whatever is in it. It stays the same directory, also to a session."""
+        ...
+
+    def snapshot(self, batch: Batch) -> str:
+        """The tree of the directory as it is found."""
+        ...
+
+    def place(self, changes: Iterable[Change]) -> None:
+        """Write changes into the directory."""
+        ...
+
+    def own_commits(self) -> tuple[str, ...]:
+        """Commits that were made inside, by something other than Ratchet. Raises `RefsMoved`."""
+        ...
+
+    def remove(self) -> None:
+        """Leave nothing of it; again is fine."""
+        ...
+
+
+# Writing files costs some 50 µs each, a mount a few milliseconds whatever its size.
+LARGE_FILES = 1000
+
+
+def choose(wanted: Kind | None, files: int, no_overlay: Callable[[], str | None]) -> tuple[Kind, str]:
+    """The kind and the reason for it. `no_overlay` tells why this machine has no overlay mounts, asked when it matters.
+
+    Raises `KindUnavailable` for a kind that was asked for and cannot be had.
+    """
+    if wanted is Kind.OVERLAY and (refusal := no_overlay()) is not None:
+        raise KindUnavailable(
+            f"overlay workspaces are not possible here: {refusal}", hint="use the kind tree"
+        )
+    if wanted is not None:
+        return wanted, "asked for"
+    if files < LARGE_FILES:
+        return Kind.TREE, f"{files} files are few"
+    refusal = no_overlay()
+    if refusal is not None:
+        return Kind.TREE, f"{files} files are many, but overlay mounts are not possible here: {refusal}"
+    return Kind.OVERLAY, f"{files} files are many"
+
+
+_ATTRIBUTES = (".gitattributes", "gitatt~1")
+_MODULES = (".gitmodules", "gitmod~1")
+_LONGEST_LINE = 2048
+_LARGEST = 64 * 1024
+
+
+def check_git_files(git: Git, changes: Iterable[Change], content_of: Callable[[Entry], bytes]) -> None:
+    """Raise `UnsafePath` for a changed .gitattributes or .gitmodules that git would refuse."""
+    for change in changes:
+        name = plain_name(change.path.rpartition("/")[2])
+        if change.after is None or not change.after.is_file or name not in _ATTRIBUTES + _MODULES:
+            continue
+        content = content_of(change.after)
+        if len(content) > _LARGEST:
+            raise UnsafePath(
+                change.path, f"has more than {_LARGEST} bytes, too many for a file that git reads"
+            )
+        if name in _ATTRIBUTES and max(map(len, content.split(b"\n"))) >= _LONGEST_LINE:
+            raise UnsafePath(change.path, f"has a line of more than {_LONGEST_LINE} bytes")
+        if name in _MODULES:
+            _check_modules(git, change.path, content)
+
+
+def _check_modules(git: Git, path: str, content: bytes) -> None:
+    try:
+        listed = git.run("config", "--file", "-", "--null", "--list", input=content)
+    except (GitFailed, RepositoryCorrupt):  # git does not understand it, and then does not act on it
+        return
+    for line in listed.decode(errors="replace").split("\0"):
+        key, _, value = line.partition("\n")
+        section, _, rest = key.partition(".")
+        name, _, key = rest.rpartition(".")
+        if section != "submodule":
+            continue
+        if ".." in name.replace("\\", "/").split("/"):
+            raise UnsafePath(path, f"names a submodule {name!r}, which leads outside")
+        if (
+            key in ("url", "path") and (value.startswith("-") or "\n" in value or "%0a" in value.lower())
+        ) or (key == "update" and value.startswith("!")):
+            raise UnsafePath(path, f"sets {key} of a submodule to {value!r}, which would be run")
+
+
+_HOPS = 40
+
+
+def check_link(read: ReadTree, target_of: Callable[[Entry], str], tree: str, path: str) -> None:
+    """Raise `UnsafePath` when the link at `path` of the tree leads out of it, or in circles.
+
+    What a link leads to need not exist. A step through something absent is taken by its name alone.
+    """
+    here: list[str] = []
+    rest = path.split("/")[::-1]
+    hops = 0
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not here:
+                raise _leads(path, "leads out of the workspace")
+            here.pop()
+            continue
+        if unsafe_name(part) is not None:
+            raise _leads(path, "leads into a git directory")
+        entry = find(read, tree, [*here, part])
+        if entry is None or entry.mode != LINK:
+            here.append(part)
+            continue
+        hops += 1
+        if hops > _HOPS:
+            raise _leads(path, "leads through too many links")
+        target = target_of(entry)
+        if target.startswith("/"):
+            raise _leads(path, f"leads to {target}, out of the workspace")
+        rest.extend(target.split("/")[::-1])
+
+
+def _leads(path: str, how: str) -> UnsafePath:
+    return UnsafePath(
+        path,
+        f"is a symbolic link that {how}",
+        hint="make it relative and keep it inside, or set `outward_links`",
+    )
+
+
+_LONGEST_TARGET = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    git: Git
+    objects: Objects
+    refs: Refs
+    surveyor: Surveyor
+    bounds: Bounds
+    claim: Claim
+
+    def survey(self, tree: str, batch: Batch | None = None) -> Facts:
+        """Look at a whole tree before it is checked out or committed. Raises `TooLarge` or `UnsafePath`."""
+        read = self.objects.tree if batch is None else batch.read_tree
+        facts = self.surveyor.survey(read, tree, self.bounds)
+
+        def target_of(link: Entry) -> str:
+            return os.fsdecode(self.objects.content(link.hash, batch, limit=_LONGEST_TARGET))
+
+        if not self.bounds.outward_links and not self.surveyor.has_sound_links(tree):
+            for path in facts.links:
+                check_link(read, target_of, tree, path)
+            self.surveyor.note_sound_links(tree)
+        return facts
+
+    def check_git_files(self, changes: Iterable[Change], batch: Batch) -> None:
+        """Raise `UnsafePath` for changes to git's own files that git would refuse."""
+        check_git_files(self.git, changes, lambda entry: self.objects.content(entry.hash, batch))
+
+    def ignore(self, directory: Path) -> Ignore:
+        return Ignore(self.git.program, self.claim.directory / "empty.git", directory)
+
+
+@contextlib.contextmanager
+def opened_root(path: Path) -> Iterator[int]:
+    """The directory of a workspace. Raises `WorkspaceGone` or `UnsafePath` when it is not what was made there."""
+    try:
+        descriptor = os.open(path, OPEN_DIRECTORY)
+    except FileNotFoundError:
+        raise WorkspaceGone(
+            f"the workspace {path} is gone", hint="discard it and begin a new attempt"
+        ) from None
+    except OSError as error:
+        raise UnsafePath(
+            ".", f"of the workspace was replaced: {error.strerror}", hint="discard it"
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell what a failed write means."""
+    try:
+        yield
+    except OSError as error:
+        raise RepositoryUnwritable(
+            f"the workspace {path} could not be written: {error.strerror}",
+            hint="free some space or make the directory writable, then try again",
+        ) from error
+
 
 FEW_FILES = 32
 _FEW_BYTES = 256 * 1024

@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Refused, SizeCheck, TaskAdapter
-from ratchet.workspaces.identity import commit_content
-from ratchet.workspaces.trees import LINK, Change, Entry
+from ratchet.workspaces.trees import LINK, Change, Entry, commit_content
 from tests.research.measurement.conftest import SOLVE, Bench, MakeBench, ended
 
 

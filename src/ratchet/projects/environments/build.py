@@ -53,7 +53,7 @@ from ratchet.projects.environments.packages import (
 )
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Running, Stopped, start
 from ratchet.workspaces import Repository, find_git
-from ratchet.workspaces.discovery import find_repository
+from ratchet.workspaces.repository import find_repository
 
 Tell = Callable[[str], None]
 """Is told each command before it runs, or, now and then, the last line that one has printed."""

@@ -14,7 +14,7 @@ from ratchet.flowkit.graph import cycle_message, cycles
 from ratchet.kernel import StepStatus
 from ratchet.ledger.protocol_steps import ProtocolStep
 from ratchet.workspaces import Repository
-from ratchet.workspaces.names import unwanted_name
+from ratchet.workspaces.trees import unwanted_name
 
 Exists = Callable[[str], bool]
 

@@ -25,7 +25,7 @@ from ratchet.protocols.spec.step_spec import (
     unsafe_path,
     write_protocol_spec,
 )
-from ratchet.workspaces.names import unwanted_name
+from ratchet.workspaces.trees import unwanted_name
 
 MOST_STEPS = 1000
 _LONGEST_PATH = 1024

@@ -24,7 +24,7 @@ from ratchet.research.exchange.rows import Remark, Remarks, ResultRow, counts, m
 from ratchet.research.exchange.state import ImportedState, Mismatch, read_state, replay
 from ratchet.research.exchange.tsv import RESULTS, SNAPSHOTS, read_bytes, read_number, score_text
 from ratchet.workspaces import Repository, UnsafePath
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 
 _PREFIX = ".import-"
 _LOCK = ".imports.lock"

@@ -19,11 +19,11 @@ from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
 from ratchet.sandbox import Bounds, Policy
-from ratchet.sandbox.plan import is_shown
+from ratchet.sandbox.policy import is_shown
 from ratchet.workspaces import Entry, Kind, Repository, Workspace
-from ratchet.workspaces.fill import parent_of
-from ratchet.workspaces.ground import opened_root, writing
-from ratchet.workspaces.removal import remove_at
+from ratchet.workspaces.directories import remove_at
+from ratchet.workspaces.files import parent_of
+from ratchet.workspaces.workspace import opened_root, writing
 
 _SHIPPED = Path(__file__).parents[1] / "shipped"
 

@@ -21,7 +21,7 @@ from ratchet.research.adapter import Refused, TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.workspaces import Entry, Repository
-from ratchet.workspaces.cache import Cache
+from ratchet.workspaces.objects import Cache
 
 _PROGRAM = Path(__file__).with_name("compiler.py")
 

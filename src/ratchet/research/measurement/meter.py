@@ -47,7 +47,7 @@ from ratchet.research.measurement.result import (
 from ratchet.research.measurement.slots import Lease, SlotPool
 from ratchet.sandbox import granted
 from ratchet.workspaces import Kind, Repository, find_git
-from ratchet.workspaces.cache import Cache
+from ratchet.workspaces.objects import Cache
 
 
 def environment_facts(task: TaskAdapter) -> dict[str, Any]:

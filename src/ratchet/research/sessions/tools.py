@@ -35,7 +35,7 @@ from ratchet.research.sessions.context import (
 )
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.sandbox import Bounds, Finished, Node, Policy, run
-from ratchet.sandbox.plan import is_shown
+from ratchet.sandbox.policy import is_shown
 
 _REASON = 4000
 

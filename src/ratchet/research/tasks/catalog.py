@@ -26,7 +26,7 @@ from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
 from ratchet.research.tasks.validation import check_task
-from ratchet.workspaces.removal import remove_tree
+from ratchet.workspaces.directories import remove_tree
 
 _TEMPLATE = Path(__file__).parent / "template"
 _NAME = b"NAME_OF_THE_TASK"

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import TaskAdapter
-from ratchet.workspaces.names import split_path, unwanted_name
+from ratchet.workspaces.trees import split_path, unwanted_name
 
 OWN_FILES = ("task.toml", "task.py", "swarm_config.json")
 

@@ -19,7 +19,7 @@ from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Misuse, is_name
 from ratchet.research.adapter import MOST_SLOTS
 from ratchet.research.tasks.folder import read_plain
-from ratchet.workspaces.names import unwanted_name
+from ratchet.workspaces.trees import unwanted_name
 
 if TYPE_CHECKING:
     from ratchet.research.adapter import Specialist

@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.workspaces.directories import empty, mount_overlay, remove_tree, unmount
 from ratchet.workspaces.errors import RepositoryError, WorkspaceError
-from ratchet.workspaces.fill import Filler, Written
-from ratchet.workspaces.ground import Ground, opened_root, writing
-from ratchet.workspaces.loose import Batch
-from ratchet.workspaces.mount import mount_overlay, unmount
-from ratchet.workspaces.removal import empty, remove_tree
-from ratchet.workspaces.snapshot import Snapshot
+from ratchet.workspaces.files import Filler, Snapshot, Written
+from ratchet.workspaces.objects import Batch
 from ratchet.workspaces.trees import Change, compare
+from ratchet.workspaces.workspace import Ground, opened_root, writing
 
 _NEAR = 64
 _KEPT = 4

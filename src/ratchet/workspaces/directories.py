@@ -1,0 +1,353 @@
+"""Directories of workspaces: who owns them, in memory or on disk, mounts over them, and their removal.
+
+Each process has a corner of the directory, marked as alive by a lock that the kernel drops when the process ends,
+however it ends. So what lies in a corner whose lock is free was left by a dead process, without trusting process numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import itertools
+import os
+import secrets
+import stat
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from ratchet.kernel import Misuse
+from ratchet.workspaces.errors import RepositoryUnwritable, WorkspaceError
+
+_OPEN = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REMOVAL_TRIES = 5
+_DEEP = 64
+# Each pass takes that many levels off; what needs more than these is being made faster than it is removed.
+_PASSES = 1000
+_number = itertools.count()
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all in it; absent is fine. Raises `WorkspaceError` when something stays."""
+    try:
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        remove_at(path.name, parent)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{path} cannot be removed: {error.strerror}",
+            hint="end the processes that use it and see who owns its files; the next prune tries again",
+        ) from error
+    finally:
+        os.close(parent)
+
+
+def remove_at(name: str, parent: int) -> None:
+    """Remove whatever has this name in an open directory; absent is fine."""
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            _unlink(name, parent)
+            return
+    except FileNotFoundError:
+        return
+    tries, moved = _REMOVAL_TRIES, False
+    while True:
+        try:
+            with _opened(name, parent) as descriptor:
+                moved = clear(descriptor)
+            os.rmdir(name, dir_fd=parent)
+            return
+        except FileNotFoundError:
+            return
+        except PermissionError:
+            os.fchmod(parent, 0o700)
+            tries -= 1
+            if not tries:
+                raise
+        except OSError:  # what was moved up is next, or a process that still lives has written into it
+            tries -= not moved
+            if not tries:
+                raise
+
+
+def empty(descriptor: int, *, but: str | None = None) -> None:
+    """Remove all that an open directory holds, however deep, `but` one name. Raises `OSError` when something stays."""
+    for _ in range(_PASSES):
+        if not clear(descriptor, but=but):
+            return
+    raise OSError(errno.ENOTEMPTY, "something keeps making directories in it")
+
+
+def clear(descriptor: int, *, but: str | None = None, _top: int | None = None, _depth: int = 0) -> bool:
+    """Remove all that an open directory holds, `but` one name. True when deep directories were only moved up."""
+    top, moved = descriptor if _top is None else _top, False
+    with os.scandir(descriptor) as found:
+        directories = {each.name: each.is_dir(follow_symlinks=False) for each in found}
+    for name, is_directory in directories.items():
+        if name == but:
+            continue
+        if not is_directory:
+            _unlink(name, descriptor)
+        elif _depth >= _DEEP:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(name, f"deep-{next(_number)}", src_dir_fd=descriptor, dst_dir_fd=top)
+                moved = True
+        else:
+            # Another process may be removing it, too.
+            with contextlib.suppress(FileNotFoundError), _opened(name, descriptor) as below:
+                moved |= clear(below, _top=top, _depth=_depth + 1)
+            with contextlib.suppress(OSError):  # the caller sees that it is still there
+                os.rmdir(name, dir_fd=descriptor)
+    return moved
+
+
+def _unlink(name: str, parent: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=parent)
+        except PermissionError:
+            os.fchmod(parent, 0o700)
+            os.unlink(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _opened(name: str, parent: int) -> Iterator[int]:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | _OPEN, dir_fd=parent)
+    except PermissionError:
+        # By way of a descriptor, since a change of mode by name would follow a link put there meanwhile.
+        handle = os.open(name, os.O_PATH | _OPEN, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - no file of this name is meant
+        finally:
+            os.close(handle)
+        descriptor = os.open(name, os.O_RDONLY | _OPEN, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MNT_DETACH = 2
+_OPTIONS = "index=off,metacopy=off,redirect_dir=off"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount_overlay(lower: Path, upper: Path, work: Path, at: Path, *, volatile: bool) -> None:
+    """Show `lower` at `at`, writable, with what is written kept in `upper`. Raises `OSError`.
+
+    A `volatile` mount is never written to disk when it ends: otherwise the end of each would wait for the whole disk.
+    """
+    for path in (lower, upper, work):
+        if any(character in str(path) for character in ",:\\"):
+            raise OSError(0, f"{path} has a comma, a colon or a backslash in it")
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},{_OPTIONS}{',volatile' if volatile else ''}"
+    _call(_libc.mount, b"overlay", os.fsencode(at), b"overlay", _MS_NOSUID | _MS_NODEV, options.encode())
+
+
+def unmount(at: Path) -> None:
+    """End a mount, at once for new users and as soon as they leave for the present ones. None there is fine."""
+    with contextlib.suppress(OSError):
+        _call(_libc.umount2, os.fsencode(at), _MNT_DETACH)
+
+
+def unmount_below(directory: Path) -> None:
+    """End every mount below a directory."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        return
+    points = [_plain(line.split(" ")[4]) for line in lines]
+    for point in sorted(points, reverse=True):
+        if Path(point).is_relative_to(directory):
+            unmount(Path(point))
+
+
+def _plain(escaped: str) -> str:
+    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        escaped = escaped.replace(octal, character)
+    return escaped
+
+
+def _call(function: object, *arguments: object) -> None:
+    if function(*arguments) != 0:  # type: ignore[operator]
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+_LOCK = "lock"
+_MARK = "repository"
+_TRIES = 10
+# A process that has not named its corner by then died before it could.
+_UNNAMED_SECONDS = 3600.0
+_NAMES = "[0-9a-f]" * 8
+_claims: weakref.WeakSet[Claim] = weakref.WeakSet()
+
+
+class Claim:
+    """This process's corner below `root`. `name` is part of the name of everything in it."""
+
+    def __init__(self, root: Path, name: str, descriptor: int) -> None:
+        self.name = name
+        self.directory = root / name
+        self._descriptor = descriptor
+        self._pid = os.getpid()
+        self._numbers = itertools.count(1)
+        _claims.add(self)
+
+    @classmethod
+    def take(cls, root: Path, repository: Path) -> Self:
+        try:
+            _mark(root, repository)
+            for _ in range(_TRIES):
+                name = secrets.token_hex(4)
+                # Locked before it has its name: what is found without its lock is taken for dead, and removed.
+                unnamed = root / f".{name}"
+                unnamed.mkdir()
+                descriptor = _lock(unnamed)
+                if descriptor is not None:
+                    unnamed.rename(root / name)
+                    return cls(root, name, descriptor)
+        except OSError as error:
+            raise RepositoryUnwritable(
+                f"workspaces cannot be made in {root}: {error.strerror}",
+                hint="free some space, make the directory writable, or choose another directory for workspaces",
+            ) from error
+        raise RepositoryUnwritable(f"no corner for workspaces could be claimed in {root}")
+
+    @property
+    def is_mine(self) -> bool:
+        """False in a process that was forked from the one that took it."""
+        return self._pid == os.getpid()
+
+    def new_name(self, label: str) -> str:
+        return f"{label}-{self.name}-{next(self._numbers)}"
+
+    def release(self) -> None:
+        if self.is_mine:
+            remove_tree(self.directory)
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the lock; the corner is then anybody's to remove."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def dead_claims(root: Path) -> Iterator[str]:
+    """The names of corners whose process is gone, each held while the caller looks at it, then removed."""
+    for unnamed in root.glob(f".{_NAMES}"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - unnamed.stat().st_mtime > _UNNAMED_SECONDS:
+                remove_tree(unnamed)
+    for directory in sorted(root.glob(_NAMES)):
+        descriptor = _lock(directory)
+        if descriptor is None:
+            continue
+        try:
+            yield directory.name
+            remove_tree(directory)
+        finally:
+            os.close(descriptor)
+
+
+def has_claims(root: Path) -> bool:
+    return any(root.glob(_NAMES))
+
+
+def marked_repository(root: Path) -> Path | None:
+    """The repository that a directory serves; `None` when it does not say."""
+    try:
+        return Path((root / _MARK).read_text().strip())
+    except (OSError, ValueError):
+        return None
+
+
+def _lock(directory: Path) -> int | None:
+    """The lock of a corner, or `None` while another process has it or removes it."""
+    try:
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (directory / _LOCK).stat().st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _mark(root: Path, repository: Path) -> None:
+    """One directory serves one repository: prune could not tell whose leftovers it removes otherwise."""
+    root.mkdir(parents=True, exist_ok=True)
+    other = marked_repository(root)
+    if other == repository:
+        return
+    if other is not None and other.is_dir():
+        raise Misuse(
+            f"{root} holds the workspaces of {other}", hint="give each repository a directory of its own"
+        )
+    temporary = root / f"{_MARK}-{secrets.token_hex(4)}"
+    temporary.write_text(f"{repository}\n")
+    temporary.replace(root / _MARK)
+
+
+def _forget_in_child() -> None:
+    # A forked child would keep the lock of its parent alive after the parent's death.
+    for claim in list(_claims):
+        claim.forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+_LEAST_BYTES = 256 * 1024 * 1024
+
+
+def memory_directory(repository: Path, shared: Path = Path("/dev/shm")) -> Path | None:
+    """Where the workspaces of a repository can be in memory; `None` when this machine has no room for that."""
+    try:
+        room = os.statvfs(shared)
+        if (
+            room.f_flag & os.ST_NOEXEC
+            or room.f_bavail * room.f_frsize < _LEAST_BYTES
+            or not _is_memory(shared)
+        ):
+            return None
+        own = shared / f"ratchet-{os.getuid()}"
+        own.mkdir(mode=0o711, exist_ok=True)
+        found = own.lstat()
+    except OSError:
+        return None
+    # Everybody may write into the shared directory: this one could be somebody else's trap.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        return None
+    _sweep(own)
+    return own / hashlib.sha256(os.fsencode(repository.resolve())).hexdigest()[:16]
+
+
+def _sweep(own: Path) -> None:
+    """Free what repositories that are gone have left, unless a process still works there. Nobody else will prune it."""
+    for root in own.iterdir():
+        repository = marked_repository(root)
+        if repository is None or repository.exists():
+            continue
+        for claim in dead_claims(root):
+            unmount_below(root / claim)
+        if not has_claims(root):
+            remove_tree(root)
+
+
+def _is_memory(directory: Path) -> bool:
+    mounts = (line.split(" ") for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [mount[2] for mount in mounts if mount[1] == str(directory)][-1:] == ["tmpfs"]

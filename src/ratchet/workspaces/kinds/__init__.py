@@ -1,1 +1,0 @@
-"""The kinds of workspaces, each behind `ratchet.workspaces.checkout.Checkout`."""
