@@ -7,8 +7,7 @@ import sqlalchemy as sa
 from benchmarks.history import COUNT
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import open_research, set_baseline
+from ratchet.ledger.research import add_lesson, open_research, set_baseline
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 

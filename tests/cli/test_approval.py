@@ -4,7 +4,7 @@ import getpass
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
-from ratchet.ledger.approvals import request_approval
+from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Runtime, start_run
 from tests.cli.conftest import Ratchet

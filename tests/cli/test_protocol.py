@@ -14,8 +14,7 @@ import pytest
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.projects import add_project, change_project, get_project
-from ratchet.ledger.protocol_steps import list_protocol_steps
-from ratchet.ledger.protocols import get_protocol, list_protocols
+from ratchet.ledger.protocols import get_protocol, list_protocol_steps, list_protocols
 from ratchet.protocols.actions import create_protocol
 from ratchet.runtime import Runtime
 from tests.cli.conftest import Ratchet

@@ -12,8 +12,7 @@ import pytest
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import find_research, get_standing
+from ratchet.ledger.research import add_lesson, find_research, get_standing
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import in_flight, latest_trials
 from tests.cli.conftest import Ratchet

@@ -12,8 +12,8 @@ from ratchet.engines import EventKind, SessionEvent
 from ratchet.engines.transcript import Account, Listener
 from ratchet.ledger import Budgets, Filter, Ledger, Spender
 from ratchet.ledger import events as log
+from ratchet.ledger.attention import spent
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.spending import spent
 from ratchet.ledger.usage import total
 
 

@@ -10,7 +10,7 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.kernel import Conflict, RunStatus
 from ratchet.ledger import Ledger, Transaction, change_run
-from ratchet.ledger.approvals import (
+from ratchet.ledger.questions import (
     Approval,
     ApprovalStatus,
     get_approval,

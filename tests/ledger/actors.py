@@ -24,7 +24,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from ratchet.kernel import RatchetError, Usage
 from ratchet.ledger import Budgets, Ledger, Spender
 from ratchet.ledger import usage as spending
-from ratchet.ledger.backup import backup, restore
+from ratchet.ledger.backup import backup
+from ratchet.ledger.restore import restore
 from ratchet.ledger.tables import artifacts as artifact_rows
 
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from ratchet.ledger import Ledger
-from ratchet.ledger.counters import NUMBERED
+from ratchet.ledger.check import NUMBERED
 from ratchet.ledger.tables import metadata
 from tests.postgres import PostgresServer
 

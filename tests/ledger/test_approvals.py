@@ -9,7 +9,8 @@ import pytest
 
 from ratchet.kernel import Conflict, NotFound
 from ratchet.ledger import Filter, Ledger, Transaction
-from ratchet.ledger.approvals import (
+from ratchet.ledger.events import since
+from ratchet.ledger.questions import (
     Approval,
     ApprovalStatus,
     close_approvals,
@@ -19,7 +20,6 @@ from ratchet.ledger.approvals import (
     request_approval,
     still_pending,
 )
-from ratchet.ledger.events import since
 from ratchet.ledger.runs import create_run
 
 PENDING, APPROVED, REFUSED, CLOSED = ApprovalStatus

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Limits, Outcome
 from ratchet.ledger import Budgets, Ledger, Spender, Step, Transaction
-from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import close_attempt, create_run, find_or_create_step, get_attempt, open_attempt
 from ratchet.ledger.tables import attempts, holds
+from ratchet.ledger.usage import hold
 from tests.ledger.conftest import MakeLedger
 from tests.ledger.effort import effort
 

@@ -25,18 +25,14 @@ from ratchet.kernel import (
 from ratchet.ledger import Budgets, Filter, Ledger, Spender, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.agents import add_version, create_agent
-from ratchet.ledger.backup import backup, restore
-from ratchet.ledger.check import check
-from ratchet.ledger.counters import counters
-from ratchet.ledger.holds import hold
-from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.backup import backup
+from ratchet.ledger.check import check, counters
 from ratchet.ledger.projects import add_project, put_ciphertext
-from ratchet.ledger.protocol_steps import add_protocol_steps
-from ratchet.ledger.protocols import add_protocol
-from ratchet.ledger.research import open_research, record_specialist
+from ratchet.ledger.protocols import add_protocol, add_protocol_steps
+from ratchet.ledger.research import add_lesson, open_research, record_specialist
+from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.sessions import add_session
-from ratchet.ledger.stages import finish_stage
+from ratchet.ledger.sessions import add_session, finish_stage
 from ratchet.ledger.tables import (
     approvals,
     artifact_contents,
@@ -61,7 +57,7 @@ from ratchet.ledger.tables import (
     workflows,
 )
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
-from ratchet.ledger.usage import charge, set_budget
+from ratchet.ledger.usage import charge, hold, set_budget
 from tests.ledger.actors import acting, append_steadily, heard, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
 

@@ -12,14 +12,15 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import RunStatus, Usage
-from ratchet.ledger import Budgets, Filter, Ledger, Spender, Transaction, attention, owners
+from ratchet.ledger import Budgets, Filter, Ledger, Spender, Transaction, attention
 from ratchet.ledger import artifacts as store
 from ratchet.ledger import events as log
+from ratchet.ledger import projects as owners
 from ratchet.ledger import runs as work
 from ratchet.ledger import usage as spending
-from ratchet.ledger.attempt_log import read_log
+from ratchet.ledger.attention import spent, today
+from ratchet.ledger.ledger import read_log
 from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.spending import spent, today
 from ratchet.ledger.tables import (
     artifacts,
     attempts,

@@ -4,9 +4,8 @@ import pytest
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Outcome, Usage
 from ratchet.ledger import Budgets, Ledger, Spender
-from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import close_attempt, create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.usage import charge
+from ratchet.ledger.usage import charge, hold
 
 BUDGETS = Budgets(limits={"attempt": Limits(tokens=400), "run": Limits(tokens=1000)})
 

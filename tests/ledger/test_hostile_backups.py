@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from ratchet.kernel import LedgerCorrupt, LedgerTooNew, RatchetError
 from ratchet.ledger import Ledger
-from ratchet.ledger.backup import backup, restore
+from ratchet.ledger.backup import backup
+from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run, create_steps
 from tests.ledger.conftest import MakeLedger
 

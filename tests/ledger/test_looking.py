@@ -11,15 +11,21 @@ from alembic.config import Config
 
 from ratchet.kernel import BudgetPolicy, Limits, RunStatus, StepStatus, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, change_run, change_step
-from ratchet.ledger.attention import count_steps, open_runs, questions_of, steps_awaiting_review
-from ratchet.ledger.check import check
-from ratchet.ledger.clarifications import add_clarification
+from ratchet.ledger.attention import (
+    budget_standings,
+    count_steps,
+    open_runs,
+    questions_of,
+    spent,
+    steps_awaiting_review,
+    today,
+)
+from ratchet.ledger.check import check, ledger_size
 from ratchet.ledger.database import make_engine
 from ratchet.ledger.projects import add_project
+from ratchet.ledger.questions import add_clarification
 from ratchet.ledger.runs import create_run, create_steps
 from ratchet.ledger.sessions import add_session, list_sessions
-from ratchet.ledger.size import ledger_size
-from ratchet.ledger.spending import budget_standings, spent, today
 from ratchet.ledger.usage import DAY_MS, charge, set_budget
 
 USED = Usage(input_tokens=10, cached_tokens=1, output_tokens=5, cost_microusd=100, wall_ms=7, trials=1)

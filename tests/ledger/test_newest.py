@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ratchet.kernel import Outcome, RunStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.attempt_log import tail_log
-from ratchet.ledger.clarifications import add_clarification, latest_answered, record_answer
+from ratchet.ledger.ledger import tail_log
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import add_protocol, list_protocols
+from ratchet.ledger.questions import add_clarification, latest_answered, record_answer
 from ratchet.ledger.runs import (
     close_attempt,
     create_run,

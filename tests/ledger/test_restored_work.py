@@ -7,7 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.ledger import Ledger
-from ratchet.ledger.backup import backup, restore
+from ratchet.ledger.backup import backup
+from ratchet.ledger.restore import restore
 from ratchet.ledger.tables import jobs
 from ratchet.runtime import Worker, open_runtime
 from tests.ledger.conftest import MakeLedger

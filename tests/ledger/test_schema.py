@@ -13,9 +13,8 @@ from alembic.script import ScriptDirectory
 from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable, Misuse
 from ratchet.ledger import Ledger, migrations
 from ratchet.ledger import events as log
-from ratchet.ledger.database import make_engine
+from ratchet.ledger.database import REVISIONS, current_revision, make_engine
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.schema import REVISIONS, current_revision
 from ratchet.ledger.tables import metadata
 from tests.ledger.actors import acting, open_ledger
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from ratchet.ledger import Ledger
-from ratchet.ledger.tool_calls import add_to_buffer, count_buffered
+from ratchet.ledger.tools import add_to_buffer, count_buffered
 
 
 def test_an_old_value_empties_the_buffer_with_the_next_write(ledger: Ledger) -> None:

@@ -12,7 +12,6 @@ from ratchet.kernel import Conflict, NotFound, StateChanged
 from ratchet.kernel.semver import Bump
 from ratchet.ledger import Filter, Ledger, Transaction
 from ratchet.ledger.events import since
-from ratchet.ledger.tool_calls import calls_of_tool, score_call
 from ratchet.ledger.tools import (
     CallRow,
     CallStats,
@@ -27,6 +26,7 @@ from ratchet.ledger.tools import (
     call_stats,
     called_versions,
     calls_of,
+    calls_of_tool,
     changed_tools,
     find_tool,
     get_tool,
@@ -42,6 +42,7 @@ from ratchet.ledger.tools import (
     refuse_version,
     remove_tool,
     roll_back,
+    score_call,
     take_start,
     tools_by_id,
     unpin_tool,

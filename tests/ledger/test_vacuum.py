@@ -6,9 +6,8 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Ledger
-from ratchet.ledger.check import check
+from ratchet.ledger.check import check, vacuum
 from ratchet.ledger.tables import events, processes
-from ratchet.ledger.vacuum import vacuum
 from tests.ledger.actors import acting, append_steadily, hold_write, place_of
 from tests.ledger.conftest import MakeLedger
 

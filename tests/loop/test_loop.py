@@ -31,9 +31,9 @@ from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, S
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.artifacts import of_attempt
+from ratchet.ledger.attention import spent
 from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.spending import spent
 from ratchet.ledger.usage import set_budget, total
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run

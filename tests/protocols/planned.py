@@ -11,7 +11,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import add_protocol_steps
+from ratchet.ledger.protocols import add_protocol_steps
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.spec import read_protocol_spec, record_spec, step_rows

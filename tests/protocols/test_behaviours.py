@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ratchet.forges import CheckState, EventKind, ForgeEvent
 from ratchet.kernel import Outcome, RunStatus, StepStatus
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.ledger.runs import list_attempts
 from ratchet.ledger.tables import steps as step_table
 from ratchet.projects.clarifications import answer, ask

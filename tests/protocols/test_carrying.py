@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Outcome, RatchetError, RunStatus, StepStatus
-from ratchet.ledger.protocol_steps import add_protocol_steps
+from ratchet.ledger.protocols import add_protocol_steps
 from ratchet.ledger.runs import list_attempts
 from ratchet.ledger.tables import steps
 from ratchet.protocols.actions import (

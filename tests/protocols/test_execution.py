@@ -16,8 +16,7 @@ from ratchet.config.command_settings import Command
 from ratchet.kernel import BudgetPolicy, RunStatus, StepStatus
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import ProtocolStep
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.actions import run_qa, start_protocol

@@ -15,8 +15,7 @@ from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project, change_project
-from ratchet.ledger.protocol_steps import ProtocolStep, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, get_protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep, get_protocol, list_protocol_steps
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.runtime import Runtime
 

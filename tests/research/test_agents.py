@@ -14,7 +14,7 @@ from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, S
 from ratchet.kernel import Outcome, RunStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.events import Filter, latest
-from ratchet.ledger.lessons import list_lessons
+from ratchet.ledger.research import list_lessons
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import latest_trials

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
-from ratchet.ledger.approvals import request_approval
+from ratchet.ledger.questions import request_approval
 from ratchet.runtime import Runtime, start_run
 
 

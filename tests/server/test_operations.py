@@ -24,8 +24,8 @@ from ratchet.cli import run
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
-from ratchet.ledger.approvals import request_approval
 from ratchet.ledger.projects import add_project
+from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import create_steps, get_step, open_attempt
 from ratchet.operations import Listing, NameWindow, Operation, Window, is_time, record
 from ratchet.protocols import operations as protocols

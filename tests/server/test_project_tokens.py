@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
-from ratchet.ledger.approvals import request_approval
+from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import create_run, get_step, open_attempt
 from ratchet.runtime import Runtime
 from ratchet.server import app as app_module

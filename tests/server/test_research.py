@@ -13,8 +13,7 @@ from fastapi.testclient import TestClient
 from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import get_standing
+from ratchet.ledger.research import add_lesson, get_standing
 from ratchet.ledger.runs import create_run, get_run
 from ratchet.ledger.tables import trials
 from ratchet.research import views

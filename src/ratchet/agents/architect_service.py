@@ -20,8 +20,8 @@ from ratchet.config import Loaded
 from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger.agents import get_agent
+from ratchet.ledger.ledger import run_at_rest
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.subscription import run_at_rest
 from ratchet.runtime import Runtime
 
 # Longer than any token that is given out, or that a person would choose.

@@ -12,8 +12,7 @@ from ratchet.cli.session import configure_logs
 from ratchet.config.sources import HOME_NAME
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
-from ratchet.ledger.database import translated
-from ratchet.ledger.schema import current_revision
+from ratchet.ledger.database import current_revision, translated
 from ratchet.runtime import open_ledger, open_runtime
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ratchet.forges import ForgeError
 from ratchet.kernel import Conflict, Missing, RunStatus
 from ratchet.ledger import Event, Ledger
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import list_protocol_steps
+from ratchet.ledger.protocols import list_protocol_steps
 from ratchet.ledger.runs import get_run, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.projects.local import base_branch, free_name, project_at

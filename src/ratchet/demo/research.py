@@ -13,8 +13,7 @@ from ratchet.demo.stage import ActFailed, DemoCommand, DemoStage, Shown
 from ratchet.kernel import TrialStatus
 from ratchet.ledger import Event
 from ratchet.ledger.trial_pages import kept_trials
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import get_trial
+from ratchet.ledger.trials import Trial, get_trial
 from ratchet.research.campaign import research_directory
 from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.views import evidence_of, read_status

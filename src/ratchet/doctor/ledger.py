@@ -14,8 +14,7 @@ from ratchet.config import Loaded
 from ratchet.doctor.run import Check
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
-from ratchet.ledger.database import make_engine, translated
-from ratchet.ledger.schema import REVISIONS, current_revision
+from ratchet.ledger.database import REVISIONS, current_revision, make_engine, translated
 from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
 

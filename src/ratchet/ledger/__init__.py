@@ -7,15 +7,13 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.ledger._columns import to_json
     from ratchet.ledger.artifacts import Artifact, ArtifactStore
-    from ratchet.ledger.bell import Topic
-    from ratchet.ledger.events import Event, Filter
-    from ratchet.ledger.ledger import Ledger
+    from ratchet.ledger.check import Collected, collect_artifacts
+    from ratchet.ledger.events import Event, Filter, Topic
+    from ratchet.ledger.ledger import Ledger, follow, follow_async
     from ratchet.ledger.runs import Attempt, Run, Step
     from ratchet.ledger.statuses import change_run, change_step
-    from ratchet.ledger.subscription import follow, follow_async
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.usage import Budgets, Spender
-    from ratchet.ledger.vacuum import Collected, collect_artifacts
 else:
     __getattr__ = on_demand(__name__)
 

@@ -1,4 +1,4 @@
-"""Getting files onto the disk before they are relied on.
+"""Getting files onto the disk before they are relied on, and SQLite's write-ahead log.
 
 A file is given its name only when its content is on disk, and the name is on disk when the functions here return: a
 name never stands for less than it says, and a row that is committed afterwards tells of nothing that a power cut takes
@@ -10,9 +10,28 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+_PAUSE_SECONDS = 0.01
+
+
+def turn_on_wal(connection: sqlite3.Connection, seconds: float) -> None:
+    """SQLite does not wait by itself when another process is just turning it on; this waits for so long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
 
 MakeDirectory = Callable[[Path], object]
 # More than these are put on disk by one call for the whole file system.

@@ -1,25 +1,33 @@
-"""The ledger: one database and the files beside it."""
+"""The ledger: one database and the files beside it, and following its events and logs live."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+import json
+import logging
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import exc
 
+from ratchet.kernel import LedgerUnavailable, iso
+from ratchet.ledger import events
 from ratchet.ledger.artifacts import ArtifactStore
-from ratchet.ledger.bell import Bell
 from ratchet.ledger.database import (
     begin_reading,
     begin_writing,
+    ensure_schema,
     make_engine,
     refuse_failed,
     sqlite_path,
     translated,
 )
-from ratchet.ledger.schema import ensure_schema
+from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, Filter, last_id, latest, since
+from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
 
@@ -101,3 +109,190 @@ def _count(events: int) -> None:
     from ratchet.observe import metrics
 
     metrics.events_appended.inc(events)
+
+
+_log = logging.getLogger(__name__)
+_BATCH = 500
+RETRY_SECONDS = 1.0
+
+
+def follow(
+    ledger: Ledger,
+    after: int,
+    *,
+    where: Filter | None = None,
+    stop: threading.Event | None = None,
+    safety_seconds: float = SAFETY_SECONDS,
+) -> Iterator[Event]:
+    """Yield events above `after` for ever, or until `stop` is set (it is noticed at the next ring or second).
+
+    Each ring wakes it; it also looks every `safety_seconds`, since a ring may be lost with a connection.
+    """
+    rung = threading.Event()
+    with ledger.bell.listening(rung.set):
+        while stop is None or not stop.is_set():
+            rung.clear()
+            batch = _new(ledger, after, where)
+            for event in batch or []:
+                after = event.id
+                yield event
+            if batch is None:
+                rung.wait(RETRY_SECONDS)
+            elif len(batch) < _BATCH:
+                rung.wait(safety_seconds if stop is None else min(1.0, safety_seconds))
+
+
+async def follow_async(
+    ledger: Ledger, after: int, *, where: Filter | None = None, stop: asyncio.Event | None = None
+) -> AsyncGenerator[Event, None]:
+    """Like `follow`, without a thread of its own; ring the bell after setting `stop`, or cancel the task."""
+    with rings(ledger) as rung:
+        while stop is None or not stop.is_set():
+            rung.clear()
+            batch = await asyncio.to_thread(_new, ledger, after, where)
+            for event in batch or []:
+                after = event.id
+                yield event
+                if stop is not None and stop.is_set():
+                    return
+            if batch is None or len(batch) < _BATCH:
+                await wait_for_ring(rung, RETRY_SECONDS if batch is None else SAFETY_SECONDS)
+
+
+@contextlib.contextmanager
+def rings(ledger: Ledger) -> Iterator[asyncio.Event]:
+    """An event of this loop that is set whenever something was written."""
+    loop = asyncio.get_running_loop()
+    rung = asyncio.Event()
+
+    def ring() -> None:
+        # The loop may have closed between the ring and this call; then nobody is left to wake.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(rung.set)
+
+    with ledger.bell.listening(ring):
+        yield rung
+
+
+async def wait_for_ring(rung: asyncio.Event, seconds: float) -> None:
+    """Until the next ring, or so long: one may be lost with a connection."""
+    # Not `wait_for`: that forgets a cancellation which comes together with a ring.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await rung.wait()
+
+
+def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event] | None:
+    """What is new; `None` when the database cannot be read for now."""
+    try:
+        with ledger.read() as tx:
+            return events.since(tx.connection, after, where=where, limit=_BATCH)
+    except LedgerUnavailable as error:
+        _log.warning("cannot follow for now, trying again: %s", error)
+        return None
+
+
+async def run_at_rest(ledger: Ledger, run_id: int, seconds: float) -> Run:
+    """The run once it has ended, is paused or blocked; after so many seconds as it is then."""
+    after, run = await asyncio.to_thread(_now, ledger, run_id)
+    if run.status.stands or not seconds:
+        return run
+    changes = follow_async(ledger, after, where=Filter(run_id=run_id, type="run.*"))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds), contextlib.aclosing(changes):
+            async for _ in changes:
+                _, run = await asyncio.to_thread(_now, ledger, run_id)
+                if run.status.stands:
+                    return run
+    return run
+
+
+def _now(ledger: Ledger, run_id: int) -> tuple[int, Run]:
+    with ledger.read() as tx:
+        return last_id(tx.connection), get_run(tx, run_id)
+
+
+_PAGE = 200
+_LONGEST_DATA = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """`next_offset` is where the next part begins; `ended` says that there will be none."""
+
+    chunk: str
+    next_offset: int
+    ended: bool
+
+
+def read_log(tx: Transaction, attempt_id: int, *, offset: int = 0, max_bytes: int) -> LogPart:
+    """Whole lines after `offset`, at most `max_bytes` of them but at least one. Raises `NotFound`."""
+    ended = get_attempt(tx, attempt_id).ended_at is not None
+    lines: list[str] = []
+    size = 0
+    for event in _events(tx, attempt_id, offset):
+        line = log_line(event)
+        size += len(line.encode("utf-8", "replace"))
+        if lines and size > max_bytes:
+            return LogPart("".join(lines), offset, ended=False)
+        lines.append(line)
+        offset = event.id
+    return LogPart("".join(lines), offset, ended)
+
+
+def tail_log(tx: Transaction, attempt_id: int, *, most: int) -> str:
+    """The end of a log: at most so many of its events, oldest first."""
+    found = latest(tx.connection, where=Filter(attempt_id=attempt_id), limit=most)
+    return "".join(log_line(event) for event in reversed(found))
+
+
+async def follow_log(
+    ledger: Ledger, attempt_id: int, offset: int, *, stop: asyncio.Event
+) -> AsyncGenerator[Event, None]:
+    """The events of an attempt above `offset` as they happen, until it has ended and all were told, or `stop` is set.
+
+    A database that goes away is waited for. Raises `NotFound`.
+    """
+    with rings(ledger) as rung:
+        while not stop.is_set():
+            rung.clear()
+            looked = await asyncio.to_thread(_look, ledger, attempt_id, offset)
+            if looked is None:
+                await wait_for_ring(rung, RETRY_SECONDS)
+                continue
+            page, ended = looked
+            for event in page:
+                offset = event.id
+                yield event
+            if len(page) < _PAGE:
+                if ended:
+                    return
+                await wait_for_ring(rung, SAFETY_SECONDS)
+
+
+def log_line(event: Event) -> str:
+    """An event as a line; what is said on several lines stays so."""
+    told = [event.type.removeprefix("session."), *([event.message] if event.message else [])]
+    if event.data and event.type.startswith("session."):
+        data = json.dumps(event.data, ensure_ascii=False)
+        told.append(data if len(data) <= _LONGEST_DATA else f"{data[:_LONGEST_DATA]}…")
+    line = f"{iso(event.at)} {' '.join(told)}\n"
+    return line.encode("utf-8", "replace").decode()
+
+
+def _look(ledger: Ledger, attempt_id: int, after: int) -> tuple[list[Event], bool] | None:
+    """The next events, and whether there will be no more behind them; nothing while the database cannot be read."""
+    try:
+        with ledger.read() as tx:
+            ended = get_attempt(tx, attempt_id).ended_at is not None
+            return since(tx.connection, after, where=Filter(attempt_id=attempt_id), limit=_PAGE), ended
+    except LedgerUnavailable as error:
+        _log.warning("cannot follow a log for now, trying again: %s", error)
+        return None
+
+
+def _events(tx: Transaction, attempt_id: int, after: int) -> Iterator[Event]:
+    where = Filter(attempt_id=attempt_id)
+    while page := since(tx.connection, after, where=where, limit=_PAGE):
+        yield from page
+        after = page[-1].id

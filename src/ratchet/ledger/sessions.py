@@ -1,4 +1,4 @@
-"""Sessions: each use of an engine, with what it cost and where its transcript is."""
+"""Sessions: each use of an engine, its cost and transcript; and the stages that an attempt has finished."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ratchet.kernel import NotFound, Usage
-from ratchet.ledger.tables import sessions
+from ratchet.ledger.tables import attempts, sessions, stages
 from ratchet.ledger.transaction import Transaction
 
 _INSERT = sa.insert(sessions).returning(sessions.c.id)
@@ -113,3 +113,28 @@ def of_attempts(tx: Transaction, attempt_ids: Sequence[int]) -> list[SessionRow]
 def _session(row: sa.RowMapping) -> SessionRow:
     plain = {name: value for name, value in row.items() if name not in _USAGE}
     return SessionRow(**plain, usage=Usage(**{name: row[name] for name in _USAGE}))
+
+
+_INSERT_STAGE = sa.insert(stages)
+_OF_STEP = (
+    sa.select(stages.c.data)
+    .join(attempts, attempts.c.id == stages.c.attempt_id)
+    .where(attempts.c.step_id == sa.bindparam("step"), stages.c.name == sa.bindparam("wanted"))
+    .order_by(attempts.c.number)
+)
+_OF_ATTEMPT = sa.select(stages.c.name, stages.c.data).where(stages.c.attempt_id == sa.bindparam("attempt"))
+
+
+def finish_stage(tx: Transaction, attempt_id: int, name: str, data: Any) -> None:
+    """Record that the attempt has finished the stage `name`, with what the next ones need of it."""
+    tx.connection.execute(_INSERT_STAGE, {"attempt_id": attempt_id, "name": name, "at": tx.now, "data": data})
+
+
+def finished_stages(tx: Transaction, attempt_id: int) -> dict[str, Any]:
+    """What each finished stage left."""
+    return {row.name: row.data for row in tx.connection.execute(_OF_ATTEMPT, {"attempt": attempt_id})}
+
+
+def stages_of_step(tx: Transaction, step_id: int, name: str) -> list[Any]:
+    """What the stage `name` left in each attempt at a step that has finished it, in order."""
+    return list(tx.connection.execute(_OF_STEP, {"step": step_id, "wanted": name}).scalars())

@@ -20,7 +20,7 @@ from ratchet.kernel import (
     StepStatus,
     check_transition,
 )
-from ratchet.ledger.approvals import close_approvals
+from ratchet.ledger.questions import close_approvals
 from ratchet.ledger.tables import runs, steps
 from ratchet.ledger.transaction import Transaction
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ratchet.kernel import Conflict, Misuse, RunStatus, StepStatus
 from ratchet.ledger import Event, Filter, Run, Transaction, change_step
 from ratchet.ledger import events as log
-from ratchet.ledger.clarifications import (
+from ratchet.ledger.questions import (
     Clarification,
     add_clarification,
     find_clarification,

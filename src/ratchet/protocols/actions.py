@@ -24,14 +24,16 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Run, Transaction, change_run
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
+    Protocol,
     ProtocolStep,
+    add_protocol,
     add_protocol_steps,
     change_protocol_step,
+    get_protocol,
     get_protocol_step,
     list_protocol_steps,
 )
-from ratchet.ledger.protocols import Protocol, add_protocol, get_protocol
 from ratchet.ledger.runs import create_run, lock_run
 from ratchet.projects.registration import NUMBERED
 from ratchet.protocols.jobs import again, complete_step, move_step, to_needs_qa, wake

@@ -14,15 +14,19 @@ from typing import Any
 from ratchet.forges import Check, CheckState, provider_of
 from ratchet.kernel import JobId, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
-from ratchet.ledger.ci import CiCheck, checks_of, put_check, runs_of_commit
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
+    CiCheck,
+    Protocol,
     ProtocolStep,
     change_protocol_step,
+    checks_of,
+    get_protocol,
     get_protocol_step,
     list_protocol_steps,
+    put_check,
+    runs_of_commit,
 )
-from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.ledger.runs import lock_run
 from ratchet.protocols.jobs import block_run, complete_step, move_step, wake
 from ratchet.protocols.policies import apply_triggers, read_policies

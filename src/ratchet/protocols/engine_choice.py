@@ -18,8 +18,13 @@ from ratchet.engines.providers import AGENTS, default_engine
 from ratchet.engines.registry import Surroundings, look_at, open_engine
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, get_protocol
+from ratchet.ledger.protocols import (
+    Protocol,
+    ProtocolStep,
+    get_protocol,
+    get_protocol_step,
+    list_protocol_steps,
+)
 from ratchet.protocols.actions import check_resume, check_run, check_start, latest_stopped, next_step
 from ratchet.protocols.qa.contract import StepQa, read_asked, table, text
 from ratchet.protocols.stream import ProtocolBlocked

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import JobId, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
-from ratchet.ledger.protocol_steps import ProtocolStep, change_protocol_step, list_protocol_steps
-from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.protocols import ProtocolStep, change_protocol_step, get_protocol, list_protocol_steps
 from ratchet.ledger.statuses import reopen_step
 from ratchet.runtime import Runtime
 from ratchet.runtime.job import run_key

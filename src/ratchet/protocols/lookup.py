@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from ratchet.kernel import Misuse, NotFound
 from ratchet.ledger import Transaction
-from ratchet.ledger.clarifications import Clarification, get_clarification, list_clarifications
 from ratchet.ledger.projects import Project, find_project, get_project
-from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, get_protocol, protocols_called
+from ratchet.ledger.protocols import (
+    Protocol,
+    ProtocolStep,
+    get_protocol,
+    get_protocol_step,
+    list_protocol_steps,
+    protocols_called,
+)
+from ratchet.ledger.questions import Clarification, get_clarification, list_clarifications
 
 _LARGEST = 2**63 - 1
 _MOST_QUESTIONS = 1000

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger.protocol_steps import get_protocol_step
-from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
+from ratchet.ledger.protocols import Protocol, get_protocol, get_protocol_step, list_protocols
 from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
 from ratchet.protocols.views import ProtocolAnswer, StepAnswer
 from ratchet.runtime.call import Call

@@ -20,8 +20,8 @@ from ratchet.engines import Failure, Request, Session, SessionFailed
 from ratchet.engines.engine import Capabilities, EventKind, Readiness, Transcript
 from ratchet.kernel import Misuse, Outcome, StepStatus, Verdict
 from ratchet.ledger import Transaction, change_step
-from ratchet.ledger.clarifications import Clarification
-from ratchet.ledger.protocol_steps import ProtocolStep, change_protocol_step, get_protocol_step
+from ratchet.ledger.protocols import ProtocolStep, change_protocol_step, get_protocol_step
+from ratchet.ledger.questions import Clarification
 from ratchet.loop import Attempted
 from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.secrets import secret_names

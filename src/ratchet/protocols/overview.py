@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger.clarifications import list_blockers_of_run
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import list_protocol_steps
-from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.protocols import get_protocol, list_protocol_steps
+from ratchet.ledger.questions import list_blockers_of_run
 from ratchet.ledger.runs import newest_attempts
 from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.views import clarification_record, protocol_record, step_record
@@ -19,9 +18,8 @@ from ratchet.runtime.job_rows import unfinished_jobs
 
 if TYPE_CHECKING:
     from ratchet.ledger import Attempt, Transaction
-    from ratchet.ledger.clarifications import Clarification
-    from ratchet.ledger.protocol_steps import ProtocolStep
-    from ratchet.ledger.protocols import Protocol
+    from ratchet.ledger.protocols import Protocol, ProtocolStep
+    from ratchet.ledger.questions import Clarification
 
 
 _PHASES = ("planning", "execution", "qa")

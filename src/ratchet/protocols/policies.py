@@ -10,7 +10,7 @@ from typing import Any
 
 from ratchet.kernel import Misuse, StepId, StepStatus
 from ratchet.ledger import Transaction
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
     ProtocolStep,
     change_protocol_step,
     get_protocol_step,

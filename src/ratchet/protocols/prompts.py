@@ -14,7 +14,7 @@ from typing import Any
 
 from ratchet.kernel import NotFound, Verdict
 from ratchet.ledger import ArtifactStore
-from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.protocols.spec.step_spec import prompt_version
 from ratchet.protocols.stream import ProtocolBlocked, Stream
 from ratchet.workspaces import Repository

@@ -13,8 +13,7 @@ from ratchet.kernel import RatchetError, RunStatus, with_hint
 from ratchet.ledger import Filter, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project
-from ratchet.ledger.protocol_steps import list_protocol_steps
-from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
+from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol, list_protocol_steps
 from ratchet.projects.address import PushRefused
 from ratchet.projects.secrets import FORGE_TOKEN, read_secret
 from ratchet.protocols.stream import ProtocolBlocked, Stream

@@ -26,15 +26,16 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
+    Protocol,
     ProtocolStep,
     change_protocol_step,
+    get_protocol,
     get_protocol_step,
     list_protocol_steps,
 )
-from ratchet.ledger.protocols import Protocol, get_protocol
 from ratchet.ledger.runs import lock_run
-from ratchet.ledger.stages import stages_of_step
+from ratchet.ledger.sessions import stages_of_step
 from ratchet.projects.address import CloneMissing
 from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.clone import opened_clone, stoppable

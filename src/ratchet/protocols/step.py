@@ -27,9 +27,9 @@ from ratchet.kernel import (
     with_hint,
 )
 from ratchet.ledger import Transaction
-from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.ledger.runs import unended_attempt
-from ratchet.ledger.stages import stages_of_step
+from ratchet.ledger.sessions import stages_of_step
 from ratchet.ledger.usage import Spender, accounts
 from ratchet.loop import RECORDED, Attempted, GitTrunk, Plan, attempt
 from ratchet.projects.clarifications import open_blockers

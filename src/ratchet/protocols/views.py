@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ratchet.kernel import RunStatus, StepStatus, iso
 from ratchet.ledger.artifacts import of_attempts
 from ratchet.ledger.projects import names_by_project
-from ratchet.ledger.protocol_steps import ProtocolStep
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.sessions import SessionRow
 from ratchet.ledger.sessions import of_attempts as sessions_of_attempts
 from ratchet.ledger.usage import totals
@@ -18,8 +17,8 @@ from ratchet.operations import described, record
 
 if TYPE_CHECKING:
     from ratchet.ledger import Artifact, Attempt, Event, Transaction
-    from ratchet.ledger.clarifications import Clarification
     from ratchet.ledger.projects import Project
+    from ratchet.ledger.questions import Clarification
     from ratchet.projects.stages import OnboardingView
 
 

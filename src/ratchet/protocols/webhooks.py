@@ -15,18 +15,21 @@ from ratchet.forges import CheckState, Delivery, EventKind, ForgeEvent, Trouble,
 from ratchet.forges.payload import CANCELLED
 from ratchet.kernel import JobId, NotFound, RunId, StepStatus
 from ratchet.ledger import Transaction
-from ratchet.ledger.ci import (
+from ratchet.ledger.projects import Project, get_project, projects_of_remote
+from ratchet.ledger.protocols import (
     CiCheck,
+    Protocol,
+    ProtocolStep,
     add_delivery,
     checks_of,
     close_delivery,
+    find_protocol,
     forget_deliveries,
+    get_protocol,
+    list_protocol_steps,
     put_check,
     runs_of_commit,
 )
-from ratchet.ledger.projects import Project, get_project, projects_of_remote
-from ratchet.ledger.protocol_steps import ProtocolStep, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, find_protocol, get_protocol
 from ratchet.ledger.runs import lock_run
 from ratchet.projects.address import remote_key
 from ratchet.projects.secrets import WEBHOOK_SECRET, read_secret

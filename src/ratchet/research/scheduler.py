@@ -10,7 +10,7 @@ from ratchet.ledger import Step, Transaction
 from ratchet.ledger.research import SpecialistRow, Standing, get_standings
 from ratchet.ledger.runs import find_or_create_step
 from ratchet.ledger.trial_pages import ended_since
-from ratchet.ledger.trial_rows import Trial
+from ratchet.ledger.trials import Trial
 from ratchet.loop import OPENED, OpenAttempt, begin_attempt, passed
 from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import Campaign

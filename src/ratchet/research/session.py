@@ -22,8 +22,7 @@ from ratchet.kernel import Misuse, Outcome, TrialStatus, Usage
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import record_specialist
 from ratchet.ledger.runs import close_attempt
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Submission
+from ratchet.ledger.trials import Submission, Trial
 from ratchet.loop import ENDED, PROPOSED, passed, run_session
 from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import REPLAY, Campaign

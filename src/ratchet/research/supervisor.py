@@ -28,8 +28,7 @@ from ratchet.ledger import Spender, change_run, change_step
 from ratchet.ledger.research import get_standing, set_baseline
 from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
 from ratchet.ledger.trial_pages import in_flight
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Ending, Submission, end_trial, find_trial, get_trial, open_trial
+from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, find_trial, get_trial, open_trial
 from ratchet.ledger.usage import check
 from ratchet.research.campaign import Campaign, Opener, open_campaign
 from ratchet.research.decision import Champion, MeasuredBaseline, calibrate

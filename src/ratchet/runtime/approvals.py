@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Transaction
-from ratchet.ledger.approvals import Approval, decide_approval
+from ratchet.ledger.questions import Approval, decide_approval
 from ratchet.ledger.runs import get_run
 from ratchet.runtime.job_rows import list_jobs
 from ratchet.runtime.runs import resume_run

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, StepStatus, Superseded, Verdict, Waiting
 from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_step
-from ratchet.ledger.holds import hold
 from ratchet.ledger.runs import (
     close_attempt,
     find_or_create_step,
@@ -17,8 +16,9 @@ from ratchet.ledger.runs import (
     open_attempt,
     unended_attempt,
 )
-from ratchet.ledger.stages import finish_stage, finished_stages, stages_of_step
+from ratchet.ledger.sessions import finish_stage, finished_stages, stages_of_step
 from ratchet.ledger.statuses import UNCHANGED
+from ratchet.ledger.usage import hold
 from ratchet.observe import logs, tracing
 from ratchet.runtime.opening import configured_budgets
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
-from ratchet.ledger.owners import project_of_token
+from ratchet.ledger.projects import project_of_token
 from ratchet.server.problems import answer_for, problem
 from ratchet.server.service import HEADER, NOBODY, Caller, hash_of
 

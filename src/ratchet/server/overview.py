@@ -8,9 +8,9 @@ from typing import Any
 
 from ratchet.kernel import NotFound, RunStatus, StepStatus
 from ratchet.ledger import Event, Filter, Run, Transaction
-from ratchet.ledger.approvals import ApprovalStatus, list_approvals
 from ratchet.ledger.attention import (
     StepCounts,
+    budget_standings,
     count_steps,
     open_runs,
     quarantined_agents,
@@ -18,10 +18,10 @@ from ratchet.ledger.attention import (
     steps_awaiting_review,
 )
 from ratchet.ledger.events import latest
-from ratchet.ledger.owners import projects_of_runs
+from ratchet.ledger.projects import projects_of_runs
+from ratchet.ledger.questions import ApprovalStatus, list_approvals
 from ratchet.ledger.research import get_standing, list_specialists
 from ratchet.ledger.runs import list_runs
-from ratchet.ledger.spending import budget_standings
 from ratchet.runtime import JobStatus, anybody_works, configured_budgets, count_jobs
 from ratchet.runtime.processes import left_behind
 from ratchet.server import shapes

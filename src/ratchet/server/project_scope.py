@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
-from ratchet.ledger.owners import Kind, Owner, owner_of
+from ratchet.ledger.projects import Kind, Owner, owner_of
 from ratchet.server.every_operation import EVERY
 from ratchet.server.fields import MAX_ID
 from ratchet.server.service import HEADER, Access, Api, Forbidden

@@ -15,7 +15,7 @@ from fastapi import Depends, Request
 from ratchet.config import Loaded, Settings
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Ledger, Transaction
-from ratchet.ledger.owners import Owner, project_of_token, tokens_of
+from ratchet.ledger.projects import Owner, project_of_token, tokens_of
 from ratchet.runtime import Runtime
 
 if TYPE_CHECKING:

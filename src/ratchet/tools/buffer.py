@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from ratchet.ledger.tool_calls import add_to_buffer, count_buffered, flush_buffer
+from ratchet.ledger.tools import add_to_buffer, count_buffered, flush_buffer
 from ratchet.tools.call import Occasion
 
 _MOST = 10_000

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from ratchet.kernel import Misuse
-from ratchet.ledger.tool_calls import CallStats
-from ratchet.ledger.tools import VersionRow, VersionStatus, call_stats, list_versions, versions_by_id
+from ratchet.ledger.tools import (
+    CallStats,
+    VersionRow,
+    VersionStatus,
+    call_stats,
+    list_versions,
+    versions_by_id,
+)
 from ratchet.operations import Listing, NameWindow, Param, Tool, Window, line_of, operation
 from ratchet.runtime.call import Call
 from ratchet.tools.definition import ToolType

@@ -1,7 +1,8 @@
 """Directories of workspaces: who owns them, in memory or on disk, mounts over them, and their removal.
 
 Each process has a corner of the directory, marked as alive by a lock that the kernel drops when the process ends,
-however it ends. So what lies in a corner whose lock is free was left by a dead process, without trusting process numbers.
+however it ends. So what lies in a corner whose lock is free was left by a dead process; no process number
+has to be trusted.
 """
 
 from __future__ import annotations

@@ -10,13 +10,15 @@ from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, change_run, change_step
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import add_project, get_project
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
+    Protocol,
     ProtocolStep,
     add_protocol_steps,
+    change_protocol,
     change_protocol_step,
+    get_protocol,
     list_protocol_steps,
 )
-from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.protocols.actions import create_protocol
 from ratchet.protocols.webhooks import TakenDelivery, take_delivery
 from ratchet.runtime import Job, Runtime, list_jobs

@@ -10,9 +10,8 @@ import sqlalchemy as sa
 
 from ratchet.forges import CheckState, EventKind, ForgeEvent, Job, Trouble
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger.ci import checks_of
 from ratchet.ledger.projects import add_project, get_project
-from ratchet.ledger.protocol_steps import change_protocol_step
+from ratchet.ledger.protocols import change_protocol_step, checks_of
 from ratchet.ledger.tables import webhook_deliveries
 from ratchet.protocols.ci import ci_summary, settle_commit
 from ratchet.runtime import Runtime, cancel_run

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.forges import CheckState
-from ratchet.ledger.ci import CiCheck
+from ratchet.ledger.protocols import CiCheck
 from ratchet.protocols.ci import judge_checks
 
 P, F, W, N = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING, CheckState.NEUTRAL

@@ -15,8 +15,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Event, Filter, Transaction, change_run
 from ratchet.ledger.events import since
 from ratchet.ledger.projects import Project, change_project, get_project
-from ratchet.ledger.protocol_steps import ProtocolStep, list_protocol_steps
-from ratchet.ledger.protocols import Protocol, add_protocol, get_protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep, add_protocol, get_protocol, list_protocol_steps
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.modelserver import ModelServer, Script, Turn

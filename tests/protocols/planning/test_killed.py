@@ -10,8 +10,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger.events import since
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import list_protocol_steps
-from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.protocols import get_protocol, list_protocol_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.modelserver import ModelServer, Turn, answer, hang
 from ratchet.projects.clone import open_clone

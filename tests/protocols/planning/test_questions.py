@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger.clarifications import list_clarifications
+from ratchet.ledger.questions import list_clarifications
 from ratchet.modelserver import answer
 from ratchet.projects.clarifications import answer as answer_question
 from ratchet.projects.clarifications import ask

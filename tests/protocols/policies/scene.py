@@ -10,13 +10,13 @@ from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger, Transaction, change_run, change_step
 from ratchet.ledger.events import Event, since
 from ratchet.ledger.projects import add_project
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
     ProtocolStep,
+    add_protocol,
     add_protocol_steps,
     change_protocol_step,
     list_protocol_steps,
 )
-from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
 from ratchet.protocols.loops import LoopDecision, apply_loop
 from ratchet.protocols.policies import TriggerDecision, apply_triggers

@@ -13,8 +13,7 @@ from ratchet.engines.registry import Surroundings
 from ratchet.judges import Candidate, Judge, Judged, hear
 from ratchet.kernel import ProjectId, RunId, RunStatus, StepId, StepStatus
 from ratchet.ledger.projects import Project
-from ratchet.ledger.protocol_steps import ProtocolStep
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.protocols.engine_choice import Author
 from ratchet.protocols.qa import QaJudge, qa_judge
 from ratchet.workspaces import Kind, Repository

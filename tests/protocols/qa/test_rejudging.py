@@ -15,7 +15,7 @@ from ratchet.kernel import BudgetExceeded, Limits, Outcome
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.events import latest
-from ratchet.ledger.protocol_steps import ProtocolStep, add_protocol_steps, get_protocol_step
+from ratchet.ledger.protocols import ProtocolStep, add_protocol_steps, get_protocol_step
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import set_budget, total

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ratchet.flowkit.graph import levels
 from ratchet.kernel import RunId, StepId, StepStatus
-from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.protocols.spec import (
     ProtocolSpec,
     Qa,

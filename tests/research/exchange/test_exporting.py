@@ -10,8 +10,7 @@ import pytest
 
 from ratchet.kernel import Conflict, Direction, Misuse, TrialStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import open_research
+from ratchet.ledger.research import add_lesson, open_research
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.adapter import TaskAdapter

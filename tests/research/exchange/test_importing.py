@@ -11,8 +11,7 @@ import pytest
 from ratchet.kernel import Conflict, Misuse, NotFound, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger import events as log
-from ratchet.ledger.lessons import list_lessons
-from ratchet.ledger.research import find_research, get_standing
+from ratchet.ledger.research import find_research, get_standing, list_lessons
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, tallies
 from ratchet.ledger.trials import get_trial

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ratchet.kernel import Direction, TrialStatus, new_id
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import open_research
+from ratchet.ledger.research import add_lesson, open_research
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial

@@ -15,8 +15,7 @@ from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing, open_research
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
+from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.sessions import Idea, SessionContext, tools_for
 from ratchet.workspaces import Kind, Repository, Workspace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound, TrialStatus
-from ratchet.ledger.lessons import list_lessons
+from ratchet.ledger.research import list_lessons
 from ratchet.research.sessions.tools import tool_names
 from tests.research.sessions.lab import GOOD, RECIPE, Lab, tools, use
 

@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.engines.tool_server import Calls
 from ratchet.kernel import BudgetExceeded, Conflict, LedgerUnavailable, Misuse, TrialStatus
-from ratchet.ledger.trial_rows import Trial
+from ratchet.ledger.trials import Trial
 from ratchet.research.session import session_tools
 from ratchet.research.sessions import Idea, SessionContext
 from tests.research.sessions.lab import GOOD, HYPOTHESIS, Lab, say, tools, use

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from ratchet.kernel import Usage
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import record_specialist
+from ratchet.ledger.research import add_lesson, record_specialist
 from ratchet.research.views import (
     calibration,
     cost,

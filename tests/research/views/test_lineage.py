@@ -8,8 +8,7 @@ import pytest
 
 from ratchet.kernel import Direction, Misuse
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import get_standing
+from ratchet.ledger.research import add_lesson, get_standing
 from ratchet.research.views import lineage_off_view, lineage_view
 from tests.research.views.made_up import grow, make_baseline, make_run, submit, try_out
 

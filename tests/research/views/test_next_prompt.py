@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import Direction
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.research import add_lesson
 from ratchet.research.views import lineage_view
 from tests.ledger.effort import statements_of
 from tests.research.views.made_up import end, grow, make_baseline, make_run, submit, try_out

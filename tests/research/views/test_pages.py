@@ -6,8 +6,7 @@ import pytest
 
 from ratchet.kernel import Direction, NotFound, Usage
 from ratchet.ledger import Budgets, Ledger, Spender
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import record_specialist
+from ratchet.ledger.research import add_lesson, record_specialist
 from ratchet.ledger.usage import charge
 from ratchet.research.views import (
     calibration,

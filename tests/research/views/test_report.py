@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.kernel import Direction
 from ratchet.ledger import Ledger
-from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.research import add_lesson
 from ratchet.research.views import report
 from ratchet.research.views.plot import Scale, shown_range
 from tests.research.views.made_up import grow, make_baseline, make_run, try_out

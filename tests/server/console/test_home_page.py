@@ -17,10 +17,9 @@ from ratchet.ledger.agents import (
     move_current,
     quarantine_version,
 )
-from ratchet.ledger.approvals import ApprovalStatus, get_approval, request_approval
-from ratchet.ledger.clarifications import add_clarification
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import add_protocol
+from ratchet.ledger.questions import ApprovalStatus, add_clarification, get_approval, request_approval
 from ratchet.ledger.research import open_research, record_specialist
 from ratchet.ledger.runs import create_run, create_steps
 from ratchet.ledger.usage import charge, set_budget

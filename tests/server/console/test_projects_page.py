@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
 from ratchet.ledger import Ledger
-from ratchet.ledger.clarifications import get_clarification
+from ratchet.ledger.questions import get_clarification
 from ratchet.projects.clarifications import ask
 from tests.protocols.world import git
 from tests.server.console.forms import send

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
-from ratchet.ledger.lessons import add_lesson
+from ratchet.ledger.research import add_lesson
 from ratchet.ledger.runs import get_run
 from ratchet.workspaces import Repository
 from tests.research.views.made_up import grow, make_baseline, make_run, submit, try_out

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from ratchet.flowkit.execution import Result, StepError
 from ratchet.ledger import Ledger
-from ratchet.ledger.approvals import get_approval, request_approval
+from ratchet.ledger.questions import get_approval, request_approval
 from ratchet.ledger.workflows import get_workflow
 from ratchet.runtime.runs import enter_run
 from ratchet.server.console.forms import MORE

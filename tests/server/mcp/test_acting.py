@@ -8,8 +8,8 @@ import pytest
 from mcp import Client
 
 from ratchet.ledger import Filter
-from ratchet.ledger.approvals import request_approval
 from ratchet.ledger.events import latest
+from ratchet.ledger.questions import request_approval
 from ratchet.runtime.processes import leave, register
 from ratchet.server.mcp.reading_tools import READING
 from tests.agents.made_up import NAME

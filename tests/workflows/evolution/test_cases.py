@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ratchet.ledger.tool_calls import CallRow
+from ratchet.ledger.tools import CallRow
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.workflows.evolution.subject import CaseOrigin, ToolCase, held_out_cases, read_cases, write_cases
 from tests.workflows.evolution.lab import definition

@@ -9,8 +9,7 @@ import pytest
 
 from ratchet.config.workflow_settings import Evolution
 from ratchet.ledger import Ledger
-from ratchet.ledger.tool_calls import CallRow
-from ratchet.ledger.tools import get_tool, pin_version
+from ratchet.ledger.tools import CallRow, get_tool, pin_version
 from ratchet.workflows.evolution import note_look, should_evolve
 from ratchet.workflows.evolution.health import Targets, call_score, weigh
 from tests.workflows.evolution.lab import NAME, put_calls, put_tool

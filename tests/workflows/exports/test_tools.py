@@ -21,8 +21,7 @@ from ratchet.flowkit.execution import Executed
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
 from ratchet.flowkit.writer import write_spec
-from ratchet.ledger.tool_calls import calls_of_tool
-from ratchet.ledger.tools import find_tool
+from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import folder_of
 from ratchet.workflows.export_runner.package import read_package

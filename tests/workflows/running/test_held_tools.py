@@ -12,9 +12,8 @@ import pytest
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
 from ratchet.flowkit.writer import write_spec
 from ratchet.ledger import Ledger, Transaction
-from ratchet.ledger.approvals import decide_approval, list_approvals
-from ratchet.ledger.tool_calls import calls_of_tool
-from ratchet.ledger.tools import CallRow, list_tools
+from ratchet.ledger.questions import decide_approval, list_approvals
+from ratchet.ledger.tools import CallRow, calls_of_tool, list_tools
 from ratchet.runtime import Runtime, resume_run
 from tests.runtime.fleet import Fleet
 from tests.runtime.kinds import marks

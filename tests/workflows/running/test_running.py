@@ -12,10 +12,9 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger import Filter, Ledger
 from ratchet.ledger import events as log
-from ratchet.ledger.approvals import decide_approval, list_approvals
+from ratchet.ledger.questions import decide_approval, list_approvals
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
-from ratchet.ledger.tool_calls import calls_of_tool
-from ratchet.ledger.tools import find_tool
+from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job_rows import unfinished_jobs
 from ratchet.tools.definition import folder_of

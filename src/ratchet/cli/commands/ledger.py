@@ -16,7 +16,6 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import clock
 from ratchet.kernel import LedgerCorrupt
-from ratchet.ledger import backup as backups
 from ratchet.operations import record
 from ratchet.runtime import open_ledger
 
@@ -37,8 +36,10 @@ def backup(session: Session, file: Path) -> None:
 
     Others may go on working. The file appears whole or not at all, and either database can take it in.
     """
+    from ratchet.ledger.backup import backup as write_backup
+
     with existing_ledger(session) as ledger, working("writing the backup"):
-        report = backups.backup(ledger, file)
+        report = write_backup(ledger, file)
     _mention_losses(report.left_out)
     rows = sum(report.rows.values())
     confirm(
@@ -63,10 +64,12 @@ def restore(session: Session, file: Path, force: bool) -> None:
 
     Stop every server and worker first. Where there is no ledger yet, one is made.
     """
+    from ratchet.ledger.restore import restore as put_back
+
     loaded = session.load()
     configure_logs(loaded)
     with _sound_ledger(loaded) as ledger, working("restoring"):
-        report = backups.restore(
+        report = put_back(
             ledger, file, force=force, dead_after_seconds=loaded.settings.runtime.dead_after_seconds
         )
     _mention_losses(report.left_out)
@@ -108,7 +111,7 @@ def vacuum(session: Session) -> None:
     The rules are artifacts.retention_days and artifacts.grace_minutes. Others may go on working; no run, step, trial or
     event is removed.
     """
-    from ratchet.ledger.vacuum import vacuum as give_back_room
+    from ratchet.ledger.check import vacuum as give_back_room
 
     rules = session.load().settings.artifacts
     with existing_ledger(session) as ledger, working("tidying"):

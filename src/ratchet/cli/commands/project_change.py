@@ -28,7 +28,7 @@ from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.ledger.clarifications import Clarification
+    from ratchet.ledger.questions import Clarification
 
 
 @command(

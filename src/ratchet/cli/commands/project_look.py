@@ -14,8 +14,8 @@ from ratchet.cli.progress import working
 from ratchet.cli.protocol_choice import project_argument
 from ratchet.cli.protocol_pages import print_project
 from ratchet.cli.words import age, as_json, one_line
-from ratchet.ledger.clarifications import list_clarifications
 from ratchet.ledger.projects import list_projects
+from ratchet.ledger.questions import list_clarifications
 from ratchet.projects.clone import list_branches
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.lookup import project_named

@@ -20,10 +20,9 @@ from ratchet.cli.session import interrupted
 from ratchet.cli.words import age, lines, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
 from ratchet.ledger import Attempt, Event, Filter, Ledger, Step, Transaction, follow
-from ratchet.ledger.attempt_log import log_line, read_log
+from ratchet.ledger.ledger import log_line, read_log
 from ratchet.ledger.projects import get_project
-from ratchet.ledger.protocol_steps import count_protocol_steps, list_protocol_steps
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, count_protocol_steps, list_protocol_steps
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.operations import record
 from ratchet.protocols import operations, views

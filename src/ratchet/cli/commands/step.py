@@ -26,8 +26,7 @@ from ratchet.cli.protocol_choice import (
 from ratchet.cli.words import age, compact, lines, span
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.artifacts import of_attempt
-from ratchet.ledger.protocol_steps import ProtocolStep, get_protocol_step
-from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.protocols import ProtocolStep, get_protocol, get_protocol_step
 from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 from ratchet.protocols import operations

@@ -13,7 +13,7 @@ from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_document
 from ratchet.cli.params import Number
 from ratchet.kernel import dollars
-from ratchet.ledger.spending import usage_report
+from ratchet.ledger.attention import usage_report
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

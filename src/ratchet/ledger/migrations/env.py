@@ -1,4 +1,4 @@
-"""Run the revisions on the connection that `ratchet.ledger.schema` hands over, inside its transaction."""
+"""Run the revisions on the connection that `ratchet.ledger.database` hands over, inside its transaction."""
 
 from alembic import context
 

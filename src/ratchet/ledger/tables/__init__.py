@@ -13,23 +13,49 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.ledger.tables._agents import agent_versions, agents
     from ratchet.ledger.tables._complete import metadata
     from ratchet.ledger.tables._jobs import job_starts, job_tallies, jobs, processes, queues, schedules
-    from ratchet.ledger.tables._projects import project_secrets, projects
-    from ratchet.ledger.tables._protocols import (
+    from ratchet.ledger.tables._research import (
         ci_checks,
+        lessons,
         protocol_steps,
         protocols,
+        research,
+        specialists,
+        trial_tallies,
+        trials,
         webhook_deliveries,
     )
-    from ratchet.ledger.tables._questions import approvals, clarifications
-    from ratchet.ledger.tables._record import artifact_contents, artifacts, events
-    from ratchet.ledger.tables._research import lessons, research, specialists, trial_tallies, trials
-    from ratchet.ledger.tables._runs import attempts, holds, runs, stages, steps
-    from ratchet.ledger.tables._tools import tool_buffers, tool_calls, tool_starts, tool_versions, tools
-    from ratchet.ledger.tables._usage import budgets, sessions, usage, usage_days, usage_totals
-    from ratchet.ledger.tables._workflows import step_results, workflows
+    from ratchet.ledger.tables._runs import (
+        approvals,
+        artifact_contents,
+        artifacts,
+        attempts,
+        budgets,
+        clarifications,
+        events,
+        holds,
+        project_secrets,
+        projects,
+        runs,
+        sessions,
+        stages,
+        steps,
+        usage,
+        usage_days,
+        usage_totals,
+    )
+    from ratchet.ledger.tables._tools import (
+        agent_versions,
+        agents,
+        step_results,
+        tool_buffers,
+        tool_calls,
+        tool_starts,
+        tool_versions,
+        tools,
+        workflows,
+    )
 else:
     __getattr__ = on_demand(__name__)
 

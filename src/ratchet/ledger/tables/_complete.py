@@ -6,20 +6,8 @@
 from __future__ import annotations
 
 from ratchet.ledger._columns import apply_condition
-from ratchet.ledger.tables import (
-    _agents,
-    _jobs,
-    _projects,
-    _protocols,
-    _questions,
-    _record,
-    _research,
-    _runs,
-    _tools,
-    _usage,
-    _workflows,
-)
-from ratchet.ledger.tables._metadata import metadata
+from ratchet.ledger.tables import _jobs, _research, _runs, _tools
+from ratchet.ledger.tables._runs import metadata
 
 __all__ = ["metadata"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from ratchet.ledger._columns import Json, Number, Words, numbered, partial, to
-from ratchet.ledger.tables._metadata import metadata
+from ratchet.ledger.tables._runs import metadata
 
 jobs = sa.Table(
     "jobs",

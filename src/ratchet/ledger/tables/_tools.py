@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from ratchet.ledger._columns import Json, Number, Words, numbered, partial, to
-from ratchet.ledger.tables._metadata import metadata
+from ratchet.ledger.tables._runs import metadata
 
 # A tool by its id. `current_id` is the version that is called, unless `pinned_id` holds it at another one. Those of
 # `folder` are known only where that folder is used, such as beside a workflow; it is empty for those known everywhere.
@@ -116,5 +116,82 @@ tool_buffers = sa.Table(
     sa.Column("value", Json),
     sa.Column("at", Number, nullable=False),
     sa.Index("ix_tool_buffers_name", "name", "id"),
+    sqlite_autoincrement=True,
+)
+
+
+# The workflows that were saved. A name has as many rows as it had contents; the last is the one that is run.
+workflows = sa.Table(
+    "workflows",
+    metadata,
+    numbered(),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("version", Words, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("description", Words, nullable=False),
+    sa.Column("spec", Json, nullable=False),
+    sa.Column("origin", Words, nullable=False),
+    sa.Column("removed", sa.Boolean, nullable=False),
+    to("runs"),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Index("ix_workflows_name", "name", "id"),
+    sqlite_autoincrement=True,
+)
+
+# What a step came to, by what was run and what it was given.
+step_results = sa.Table(
+    "step_results",
+    metadata,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("value", Json, nullable=False),
+    sa.Column("metrics", Json, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Index("ix_step_results_created", "created_at"),
+)
+
+
+# A named, versioned pair of MCP servers. `current` is the commit that its address leads to.
+agents = sa.Table(
+    "agents",
+    metadata,
+    numbered(),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("description", Words, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", Words),
+    sa.Column("current", Words),
+    sa.Column("pinned", sa.Boolean, nullable=False),
+    sa.Column("engine", Words),
+    sa.Column("model", Words),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("updated_at", Number, nullable=False),
+    # A name is free again once its agent is deleted.
+    partial("uq_agents_name", "name", where="status <> 'deleted'", unique=True),
+    sqlite_autoincrement=True,
+)
+
+# Every version that was ever promoted, or stands beside as a variant. `parent` is the commit it was made from.
+agent_versions = sa.Table(
+    "agent_versions",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("commit", Words, nullable=False),
+    sa.Column("version", Words, nullable=False),
+    sa.Column("parent", Words),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", Words),
+    sa.Column("summary", Words, nullable=False),
+    sa.Column("tools", Json, nullable=False),
+    to("runs"),
+    sa.Column("simulated", sa.Boolean, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    # When it last became the current one; empty again once it was taken back.
+    sa.Column("promoted_at", Number),
+    sa.UniqueConstraint("agent_id", "commit"),
+    sa.Index("ix_agent_versions_agent", "agent_id", "id"),
+    sa.Index("ix_agent_versions_version", "agent_id", "version", "id"),
+    partial("ix_agent_versions_promoted", "agent_id", "promoted_at", where="promoted_at IS NOT NULL"),
     sqlite_autoincrement=True,
 )

@@ -16,8 +16,7 @@ from typing import Any
 from ratchet.kernel import Conflict, JobId, LedgerError, RatchetError, RunId, RunStatus, StateChanged
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocol_steps import add_protocol_steps
-from ratchet.ledger.protocols import find_protocol
+from ratchet.ledger.protocols import add_protocol_steps, find_protocol
 from ratchet.projects.clone import Clone, open_clone
 from ratchet.protocols.actions import create_protocol
 from ratchet.protocols.codemachine.files import WorkspaceInvalid

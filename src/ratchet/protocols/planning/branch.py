@@ -12,12 +12,12 @@ from ratchet.config.protocol_settings import Protocols
 from ratchet.engines import Engine
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
 from ratchet.ledger import Filter, Transaction
-from ratchet.ledger.clarifications import Clarification
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol
+from ratchet.ledger.questions import Clarification
 from ratchet.ledger.runs import find_step
-from ratchet.ledger.stages import stages_of_step
+from ratchet.ledger.sessions import stages_of_step
 from ratchet.projects.assets import asset_files, commit_assets
 from ratchet.projects.clone import Clone
 from ratchet.projects.discovery import read_facts

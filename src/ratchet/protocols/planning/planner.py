@@ -16,8 +16,7 @@ from ratchet.engines.registry import Surroundings
 from ratchet.kernel import IllegalTransition, LedgerError, RatchetError, RunStatus, StateChanged, Superseded
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project
-from ratchet.ledger.protocol_steps import add_protocol_steps, list_protocol_steps
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, add_protocol_steps, list_protocol_steps
 from ratchet.ledger.usage import total
 from ratchet.projects.clarifications import ask, open_blockers
 from ratchet.projects.clone import Clone, stoppable

@@ -18,9 +18,9 @@ from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, engine_names, look_at
 from ratchet.kernel import BudgetExceeded, NotFound
 from ratchet.ledger import Transaction
-from ratchet.ledger.clarifications import Clarification, list_clarifications
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.questions import Clarification, list_clarifications
 from ratchet.ledger.sessions import get_session
 from ratchet.projects.discovery import read_facts
 from ratchet.protocols.names import require_number

@@ -14,11 +14,10 @@ from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, FirstFailure, Judge, Judged, Report, VerdictJudge, first_failure
 from ratchet.kernel import NotFound
 from ratchet.ledger import Spender, Transaction
-from ratchet.ledger.holds import hold
 from ratchet.ledger.projects import Project
-from ratchet.ledger.protocol_steps import ProtocolStep
-from ratchet.ledger.protocols import Protocol
+from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.runs import get_run, mark_run_simulated
+from ratchet.ledger.usage import hold
 from ratchet.loop import check_out, judge_candidate
 from ratchet.projects.environments import Environments
 from ratchet.protocols.engine_choice import Author, Independence, Opener, Reviewer, choose_reviewer

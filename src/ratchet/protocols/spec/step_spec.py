@@ -12,7 +12,7 @@ from typing import Any
 
 from ratchet.flowkit.graph import cycle_message, cycles
 from ratchet.kernel import StepStatus
-from ratchet.ledger.protocol_steps import ProtocolStep
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.workspaces import Repository
 from ratchet.workspaces.trees import unwanted_name
 

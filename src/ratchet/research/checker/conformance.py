@@ -12,7 +12,7 @@ from ratchet.engines.search.program import SearchProgram
 from ratchet.engines.tool_server import Way
 from ratchet.judges.comparison import spread
 from ratchet.kernel import Misuse, RatchetError, TrialStatus
-from ratchet.ledger.trial_rows import Trial
+from ratchet.ledger.trials import Trial
 from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.checker.attacks import check_attacks
 from ratchet.research.checker.bench import (

@@ -16,12 +16,10 @@ from typing import Any, TextIO
 
 from ratchet.kernel import Conflict, Misuse, TrialStatus, exp_id
 from ratchet.ledger import Ledger, Run, Transaction
-from ratchet.ledger.lessons import Lesson, list_lessons
-from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import ancestors, latest_trials, parents, trials_after, trials_at
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import find_trial, get_trial
+from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research.adapter import FIXED_COLUMNS, Specialist, TaskAdapter
 from ratchet.research.decision.rule import delta_text
 from ratchet.research.exchange.rows import ColumnLayout

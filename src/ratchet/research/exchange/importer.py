@@ -14,8 +14,7 @@ from typing import Any
 
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RunId, RunStatus, TrialStatus, new_id
 from ratchet.ledger import Ledger, Transaction, change_run
-from ratchet.ledger.lessons import add_lesson
-from ratchet.ledger.research import open_research, set_baseline
+from ratchet.ledger.research import add_lesson, open_research, set_baseline
 from ratchet.ledger.runs import create_run, get_run, list_runs
 from ratchet.ledger.trials import ImportedTrial, import_trials
 from ratchet.research.campaign import check_name

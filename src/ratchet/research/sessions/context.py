@@ -18,8 +18,7 @@ from ratchet.engines.tool_server import in_words
 from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import Standing, get_standing
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import find_trial, get_trial
+from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research.adapter import AllHooks, SessionFacts, Specialist, TaskAdapter
 from ratchet.workspaces import Repository, Workspace, WorkspaceError
 

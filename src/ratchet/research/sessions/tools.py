@@ -13,10 +13,9 @@ from typing import Any
 from ratchet.engines import Tool
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
 from ratchet.ledger import Transaction
-from ratchet.ledger.lessons import add_lesson, list_lessons
+from ratchet.ledger.research import add_lesson, list_lessons
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, near_misses
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import get_trial
+from ratchet.ledger.trials import Trial, get_trial
 from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
 from ratchet.research.measurement.checkout import RecipePaths, read_recipe, recipe_path
 from ratchet.research.measurement.inspection import compiler

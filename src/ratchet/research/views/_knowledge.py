@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import exp_id, iso
-from ratchet.ledger.lessons import Lesson, list_lessons
-from ratchet.ledger.research import Standing, get_standing
+from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.trial_pages import ancestors, branches_after, children
 from ratchet.ledger.trials import find_trial
 from ratchet.research.views.text import cell, finite, json_text
@@ -18,7 +17,7 @@ from ratchet.research.views.trials import RUNNING, Activity, brief, recent_activ
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
 
 
 PAGE = 5000

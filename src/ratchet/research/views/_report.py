@@ -13,8 +13,7 @@ from ratchet.ledger import Ledger, Run
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import find_trial
+from ratchet.ledger.trials import Trial, find_trial
 from ratchet.research.adapter import measured_columns
 from ratchet.research.decision import check_certificate
 from ratchet.research.views._knowledge import Insights, insights, tree

@@ -19,7 +19,7 @@ from ratchet.research.views.text import duration, finite, json_text
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
 
 
 class Kept(Protocol):

@@ -11,10 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import Misuse, NotFound, TrialStatus, exp_id
-from ratchet.ledger.lessons import lessons_at
-from ratchet.ledger.lineage_page import Lengths, LineagePage, Named
-from ratchet.ledger.research import Standing, get_standing
-from ratchet.ledger.trial_pages import trial_lines
+from ratchet.ledger.research import Standing, get_standing, lessons_at
+from ratchet.ledger.trial_pages import Lengths, LineagePage, Named, trial_lines
 from ratchet.research.views._knowledge import described, different
 from ratchet.research.views._status import BaselineView, baseline_of, better
 from ratchet.research.views.specialists import Expectation, expectation, expectations_of
@@ -44,7 +42,7 @@ from ratchet.research.views.trials import (
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trial_pages import Key
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
 
 
 SATURATED_AFTER = 5

@@ -15,7 +15,7 @@ from ratchet.research.views.text import number, one_line
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
     from ratchet.research.views._status import BaselineView, Status
 
 

@@ -27,7 +27,7 @@ from ratchet.research.views.text import (
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
     from ratchet.research.views._status import LiveView
     from ratchet.research.views.specialists import SpecialistYield
 

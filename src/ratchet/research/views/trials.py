@@ -16,7 +16,7 @@ from ratchet.research.views.text import both_ends, cell, escaped, finite, json_t
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
-    from ratchet.ledger.trial_rows import Trial
+    from ratchet.ledger.trials import Trial
 
 
 def whole(trial: Trial) -> dict[str, Any]:

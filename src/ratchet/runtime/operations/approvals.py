@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ratchet.ledger.approvals import Approval, ApprovalStatus, get_approval, list_approvals
-from ratchet.ledger.owners import projects_of_runs
+from ratchet.ledger.projects import projects_of_runs
+from ratchet.ledger.questions import Approval, ApprovalStatus, get_approval, list_approvals
 from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.runs import RunFilter

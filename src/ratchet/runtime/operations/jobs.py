@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from ratchet.ledger import Event, Filter
-from ratchet.ledger.owners import projects_of_runs
+from ratchet.ledger.projects import projects_of_runs
 from ratchet.operations import Listing, Param, Tool, Translation, Window, described, number_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus

@@ -15,9 +15,9 @@ from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Step, Transaction
 from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger.artifacts import of_attempt
-from ratchet.ledger.attempt_log import tail_log
-from ratchet.ledger.owners import projects_of_runs
-from ratchet.ledger.protocol_steps import get_protocol_step
+from ratchet.ledger.ledger import tail_log
+from ratchet.ledger.projects import projects_of_runs
+from ratchet.ledger.protocols import get_protocol_step
 from ratchet.ledger.runs import get_attempt, get_run, get_step
 from ratchet.ledger.sessions import SessionRow, get_session, list_sessions
 from ratchet.loop import PROMPT_FILE

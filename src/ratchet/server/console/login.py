@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ratchet.kernel import Misuse
-from ratchet.ledger.owners import project_of_token
+from ratchet.ledger.projects import project_of_token
 from ratchet.server.console.access import ENTER, HOME, LIFETIME_SECONDS, ROOT, Acting, Visit, Visits, inside
 from ratchet.server.console.page import Page, render
 from ratchet.server.service import hash_of

@@ -12,15 +12,14 @@ from starlette.responses import Response
 
 from ratchet.kernel import NotFound, RatchetError
 from ratchet.ledger import Transaction
-from ratchet.ledger.clarifications import (
+from ratchet.ledger.projects import Project, get_project, list_projects
+from ratchet.ledger.protocols import count_protocol_steps, list_protocols
+from ratchet.ledger.questions import (
     Clarification,
     get_clarification,
     latest_answered,
     list_clarifications,
 )
-from ratchet.ledger.projects import Project, get_project, list_projects
-from ratchet.ledger.protocol_steps import count_protocol_steps
-from ratchet.ledger.protocols import list_protocols
 from ratchet.ledger.runs import get_run
 from ratchet.projects.clarifications import answer, recommended_of
 from ratchet.projects.clone import check_deletable, delete_branch, list_branches

@@ -12,17 +12,18 @@ from starlette.responses import Response
 from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Misuse, NotFound, RunStatus, StepStatus
 from ratchet.ledger import Attempt, Event, Filter, Transaction
-from ratchet.ledger.attempt_log import tail_log
-from ratchet.ledger.clarifications import get_clarification
 from ratchet.ledger.events import latest
+from ratchet.ledger.ledger import tail_log
 from ratchet.ledger.projects import Project, get_project, list_projects
-from ratchet.ledger.protocol_steps import (
+from ratchet.ledger.protocols import (
+    Protocol,
     ProtocolStep,
     count_protocol_steps,
+    get_protocol,
     get_protocol_step,
     list_protocol_steps,
 )
-from ratchet.ledger.protocols import Protocol, get_protocol
+from ratchet.ledger.questions import get_clarification
 from ratchet.ledger.runs import get_step, latest_attempts, newest_attempts
 from ratchet.protocols.actions import create_protocol, start_protocol, why_not, why_not_step
 from ratchet.protocols.ci import ci_summary

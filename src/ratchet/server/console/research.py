@@ -16,8 +16,7 @@ from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.ledger.sessions import of_attempts
 from ratchet.ledger.trial_pages import children
-from ratchet.ledger.trial_rows import Trial
-from ratchet.ledger.trials import find_trial, get_trial
+from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research import operations, views
 from ratchet.research.campaign import research_directory
 from ratchet.research.sessions.inputs import trial_number

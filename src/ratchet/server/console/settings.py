@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.doctor import disk, python
-from ratchet.ledger.size import ledger_size
+from ratchet.ledger.check import ledger_size
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import TextFilter
 

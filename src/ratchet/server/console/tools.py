@@ -10,8 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ratchet.kernel import RatchetError, iso
-from ratchet.ledger.tool_calls import CallRow
-from ratchet.ledger.tools import VersionStatus, calls_of
+from ratchet.ledger.tools import CallRow, VersionStatus, calls_of
 from ratchet.operations import Listing, NameWindow
 from ratchet.server.console.access import Acting
 from ratchet.server.console.formats import ToolName, clean, cut, cut_text, tool_place

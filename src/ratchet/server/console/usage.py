@@ -10,9 +10,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ratchet.ledger import Transaction
-from ratchet.ledger.attention import open_runs
+from ratchet.ledger.attention import BudgetStanding, budget_standings, open_runs, usage_report
 from ratchet.ledger.projects import list_projects
-from ratchet.ledger.spending import BudgetStanding, budget_standings, usage_report
 from ratchet.runtime import configured_budgets
 from ratchet.server.console.page import Page
 from ratchet.server.overview import MOVING, STANDING, visible_runs

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import ArtifactStore, Run, Transaction
-from ratchet.ledger.approvals import ApprovalStatus, list_approvals
+from ratchet.ledger.questions import ApprovalStatus, list_approvals
 from ratchet.ledger.runs import get_run, latest_steps
 from ratchet.ledger.workflows import find_workflow
 from ratchet.runtime.operations import approvals

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger import Filter, Ledger
-from ratchet.ledger.attempt_log import log_line
 from ratchet.ledger.events import latest
-from ratchet.ledger.subscription import run_at_rest
+from ratchet.ledger.ledger import log_line, run_at_rest
 from ratchet.server.fields import MAX_ID
 from ratchet.server.mcp.api import LONGEST_ANSWER, Asker, as_text, at
 from ratchet.server.mcp.tool import (

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Transaction
-from ratchet.ledger.owners import artifact_behind, artifact_of_project
+from ratchet.ledger.projects import artifact_behind, artifact_of_project
 from ratchet.server.service import Api, Caller
 
 router = APIRouter(tags=["artifacts"])

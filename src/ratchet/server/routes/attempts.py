@@ -13,7 +13,7 @@ from fastapi.sse import format_sse_event
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Transaction
 from ratchet.ledger import artifacts as ledger_artifacts
-from ratchet.ledger.attempt_log import LogPart, follow_log, log_line, read_log
+from ratchet.ledger.ledger import LogPart, follow_log, log_line, read_log
 from ratchet.ledger.runs import get_attempt
 from ratchet.loop import CHANGE_FILE
 from ratchet.protocols.views import attempt_records

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
-from ratchet.ledger.clarifications import Clarification, find_clarification, list_clarifications
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.questions import Clarification, find_clarification, list_clarifications
 from ratchet.projects.clarifications import answer
 from ratchet.protocols.views import clarification_record
 from ratchet.server import protocol_shapes as shapes

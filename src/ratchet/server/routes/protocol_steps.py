@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from ratchet.ledger.protocol_steps import get_protocol_step, list_protocol_steps
-from ratchet.ledger.protocols import get_protocol
+from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.protocols.actions import add_step
 from ratchet.protocols.operations import STEP_OPERATIONS
 from ratchet.protocols.views import StepAnswer

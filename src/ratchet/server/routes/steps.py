@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from ratchet.kernel import NotFound
-from ratchet.ledger.protocol_steps import get_protocol_step
+from ratchet.ledger.protocols import get_protocol_step
 from ratchet.ledger.runs import get_step, latest_attempts
 from ratchet.protocols.views import attempt_records, step_record
 from ratchet.server import shapes

@@ -14,8 +14,7 @@ from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, S
 from ratchet.kernel import Outcome
 from ratchet.kernel.semver import Bump
 from ratchet.ledger import Transaction
-from ratchet.ledger.tool_calls import CallRow, CallStats
-from ratchet.ledger.tools import VersionRow, VersionStatus, list_versions
+from ratchet.ledger.tools import CallRow, CallStats, VersionRow, VersionStatus, list_versions
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.workflows.evolution.parts import SOURCE
 

@@ -15,8 +15,17 @@ from ratchet.judges.judge import hear
 from ratchet.judges.scratch import scratch
 from ratchet.kernel import Conflict, Misuse, Outcome, Verdict
 from ratchet.ledger import Transaction
-from ratchet.ledger.tool_calls import CallRow, CallStats
-from ratchet.ledger.tools import ToolRow, VersionRow, call_stats, calls_of, get_version, line_of, tools_by_id
+from ratchet.ledger.tools import (
+    CallRow,
+    CallStats,
+    ToolRow,
+    VersionRow,
+    call_stats,
+    calls_of,
+    get_version,
+    line_of,
+    tools_by_id,
+)
 from ratchet.sandbox import Bounds
 from ratchet.tools.definition import Tool, ToolType, full_name
 from ratchet.tools.examples import difference

@@ -15,7 +15,7 @@ from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import NotFound
 from ratchet.ledger import Spender, Transaction, to_json
-from ratchet.ledger.approvals import ApprovalStatus, request_approval
+from ratchet.ledger.questions import ApprovalStatus, request_approval
 from ratchet.ledger.workflows import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse

@@ -11,7 +11,7 @@ from ratchet.flowkit.execution import Executed
 from ratchet.flowkit.executor import execute
 from ratchet.kernel import RunStatus, StateChanged, Waiting
 from ratchet.ledger import Run, Step, Transaction, change_run
-from ratchet.ledger.approvals import still_pending
+from ratchet.ledger.questions import still_pending
 from ratchet.ledger.runs import list_steps, status_of_run
 from ratchet.ledger.workflows import remove_step_results
 from ratchet.runtime import JobContext, complete_run, enter_run

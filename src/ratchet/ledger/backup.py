@@ -1,29 +1,172 @@
-"""Taking a backup while others work."""
+"""Backups: the whole ledger as one file that either database can take in, written while others work."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import gzip
+import hashlib
+import io
 import os
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from ratchet import __version__
-from ratchet.kernel import Conflict, LedgerUnavailable, Misuse
-from ratchet.ledger.backup._format import FORMAT, TABLES, Contents, Manifest
-from ratchet.ledger.backup._writer import Writer
-from ratchet.ledger.counters import counters
+from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse
+from ratchet.ledger._columns import to_json
+from ratchet.ledger.check import counters
+from ratchet.ledger.database import REVISIONS
 from ratchet.ledger.ledger import Ledger
-from ratchet.ledger.schema import REVISIONS
-from ratchet.ledger.tables import artifact_contents, artifacts
+from ratchet.ledger.tables import artifact_contents, artifacts, metadata
 from ratchet.ledger.transaction import Transaction
+
+# A change that an older Ratchet cannot read raises it.
+FORMAT = 1
+MANIFEST = "manifest.json"
+CONTENTS = "contents.json"
+# Room for millions of rows in parts; a real one is a thousand times smaller.
+MAX_JSON_BYTES = 64 * 1024 * 1024
+PART_BYTES = 4 * 1024 * 1024
+MAX_ROW_BYTES = 256 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+# Far above what a ledger reaches, and far enough below 64 bits to count on from there.
+MAX_NUMBER = 2**62
+
+# In an order in which each row finds those it names. Contents of artifacts are members of their own.
+TABLES = tuple(table for table in metadata.sorted_tables if table is not artifact_contents)
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Page(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Manifest(_Page):
+    """What the file is a backup of."""
+
+    format: int
+    schema_revision: str
+    ratchet_version: str
+    taken_at: int
+    counters: dict[str, Annotated[int, Field(ge=0, lt=MAX_NUMBER)]]
+
+
+class Part(_Page):
+    """Some rows of one table."""
+
+    table: str
+    rows: NonNegativeInt
+    sha256: Sha256
+
+
+class Contents(_Page):
+    """Everything between the two pages. `left_out` are artifacts that the ledger itself had lost."""
+
+    parts: list[Part]
+    artifacts: NonNegativeInt
+    artifact_bytes: NonNegativeInt
+    left_out: list[Sha256]
+
+    def rows(self) -> dict[str, int]:
+        """How many rows there are of each table."""
+        total: Counter[str] = Counter()
+        for part in self.parts:
+            total[part.table] += part.rows
+        return dict(total)
+
+
+def part_name(table: str, number: int) -> str:
+    return f"tables/{table}.{number}"
+
+
+def artifact_name(sha256: str) -> str:
+    return f"artifacts/{sha256}"
+
+
+class Writer:
+    """Adds members to an open archive and keeps account of them."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._parts: list[Part] = []
+        self._left_out: list[str] = []
+        self._artifacts = self._artifact_bytes = 0
+
+    def add_manifest(self, manifest: Manifest) -> None:
+        self._add_bytes(MANIFEST, manifest.model_dump_json(indent=2).encode())
+
+    def add_rows(self, table: sa.Table, rows: Iterable[sa.RowMapping]) -> None:
+        for number, lines in enumerate(_parts(rows)):
+            content = b"".join(lines)
+            self._add_bytes(part_name(table.name, number), content)
+            digest = hashlib.sha256(content).hexdigest()
+            self._parts.append(Part(table=table.name, rows=len(lines), sha256=digest))
+
+    def add_artifact(self, sha256: str, content: bytes | Path) -> None:
+        """Add what is in the database or in a file, unless it is missing or does not match its hash."""
+        try:
+            file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        except FileNotFoundError:
+            self._left_out.append(sha256)
+            return
+        with file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                self._left_out.append(sha256)
+                return
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            self._add(artifact_name(sha256), file, size)
+        self._artifacts += 1
+        self._artifact_bytes += size
+
+    def add_contents(self) -> Contents:
+        contents = Contents(
+            parts=self._parts,
+            artifacts=self._artifacts,
+            artifact_bytes=self._artifact_bytes,
+            left_out=self._left_out,
+        )
+        self._add_bytes(CONTENTS, contents.model_dump_json(indent=2).encode())
+        return contents
+
+    def _add_bytes(self, name: str, content: bytes) -> None:
+        self._add(name, io.BytesIO(content), len(content))
+
+    def _add(self, name: str, content: BinaryIO, size: int) -> None:
+        member = tarfile.TarInfo(name)
+        member.size = size
+        self._tar.addfile(member, content)
+        self._tar.members = []  # type: ignore[attr-defined]  # else it remembers every member
+
+
+def _parts(rows: Iterable[sa.RowMapping]) -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    size = 0
+    for row in rows:
+        lines.append(_line(row))
+        size += len(lines[-1])
+        if size >= PART_BYTES:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines
+
+
+def _line(row: sa.RowMapping) -> bytes:
+    line = to_json(dict(row)).encode() + b"\n"
+    if len(line) > MAX_ROW_BYTES:
+        raise LedgerCorrupt(f"a row of {len(line)} bytes is too large to be backed up")
+    return line
+
 
 _ROWS = 1000
 _CONTENTS = 100
