@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ratchet.config import Settings
-from ratchet.config.llm_settings import Prices
+from ratchet.config.engine_settings import Prices
 from ratchet.config.sources import Key
 from ratchet.engines.agent_model import agent_model, claude_login, codex_login
 from ratchet.engines.llm.call import candidate_price

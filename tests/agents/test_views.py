@@ -10,7 +10,7 @@ import pytest
 from ratchet.agents import logs, views
 from ratchet.agents.addresses import announce, host_lock
 from ratchet.agents.contract import Role, place_of
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import Conflict, NotFound, RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import create_agent, get_agent, move_current, quarantine_version

@@ -14,7 +14,7 @@ from ratchet.agents.staging_area import Decision
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command
 from ratchet.cli.group import LazyGroup
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.ledger.agents import AgentStatus, VersionStatus
 from ratchet.server.agent_shapes import ListedVersion, WholeAgent
 from ratchet.server.routes import agent_calls, agent_state, agents

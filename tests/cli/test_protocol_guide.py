@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from ratchet.cli.command import Command
-from ratchet.config.aliases import ALIASES, IGNORED
-from ratchet.config.protocol_settings import Models, Projects, Protocols
+from ratchet.config.sources import ALIASES, IGNORED
+from ratchet.config.workflow_settings import Models, Projects, Protocols
 from tests.cli.test_workflow_guide import DOCS, commands
 
 GUIDES = {"protocol": (DOCS / "protocols.md").read_text(), "project": (DOCS / "projects.md").read_text()}

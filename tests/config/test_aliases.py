@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.aliases import ALIASES, IGNORED
+from ratchet.config.sources import ALIASES, IGNORED
 from ratchet.kernel import ConfigError
 from tests.config.conftest import Place
 from tests.config.keys import KEYS, toml, value_of, variable

@@ -20,7 +20,7 @@ from ratchet.forges import (
     open_forge,
     provider_of,
 )
-from ratchet.forges.program import ProgramApi
+from ratchet.forges.api import ProgramApi
 from ratchet.forges.webhooks import _graphql
 from tests.forges.asking import Asking
 from tests.waiting import eventually

@@ -33,7 +33,7 @@ from ratchet.runtime import (
     resume_run,
     start_run,
 )
-from ratchet.runtime.approvals import decide
+from ratchet.runtime.runs import answer_approval
 from tests.runtime.conftest import (  # noqa: F401
     ledger,
     loaded,
@@ -102,7 +102,7 @@ def pending_id(runtime: Runtime, run_id: int) -> int:
 
 def answer(runtime: Runtime, approval_id: int, approved: bool = True, comment: str | None = None) -> None:
     with runtime.ledger.write() as tx:
-        decide(tx, runtime, approval_id, approved=approved, by="ada", comment=comment)
+        answer_approval(tx, runtime, approval_id, approved=approved, by="ada", comment=comment)
 
 
 def begin(runtime: Runtime) -> int:

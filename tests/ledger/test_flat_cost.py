@@ -34,11 +34,11 @@ from ratchet.ledger.tables import (
     usage,
     usage_days,
 )
-from ratchet.runtime import job_rows as queue
+from ratchet.runtime import job as queue
+from ratchet.runtime.claim import QueueRule
 from ratchet.runtime.job import JobStatus, RetryPolicy
 from ratchet.runtime.jobs import Jobs
 from ratchet.runtime.kinds import Kinds
-from ratchet.runtime.limits import QueueRule
 from tests.ledger.effort import analyze, effort, plan_of, statements_of
 
 SMALL, LARGE = 400, 4000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.config.memory_settings import Memory as Settings
-from ratchet.config.memory_settings import Qdrant
+from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import Qdrant
 from ratchet.memory import Memory, WordLlama, open_memory
 from tests.memory.qdrant_server import serving
 

@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.memory import WrongEmbedder
-from ratchet.memory.entry import Filter
+from ratchet.memory.memory import Filter
 from ratchet.memory.sqlite import SqliteMemory, rows
 from tests.memory.actors import (
     Letters,

@@ -15,8 +15,8 @@ import pytest
 from pydantic import SecretStr
 from qdrant_client import QdrantClient, models
 
-from ratchet.config.memory_settings import Memory as Settings
-from ratchet.config.memory_settings import Qdrant
+from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import Qdrant
 from ratchet.memory import MemoryCorrupt, MemoryUnavailable, WrongEmbedder, open_memory, reembed
 from ratchet.memory.qdrant import open_server
 from tests.memory.actors import Letters
@@ -156,7 +156,7 @@ import sys
 from pathlib import Path
 
 sys.modules["qdrant_client"] = None  # as if it were not installed
-from ratchet.config.memory_settings import Memory, Qdrant
+from ratchet.config.workflow_settings import Memory, Qdrant
 from ratchet.kernel import Missing
 from ratchet.memory import open_memory
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from ratchet.config.memory_settings import Memory, Qdrant
+from ratchet.config.workflow_settings import Memory, Qdrant
 
 
 def test_by_default_the_memory_is_a_file() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.modelserver import ModelServer, call, call_mcp, fail, say
-from ratchet.modelserver.clients import claude_environment
+from ratchet.modelserver.server import claude_environment
 from tests.modelserver.conftest import NAME, Play
 
 Claude = Callable[..., Awaitable[list[Any]]]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 
 from ratchet.modelserver import ModelServer, Turn, answer, call, call_freely, cut, fail, say
-from ratchet.modelserver.clients import codex_config
+from ratchet.modelserver.server import codex_config
 from tests.modelserver.conftest import NAME, Play
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+patched\n*** Update File: old.txt\n@@\n-old\n+new\n*** End Patch\n"

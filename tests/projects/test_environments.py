@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.protocol_settings import Projects
+from ratchet.config.workflow_settings import Projects
 from ratchet.judges import Candidate
 from ratchet.judges.judge import Deadline
 from ratchet.projects.discovery import discover_files

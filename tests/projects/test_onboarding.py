@@ -11,9 +11,10 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
 from ratchet.projects.clarifications import Clarification, answer, list_clarifications
-from ratchet.projects.onboarding import Onboarding, onboarding_view, set_up
+from ratchet.projects.onboarding import onboarding_view, set_up
 from ratchet.projects.registration import set_up_again
 from ratchet.runtime import Runtime, Worker, cancel_run
+from ratchet.server.protocol_shapes import Onboarding
 from tests.projects.conftest import MakeRuntime
 from tests.projects.http_remote import http_remote
 from tests.projects.jobs import (

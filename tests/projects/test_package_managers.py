@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.config.protocol_settings import Projects
+from ratchet.config.workflow_settings import Projects
 from ratchet.projects.environments import Environments
 from ratchet.protocols.qa.check_plan import PlannedCheck
 from tests.projects.repositories import git

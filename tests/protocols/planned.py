@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.config.command_settings import Command
+from ratchet.config.engine_settings import Command
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Filter
 from ratchet.ledger.events import Event, latest

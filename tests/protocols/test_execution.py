@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ratchet.config import BudgetLimits, load_settings
-from ratchet.config.command_settings import Command
+from ratchet.config.engine_settings import Command
 from ratchet.kernel import BudgetPolicy, RunStatus, StepStatus
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.projects import Project, get_project

@@ -10,7 +10,7 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.runtime import Job, JobStatus, Runtime, Worker, get_job, open_ledger, open_runtime
-from ratchet.runtime.queues import set_paused
+from ratchet.runtime.jobs import set_paused
 from tests.conftest import prepared_database
 from tests.runtime.fleet import Fleet, Nursery
 from tests.runtime.kinds import make_kinds

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ratchet.runtime.complaint import Complaint
+from ratchet.runtime.processes import Complaint
 
 
 def test_the_same_trouble_is_told_once_a_minute_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,7 @@ from ratchet.runtime import (
     run_step,
     start_run,
 )
-from ratchet.runtime.job_rows import lock_job
+from ratchet.runtime.job import lock_job
 from ratchet.runtime.runs import carry_again
 from tests.runtime.kinds import mark, marks
 from tests.waiting import eventually

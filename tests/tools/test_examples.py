@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools import examples
+from ratchet.tools import invocation as examples
 from tests.tools.bench import Bench, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
 

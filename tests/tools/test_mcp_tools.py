@@ -17,8 +17,7 @@ from ratchet.runtime import Runtime, open_ledger, open_runtime
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.mcp_servers import KeptServers
-from ratchet.tools.mcp_tools import list_server_tools, without_patterns
+from ratchet.tools.mcp_tools import KeptServers, list_server_tools, without_patterns
 from tests.agentkit.servers import free_port, program
 from tests.engines.llm import lab
 from tests.runtime.worker_process import load

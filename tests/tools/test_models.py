@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.llm_settings import Endpoint, Llm
+from ratchet.config.engine_settings import Endpoint, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.registry import Surroundings, open_engine

@@ -19,10 +19,9 @@ from ratchet.agentkit.errors import (
     ToolFailed,
 )
 from ratchet.agentkit.history import Change
-from ratchet.agentkit.logs import log
+from ratchet.agentkit.logs import Surroundings, log, surroundings
 from ratchet.agentkit.server import Runner, Tuner
 from ratchet.agentkit.store import StateStore, state
-from ratchet.agentkit.surroundings import Surroundings, surroundings
 
 __all__ = [
     "Agent",

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ratchet.agentkit.connection import Address, Lost, call, connected, finished
+from ratchet.agentkit.client import Address, Lost, call, connected, finished
 from ratchet.agentkit.errors import AnswerInvalid, ArchitectUnreachable, Misused
-from ratchet.agentkit.schema import first_fault
-from ratchet.agentkit.surroundings import URL, surroundings
+from ratchet.agentkit.logs import URL, surroundings
+from ratchet.agentkit.store import first_fault
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 from ratchet.agentkit.errors import Misused
-from ratchet.agentkit.logs import log, log_as
-from ratchet.agentkit.surroundings import ROLE, URL
+from ratchet.agentkit.logs import ROLE, URL, log, log_as
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -24,7 +24,7 @@ from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
     from ratchet.config import Loaded
-    from ratchet.config.agent_settings import Agents
+    from ratchet.config.workflow_settings import Agents
     from ratchet.runtime import Runtime
 
 

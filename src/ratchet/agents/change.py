@@ -21,7 +21,7 @@ from ratchet.agents.contract import LOGS, MESSAGE_FILE, place_of
 from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.publication import AgentTrunk
 from ratchet.agents.staging_area import ArchitectWork, Opener, Tell, announce, surroundings, sweep
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Failure, Request
 from ratchet.engines.registry import open_engine
 from ratchet.kernel import Misuse, Outcome, RunStatus

@@ -14,7 +14,7 @@ from typing import Any
 from ratchet.agentkit import StateStore
 from ratchet.agentkit.values import MOST_BYTES
 from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, STATE, UNTRACKED, AgentDirectory
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Engine, Failure, Session, SessionFailed
 from ratchet.engines.registry import Surroundings
 from ratchet.kernel import RatchetError

@@ -23,7 +23,7 @@ from ratchet.agentkit.values import MOST_BYTES, canonical, plain
 from ratchet.agents.checks.files import NotPassed, read_state
 from ratchet.agents.contract import CUT, MIGRATE, SCHEMA, STATE
 from ratchet.config import Settings
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Conflict, Misuse, RatchetError
 from ratchet.sandbox import Bounds, Node, Policy, run

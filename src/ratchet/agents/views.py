@@ -29,7 +29,7 @@ from ratchet.ledger.runs import get_run, latest_attempts, latest_steps, list_run
 
 if TYPE_CHECKING:
     from ratchet.agentkit import Change
-    from ratchet.config.agent_settings import Agents
+    from ratchet.config.workflow_settings import Agents
     from ratchet.ledger import ArtifactStore, Attempt, Run, Transaction
 
 

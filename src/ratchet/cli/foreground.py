@@ -19,7 +19,7 @@ from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
 from ratchet.observe import logs
 from ratchet.runtime import open_ledger, open_runtime
-from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.runtime.job import unfinished_jobs
 from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:

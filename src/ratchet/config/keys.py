@@ -16,15 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ratchet.config.agent_settings import Agents
-from ratchet.config.command_settings import Command
 from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.engine_settings import Claude, Codex
-from ratchet.config.llm_settings import Llm
-from ratchet.config.memory_settings import Memory
-from ratchet.config.protocol_settings import Projects, Protocols
+from ratchet.config.engine_settings import Claude, Codex, Command, Llm
 from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section
-from ratchet.config.workflow_settings import Tools, Workflows
+from ratchet.config.workflow_settings import Agents, Memory, Projects, Protocols, Tools, Workflows
 from ratchet.kernel import BudgetPolicy, Limits, is_name
 
 

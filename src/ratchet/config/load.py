@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.aliases import from_aliases, ignored_aliases
 from ratchet.config.database_url import MASK, DatabaseUrl, mask_text
 from ratchet.config.settings import Settings
 from ratchet.config.sources import (
@@ -25,9 +24,11 @@ from ratchet.config.sources import (
     Source,
     dotted,
     find_home,
+    from_aliases,
     from_environment,
     from_file,
     from_flags,
+    ignored_aliases,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def load_settings(
     given = {key: value for source in sources for key, value in source.items()}
     if given.keys() - {DATABASE_URL}:
         # Most commands are called with nothing set, and what checks it is slow to import.
-        from ratchet.config.complaints import check_keys, checked_settings
+        from ratchet.config.schema import check_keys, checked_settings
 
         check_keys(sources)
         settings = checked_settings(given, _database(given, home.path))
@@ -145,7 +146,7 @@ def _database(given: Mapping[Key, Given], home: Path) -> DatabaseUrl:
             raise ValueError("must be a text such as 'sqlite:///ledger.db'")
         return DatabaseUrl.parse(each.value).relative_to(home)
     except ValueError as problem:
-        from ratchet.config.complaints import explain_invalid
+        from ratchet.config.schema import explain_invalid
 
         raise explain_invalid([(DATABASE_URL, str(problem))], given) from None
 

@@ -14,8 +14,7 @@ from ratchet.demo.stage import RECORDED, ActFailed, DemoCommand, DemoStage, Show
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.ledger import Attempt, Event
 from ratchet.ledger.projects import find_project, get_project
-from ratchet.ledger.protocol_steps import get_protocol_step, list_protocol_steps
-from ratchet.ledger.protocols import find_protocol
+from ratchet.ledger.protocols import find_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.runs import list_attempts
 from ratchet.projects.registration import register_project
 from ratchet.protocols.actions import create_protocol, start_protocol

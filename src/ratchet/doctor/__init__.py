@@ -3,9 +3,7 @@
 A probe returns checks and never raises for a thing that is absent.
 """
 
-from ratchet.doctor.addresses import addresses
-from ratchet.doctor.engines import engines, extras
-from ratchet.doctor.ledger import ledger
+from ratchet.doctor.home import addresses, engines, extras, ledger
 from ratchet.doctor.machine import disk, git, python, sandbox_layers
 from ratchet.doctor.run import Check, Probe, Status, run_all
 

@@ -12,7 +12,7 @@ from typing import Any
 from ratchet.config.database_url import mask_text
 from ratchet.engines.cassette import FileState, digest
 from ratchet.engines.engine import McpServer, Request
-from ratchet.observe.redaction import redact
+from ratchet.observe.logs import redact
 
 _OPEN = "⟨"
 _ESCAPED = "⟨⟨"

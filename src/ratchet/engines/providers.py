@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
     from ratchet.config import Settings
-    from ratchet.config.llm_settings import Prices
+    from ratchet.config.engine_settings import Prices
 
 
 def price_of(
@@ -93,7 +93,7 @@ def _is_sold(model: str) -> bool:
 
 
 def _free() -> Prices:
-    from ratchet.config.llm_settings import Prices
+    from ratchet.config.engine_settings import Prices
 
     return Prices(input=0, output=0)
 
@@ -119,7 +119,7 @@ def _prices(listed: ModelPrice, request_tokens: int) -> Prices | None:
     if tokens_in is None or tokens_out is None:
         return None
     # With pydantic, which commands that price nothing can do without.
-    from ratchet.config.llm_settings import Prices
+    from ratchet.config.engine_settings import Prices
 
     return Prices(
         input=_at(tokens_in, request_tokens),

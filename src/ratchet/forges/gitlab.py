@@ -1,13 +1,35 @@
-"""GitLab's merge requests and statuses."""
+"""GitLab's merge requests, statuses and webhooks."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from ratchet.config.database_url import mask_text
 from ratchet.forges.api import Answer, Api, Unreachable, refusal, with_query
-from ratchet.forges.forge import Check, CheckState, PullRequest, PullRequestState
-from ratchet.forges.payload import gitlab_state, items, number, part, text
+from ratchet.forges.forge import (
+    Check,
+    CheckState,
+    EventKind,
+    ForgeEvent,
+    Job,
+    PullRequest,
+    PullRequestState,
+    Trouble,
+    commit,
+    first,
+    gitlab_state,
+    items,
+    link,
+    moment,
+    number,
+    part,
+    tail,
+    text,
+)
 
 _PAGE = 100
 _DRAFT = "Draft: "
@@ -138,3 +160,181 @@ def _plain(title: str) -> str:
         if title.lower().startswith(mark):
             return title[len(mark) :].strip()
     return title
+
+
+_NAME = re.compile(r"[a-z_]{1,60}")
+# By the header, for bodies that do not say what they are.
+_HOOKS = {
+    "pipeline hook": "pipeline",
+    "job hook": "build",
+    "merge request hook": "merge_request",
+    "push hook": "push",
+    "tag push hook": "tag_push",
+    "note hook": "note",
+}
+_PIPELINE = "pipeline"
+Payload = Mapping[str, Any]
+
+
+def read_gitlab(headers: Mapping[str, str], payload: Payload) -> ForgeEvent:
+    """What a delivery says; `kind` is `other` for everything that nobody here needs."""
+    hook = headers.get("x-gitlab-event", "").strip().lower()
+    name = (text(payload.get("object_kind"), 60) or _HOOKS.get(hook, "webhook")).lower()
+    if not _NAME.fullmatch(name):
+        name = "webhook"
+    plain = ForgeEvent("gitlab", "", name, EventKind.OTHER, repository=_repository(payload))
+    read = _READERS.get(name)
+    return plain if read is None else read(plain, payload)
+
+
+def _pipeline(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
+    found = part(payload.get("object_attributes"))
+    merge_request = part(payload.get("merge_request"))
+    # A pipeline for the merge request is another one than that for the push of the same commit.
+    for_merge = text(found.get("source"), 60) == "merge_request_event"
+    word = text(found.get("status"), 60) or text(found.get("state"), 60)
+    read = replace(
+        plain,
+        kind=EventKind.CHECK,
+        branches=()
+        if _foreign(merge_request)
+        else _branches(
+            merge_request.get("source_branch") if for_merge else None, found.get("ref"), payload.get("ref")
+        ),
+        commit=commit(first(found.get("sha"), part(payload.get("commit")).get("id"))),
+        check=text(found.get("name")) or (f"{_PIPELINE} (merge request)" if for_merge else _PIPELINE),
+        state=gitlab_state(word),
+        outcome=None if word is None else word.lower(),
+        url=link(found.get("url")),
+        pull_request=number(merge_request.get("iid")),
+        jobs=_jobs(payload),
+        at=first(*(moment(found.get(name)) for name in ("finished_at", "created_at"))),
+    )
+    return read if read.state is not CheckState.FAILED else replace(read, trouble=_trouble(read.jobs, found))
+
+
+def _jobs(payload: Payload) -> tuple[Job, ...]:
+    found: dict[str, Job] = {}
+    for each in items(payload.get("builds")):
+        name, word = text(each.get("name")), text(each.get("status"), 60)
+        state = gitlab_state(word, may_fail=each.get("allow_failure") is True)
+        at = first(*(moment(each.get(key)) for key in ("finished_at", "started_at", "created_at")))
+        if (
+            name is None
+            or word is None
+            or state is None
+            or (name in found and (found[name].at or 0) > (at or 0))
+        ):
+            continue
+        failed = state is CheckState.FAILED
+        step = first(text(each.get("failure_reason")), text(each.get("stage")))
+        found[name] = Job(name, state, word.lower(), at, Trouble(name, step) if failed else Trouble())
+    return tuple(found.values())
+
+
+def _trouble(jobs: tuple[Job, ...], found: Payload) -> Trouble:
+    failed = next((each.trouble for each in jobs if each.state is CheckState.FAILED), Trouble())
+    return _told(found, failed)
+
+
+def _told(found: Payload, otherwise: Trouble) -> Trouble:
+    """Where it failed, as a script that reports for itself tells it."""
+    told = part(found.get("detail"))
+    log = tail(told.get("log_tail"))
+    return Trouble(
+        text(told.get("job")) or otherwise.job,
+        text(told.get("step")) or otherwise.step,
+        mask_text(log) if log else None,
+    )
+
+
+def _build(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
+    word = text(payload.get("build_status"), 60)
+    job = text(payload.get("build_name"))
+    state = gitlab_state(word, may_fail=payload.get("build_allow_failure") is True)
+    step = first(text(payload.get("build_failure_reason")), text(payload.get("build_stage")))
+    return replace(
+        plain,
+        kind=EventKind.CHECK,
+        branches=() if payload.get("tag") is True else _branches(payload.get("ref")),
+        commit=commit(first(payload.get("sha"), part(payload.get("commit")).get("sha"))),
+        check=job or "job",
+        state=state,
+        outcome=None if word is None else word.lower(),
+        url=link(payload.get("build_url")),
+        trouble=_told(payload, Trouble(job, step)) if state is CheckState.FAILED else Trouble(),
+        at=first(
+            *(
+                moment(payload.get(name))
+                for name in ("build_finished_at", "build_started_at", "build_created_at")
+            )
+        ),
+    )
+
+
+def _merge_request(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
+    found = part(payload.get("object_attributes"))
+    state = text(found.get("state"), 60) or text(found.get("status"), 60)
+    return replace(
+        plain,
+        kind=EventKind.PULL_REQUEST,
+        branches=()
+        if _foreign(found)
+        else _branches(found.get("source_branch"), found.get("ref"), payload.get("ref")),
+        commit=commit(part(found.get("last_commit")).get("id")),
+        outcome=text(found.get("action"), 60) or state,
+        url=link(found.get("url")),
+        pull_request=number(found.get("iid")),
+        draft=found.get("draft") is True or found.get("work_in_progress") is True,
+        merged=state == "merged",
+        closed=state in ("merged", "closed"),
+        at=moment(found.get("updated_at")),
+    )
+
+
+def _push(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
+    return replace(
+        plain,
+        kind=EventKind.PUSH,
+        branches=_branches(payload.get("ref")),
+        commit=commit(first(payload.get("checkout_sha"), payload.get("after"))),
+    )
+
+
+def _note(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
+    merge_request = part(payload.get("merge_request"))
+    return replace(
+        plain,
+        branches=_branches(merge_request.get("source_branch")),
+        url=link(part(payload.get("object_attributes")).get("url")),
+        pull_request=number(merge_request.get("iid")),
+    )
+
+
+_READERS: Mapping[str, Callable[[ForgeEvent, Payload], ForgeEvent]] = {
+    "pipeline": _pipeline,
+    "build": _build,
+    "job": _build,
+    "merge_request": _merge_request,
+    "push": _push,
+    "note": _note,
+}
+
+
+def _repository(payload: Payload) -> str | None:
+    project, repository = part(payload.get("project")), part(payload.get("repository"))
+    return first(
+        *(text(project.get(name)) for name in ("git_http_url", "web_url", "git_ssh_url")),
+        *(text(repository.get(name)) for name in ("git_http_url", "homepage", "git_ssh_url")),
+    )
+
+
+def _foreign(merge_request: Payload) -> bool:
+    """Whether it comes from a fork, which may have a branch of the same name."""
+    ends = [number(merge_request.get(f"{end}_project_id")) for end in ("source", "target")]
+    return None not in ends and ends[0] != ends[1]
+
+
+def _branches(*values: Any) -> tuple[str, ...]:
+    found = first(*(text(each, 255) for each in values))
+    return () if found is None else (found,)

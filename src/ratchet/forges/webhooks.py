@@ -16,14 +16,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from ratchet.config import Settings
-from ratchet.forges.api import Api, NoForge, RestApi, Unauthenticated
-from ratchet.forges.forge import Forge, ForgeEvent, Provider
-from ratchet.forges.github import GRAPHQL, HEADERS, GitHub
-from ratchet.forges.github_events import read_github
-from ratchet.forges.gitlab import GitLab
-from ratchet.forges.gitlab_events import read_gitlab
-from ratchet.forges.payload import text
-from ratchet.forges.program import PROGRAMS, find_program
+from ratchet.forges.api import PROGRAMS, Api, NoForge, RestApi, Unauthenticated, find_program
+from ratchet.forges.forge import Forge, ForgeEvent, Provider, text
+from ratchet.forges.github import GRAPHQL, HEADERS, GitHub, read_github
+from ratchet.forges.gitlab import GitLab, read_gitlab
 from ratchet.kernel import RatchetError
 
 # The host in the address of a repository, by the host of the REST interface where they differ.

@@ -18,19 +18,21 @@ from ratchet.kernel.errors import (
     Waiting,
     with_hint,
 )
-from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, new_id
+from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, iso, new_id
 from ratchet.kernel.status import (
     REOPENED,
     RUN_TRANSITIONS,
     STEP_TRANSITIONS,
+    Direction,
+    Outcome,
     RunStatus,
     StepStatus,
+    TrialStatus,
+    Verdict,
     check_transition,
+    exp_id,
 )
-from ratchet.kernel.times import iso
-from ratchet.kernel.trials import Direction, TrialStatus, exp_id
 from ratchet.kernel.usage import BudgetPolicy, Limits, Usage, dollars
-from ratchet.kernel.verdict import Outcome, Verdict
 
 __all__ = [
     "REOPENED",

@@ -1,4 +1,4 @@
-"""Names for things.
+"""Names for things, and moments as programs read them.
 
 Rows are numbered by the database; these types keep a run's number from being passed as a step's.
 """
@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import re
 import secrets
+from datetime import UTC, datetime
 from typing import NewType
+
+
+def iso(milliseconds: int) -> str:
+    """Whole milliseconds since 1970 as `2026-07-31T20:11:44.123Z`."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 ProjectId = NewType("ProjectId", int)
 RunId = NewType("RunId", int)

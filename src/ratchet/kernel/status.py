@@ -1,4 +1,4 @@
-"""The statuses of runs and steps, and the two tables that say which change is legal.
+"""The statuses of runs, steps and trials, which changes are legal, and what a judge says of a candidate.
 
 A status that maps to nothing is final: nothing revives it. Only `ratchet.ledger.statuses` writes statuses, and it
 asks `check_transition` first.
@@ -7,11 +7,86 @@ asks `check_transition` first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from ratchet.kernel.errors import IllegalTransition
+
+
+class Direction(StrEnum):
+    MIN = "min"
+    MAX = "max"
+
+    def gain(self, score: float, other: float) -> float:
+        """How much better `score` is than `other`; below zero when it is worse."""
+        return score - other if self is Direction.MAX else other - score
+
+
+class TrialStatus(StrEnum):
+    """How a trial ended. One that has not ended has none of these."""
+
+    BASELINE = "baseline"
+    KEEP = "keep"
+    DISCARD = "discard"
+    CRASH = "crash"
+    PREFLIGHT_CRASH = "preflight_crash"
+    SIZE_BLOCKED = "size_blocked"
+    TRAIN_BUDGET_OVERRUN = "train_budget_overrun"
+    EVAL_BUDGET_OVERRUN = "eval_budget_overrun"
+    DISQUALIFIED = "disqualified"
+    INFRA_ERROR = "infra_error"
+    # Only in imported histories: a row that was taken out after the fact.
+    HARNESS_ABORT = "harness_abort"
+
+    @property
+    def valid(self) -> bool:
+        """Whether the evaluator accepted it, so that its score may be compared."""
+        return self in (TrialStatus.BASELINE, TrialStatus.KEEP, TrialStatus.DISCARD)
+
+    @property
+    def tried(self) -> bool:
+        """Whether it tells anything about the idea, so that agents may be shown it and the budget counts it."""
+        return self not in (TrialStatus.INFRA_ERROR, TrialStatus.HARNESS_ABORT)
+
+
+def exp_id(number: int) -> str:
+    """How a trial is called where people read: at least three digits, 000 being the baseline."""
+    return f"{number:03}"
+
+
+class Outcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judge's decision with its evidence. `error` means that the judge could not decide: never a pass.
+
+    `score` is the mean of `samples`, which are the scores that were measured, in order.
+    """
+
+    outcome: Outcome
+    reason: str
+    judge: str
+    judge_hash: str
+    score: float | None = None
+    measurements: Mapping[str, float] = field(default_factory=dict)
+    report: str | None = None
+    simulated: bool = False
+    samples: tuple[float, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """A verdict from the JSON that was made of it."""
+        return cls(**{**data, "outcome": Outcome(data["outcome"]), "samples": tuple(data["samples"])})
 
 
 class RunStatus(StrEnum):

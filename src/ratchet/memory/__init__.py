@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.memory.entry import (
+    from ratchet.memory.embedders import SharedWords, WordLlama
+    from ratchet.memory.memory import (
+        Embedder,
         Entry,
         Filter,
         Found,
+        Memory,
         MemoryCorrupt,
         MemoryFault,
         MemoryTooNew,
@@ -16,10 +19,7 @@ if TYPE_CHECKING:
         Where,
         WrongEmbedder,
     )
-    from ratchet.memory.memory import Embedder, Memory
-    from ratchet.memory.shared_words import SharedWords
     from ratchet.memory.store import FILE_NAME, best_embedder, open_memory, reembed, search_advice
-    from ratchet.memory.wordllama import WordLlama
 else:
     __getattr__ = on_demand(__name__)
 

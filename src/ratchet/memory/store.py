@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ratchet.config.memory_settings import Memory as Settings
+from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.memory.embedders import SharedWords, WordLlama
 from ratchet.memory.memory import Embedder, Memory
-from ratchet.memory.shared_words import SharedWords
-from ratchet.memory.wordllama import WordLlama
 
 FILE_NAME = "memory.db"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratchet.modelserver.turn import Call, Tokens
-from ratchet.modelserver.wire import (
+from ratchet.modelserver.turn import (
     Answer,
+    Call,
     Document,
     Message,
     Speaker,
+    Tokens,
     objects,
     openai_error,
     pieces,

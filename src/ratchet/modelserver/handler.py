@@ -15,8 +15,7 @@ from ratchet.modelserver.chat import Chat
 from ratchet.modelserver.messages import Messages
 from ratchet.modelserver.responses import Responses
 from ratchet.modelserver.script import NoTurn, Script, Seen
-from ratchet.modelserver.turn import Turn
-from ratchet.modelserver.wire import Answer, Document, Wire
+from ratchet.modelserver.turn import Answer, Document, Turn, Wire
 
 if TYPE_CHECKING:
     from ratchet.modelserver.server import ModelServer

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratchet.modelserver.turn import Call, Tokens
-from ratchet.modelserver.wire import Answer, Document, Message, objects, pieces, sse, text_of
+from ratchet.modelserver.turn import Answer, Call, Document, Message, Tokens, objects, pieces, sse, text_of
 
 # Status to the usual type and message.
 _USUAL: Mapping[int, tuple[str, str]] = {

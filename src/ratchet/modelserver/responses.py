@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratchet.modelserver.turn import Call, Tokens
-from ratchet.modelserver.wire import (
+from ratchet.modelserver.turn import (
     Answer,
+    Call,
     Document,
     Message,
     Speaker,
+    Tokens,
     objects,
     openai_error,
     pieces,

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import ConfigError, Misuse, RatchetError, is_name
-from ratchet.modelserver.turn import Call, Tokens, Turn
-from ratchet.modelserver.wire import Message
+from ratchet.modelserver.turn import Call, Message, Tokens, Turn
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

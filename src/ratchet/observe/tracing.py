@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ratchet.observe.logs import bound
-from ratchet.observe.redaction import redact_under
+from ratchet.observe.logs import bound, redact_under
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

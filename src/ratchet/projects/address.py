@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ratchet.kernel import ConfigError, Conflict, Misuse, RatchetError
 from ratchet.ledger.projects import Project
 from ratchet.runtime import Runtime
-from ratchet.workspaces.refs import check_name
+from ratchet.workspaces.git import check_name
 
 
 class CloneMissing(Conflict):

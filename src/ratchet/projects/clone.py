@@ -16,7 +16,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import find_protocol
-from ratchet.observe.redaction import hide_known
+from ratchet.observe.logs import hide_known
 from ratchet.projects.address import (
     CloneMissing,
     PushRefused,

@@ -14,8 +14,8 @@ from typing import Any
 
 from ratchet.kernel import Misuse, RatchetError, RunStatus, StepStatus, Waiting
 from ratchet.ledger import Transaction, change_run, change_step
-from ratchet.ledger.clarifications import find_clarification
 from ratchet.ledger.projects import Project, add_facts, change_project, get_project
+from ratchet.ledger.questions import find_clarification
 from ratchet.ledger.runs import find_or_create_step, get_run
 from ratchet.projects.address import CloneMissing, clone_place, remote_key
 from ratchet.projects.assets import write_assets
@@ -39,7 +39,7 @@ from ratchet.projects.stages import (
 from ratchet.projects.transfer import origin_of, transfer_for
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Identity, find_git
-from ratchet.workspaces.discovery import Found, find_repository
+from ratchet.workspaces.repository import Found, find_repository
 
 
 async def resolve(job: JobContext, project_id: int) -> Done:

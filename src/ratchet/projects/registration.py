@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ratchet.config import Settings
 from ratchet.kernel import Conflict, Misuse, ProjectId, RunId
 from ratchet.ledger import Transaction, to_json
-from ratchet.ledger.clarifications import Clarification
 from ratchet.ledger.projects import (
     DEFAULT_BRANCH,
     Project,
@@ -20,12 +19,13 @@ from ratchet.ledger.projects import (
     change_project,
     get_project,
 )
+from ratchet.ledger.questions import Clarification
 from ratchet.ledger.runs import get_run
 from ratchet.projects.address import check_branch, read_address, remote_key
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.runtime import Runtime, resume_run, start_run
 from ratchet.workspaces import Identity
-from ratchet.workspaces.identity import RATCHET
+from ratchet.workspaces.trees import RATCHET
 
 if TYPE_CHECKING:
     from ratchet.runtime import JobContext, Kinds

@@ -23,7 +23,7 @@ from ratchet.ledger.projects import (
     put_ciphertext,
     remove_ciphertext,
 )
-from ratchet.observe.redaction import remember_secret
+from ratchet.observe.logs import remember_secret
 from ratchet.projects.address import SecretsUnreadable
 from ratchet.runtime import Runtime
 

@@ -33,7 +33,7 @@ from ratchet.protocols.policies import apply_triggers, read_policies
 from ratchet.protocols.prompts import CiFailure, feedback
 from ratchet.protocols.pull_request import forge_of
 from ratchet.runtime import Runtime
-from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.runtime.job import unfinished_jobs
 
 # A check of the pull request goes under its own name, so that it cannot hide that of the push.
 _ALSO = ("", " (pull_request)", " (merge request)")

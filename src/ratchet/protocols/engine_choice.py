@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from ratchet.config import Settings
-from ratchet.config.protocol_settings import REVIEWER_POLICIES
+from ratchet.config.workflow_settings import REVIEWER_POLICIES
 from ratchet.engines.agent_model import other_model, told_model
 from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.preflight import NotReady, require_engines

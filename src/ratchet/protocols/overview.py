@@ -14,7 +14,7 @@ from ratchet.ledger.questions import list_blockers_of_run
 from ratchet.ledger.runs import newest_attempts
 from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.views import clarification_record, protocol_record, step_record
-from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.runtime.job import unfinished_jobs
 
 if TYPE_CHECKING:
     from ratchet.ledger import Attempt, Transaction

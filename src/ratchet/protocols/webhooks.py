@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ratchet.forges import CheckState, Delivery, EventKind, ForgeEvent, Trouble, UnsignedDelivery
-from ratchet.forges.payload import CANCELLED
+from ratchet.forges.forge import CANCELLED
 from ratchet.kernel import JobId, NotFound, RunId, StepStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project, get_project, projects_of_remote

@@ -6,17 +6,13 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.runtime.attempts import run_step
-    from ratchet.runtime.context import GaveWay, JobContext
     from ratchet.runtime.group_commit import GroupCommit
-    from ratchet.runtime.job import Job, JobStatus
-    from ratchet.runtime.job_rows import count_jobs, get_job, list_jobs
-    from ratchet.runtime.jobs import Jobs
-    from ratchet.runtime.kinds import Kinds
-    from ratchet.runtime.opening import configured_budgets, open_ledger, open_runtime
+    from ratchet.runtime.job import Job, JobStatus, count_jobs, get_job, list_jobs
+    from ratchet.runtime.jobs import Jobs, QueueState, list_queues
+    from ratchet.runtime.kinds import GaveWay, JobContext, Kinds
     from ratchet.runtime.processes import Process, anybody_works, list_processes, works_here
-    from ratchet.runtime.queues import QueueState, list_queues
     from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
-    from ratchet.runtime.runtime import Runtime
+    from ratchet.runtime.runtime import Runtime, configured_budgets, open_ledger, open_runtime
     from ratchet.runtime.schedules import (
         Missed,
         Schedule,

@@ -20,10 +20,10 @@ from ratchet.ledger.sessions import finish_stage, finished_stages, stages_of_ste
 from ratchet.ledger.statuses import UNCHANGED
 from ratchet.ledger.usage import hold
 from ratchet.observe import logs, tracing
-from ratchet.runtime.opening import configured_budgets
+from ratchet.runtime.runtime import configured_budgets
 
 if TYPE_CHECKING:
-    from ratchet.runtime.context import JobContext
+    from ratchet.runtime.kinds import JobContext
 
 
 ENDED = "ended"

@@ -1,8 +1,8 @@
-"""Claiming: which jobs a worker starts next.
+"""Claiming: which jobs a worker starts next, within the limits of their queue over the whole fleet.
 
 A job waits for its time as `scheduled`, for its key as `waiting`, and for a worker as `queued`. Workers take queued
 jobs with `FOR UPDATE SKIP LOCKED`, so none waits for the rows of another, and the most urgent first. What is claimed is
-leased to the worker's process, see `ratchet.runtime.job_rows`.
+leased to the worker's process, see `ratchet.runtime.job`.
 
 Whoever makes a job ready rings the ledger's bell. Only time passes without a ring: `look` says when to look again.
 """
@@ -10,20 +10,76 @@ Whoever makes a job ready rings the ledger's bell. Only time passes without a ri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ratchet.ledger import Topic
-from ratchet.ledger.tables import jobs, processes, queues
-from ratchet.runtime.job import BACKGROUND, Job, JobStatus
-from ratchet.runtime.job_rows import read_jobs, set_job
-from ratchet.runtime.limits import QueueRule, count_start, reopens_at, room
+from ratchet.ledger.tables import job_starts, jobs, processes, queues
+from ratchet.runtime.job import BACKGROUND, Job, JobStatus, read_jobs, set_job
 from ratchet.runtime.processes import ALIVE
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
+    from ratchet.runtime.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """The limits of a queue over the whole fleet; `None` is no limit."""
+
+    name: str
+    concurrency: int | None = None
+    rate_limit: int | None = None
+    rate_seconds: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        return self.concurrency is not None or self.rate_limit is not None
+
+    @property
+    def window_ms(self) -> int:
+        """How far back the rate limit looks."""
+        return int((self.rate_seconds or 0) * 1000)
+
+
+def room(tx: Transaction, rule: QueueRule) -> int:
+    """How many more jobs of a limited queue may start now. The answer holds until the transaction ends."""
+    tx.lock_keys(f"queue:{rule.name}")
+    free = []
+    if rule.concurrency is not None:
+        running = sa.select(sa.func.count()).where(
+            jobs.c.queue == rule.name, jobs.c.status == str(JobStatus.STARTED)
+        )
+        free.append(rule.concurrency - tx.connection.execute(running).scalar_one())
+    if rule.rate_limit is not None:
+        _forget_old_starts(tx, rule)
+        lately = sa.select(sa.func.count()).where(job_starts.c.queue == rule.name)
+        free.append(rule.rate_limit - tx.connection.execute(lately).scalar_one())
+    return max(0, min(free))
+
+
+def count_start(tx: Transaction, rule: QueueRule, job: Job) -> None:
+    """Have a start count against the rate limit of its queue."""
+    if rule.rate_limit is not None:
+        start = {"job_id": job.id, "delivery": job.delivery, "queue": job.queue, "at": tx.now}
+        tx.connection.execute(sa.insert(job_starts), start)
+
+
+def reopens_at(tx: Transaction, rule: QueueRule) -> int | None:
+    """When the oldest start stops to count against the rate limit of a queue."""
+    oldest = sa.select(sa.func.min(job_starts.c.at)).where(
+        job_starts.c.queue == rule.name, job_starts.c.at > tx.now - rule.window_ms
+    )
+    at: int | None = tx.connection.execute(oldest).scalar()
+    return None if at is None else at + rule.window_ms
+
+
+def _forget_old_starts(tx: Transaction, rule: QueueRule) -> None:
+    # One that lies far ahead was written by a clock that was wrong.
+    outside = sa.or_(job_starts.c.at <= tx.now - rule.window_ms, job_starts.c.at > tx.now + rule.window_ms)
+    tx.connection.execute(sa.delete(job_starts).where(job_starts.c.queue == rule.name, outside))
 
 
 # A job that can start is taken within milliseconds; one that lies longer has found no place.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ratchet.kernel import LedgerUnavailable
 from ratchet.observe import metrics
 from ratchet.runtime import processes
-from ratchet.runtime.complaint import Complaint
-from ratchet.runtime.job_rows import started_on
+from ratchet.runtime.job import started_on
+from ratchet.runtime.processes import Complaint
 
 if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime

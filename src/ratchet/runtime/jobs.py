@@ -1,4 +1,4 @@
-"""What happens to jobs, as transactions on the ledger.
+"""What happens to jobs, as transactions on the ledger, and queues as people see them.
 
 The job's row is the truth, and the table is the queue: enqueued, a job is `queued`, or `scheduled` when it has to wait
 for its time; any worker with room claims it (`ratchet.runtime.claim`). Whatever ends a try or hands the job over raises
@@ -11,6 +11,7 @@ under a queue's lock for nothing but that of a later queue. So no two wait for e
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -18,17 +19,31 @@ import sqlalchemy as sa
 from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
 from ratchet.ledger import Topic, Transaction, change_run, to_json
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.tables import job_tallies, jobs
+from ratchet.ledger.tables import job_tallies, jobs, queues
 from ratchet.ledger.transaction import upsert
-from ratchet.runtime.claim import Look, claim, foreground_waits, look, must_wait
-from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, IDLE, Job, JobStatus
-from ratchet.runtime.job_rows import end_lease, get_job, last_carrier, lock_job, read_jobs, set_job
-from ratchet.runtime.queues import known
+from ratchet.runtime.claim import Look, QueueRule, claim, foreground_waits, look, must_wait
+from ratchet.runtime.job import (
+    BACKGROUND,
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    IDLE,
+    Job,
+    JobStatus,
+    count_jobs,
+    end_lease,
+    get_job,
+    last_carrier,
+    lock_job,
+    read_jobs,
+    set_job,
+)
 
 if TYPE_CHECKING:
+    from ratchet.config import Settings
+    from ratchet.runtime.claim import QueueRule
     from ratchet.runtime.job import RetryPolicy
     from ratchet.runtime.kinds import Kinds
-    from ratchet.runtime.limits import QueueRule
+
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _BATCH = 500
@@ -301,3 +316,78 @@ def _check(priority: int, delay_seconds: float, max_attempts: int | None) -> Non
 
 def _tries(job: Job) -> dict[str, Any]:
     return {"kind": job.kind, "attempt": job.attempt, "max_attempts": job.max_attempts}
+
+
+class NoSuchQueue(Misuse):
+    """No queue of that name is configured."""
+
+    http_status = 404
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    name: str
+    paused: bool
+    concurrency: int | None
+    rate_limit: int | None
+    rate_seconds: float | None
+    counts: dict[str, int]
+
+
+def configured_rules(settings: Settings) -> dict[str, QueueRule]:
+    return {
+        name: QueueRule(name, queue.concurrency, queue.rate_limit, queue.rate_seconds)
+        for name, queue in settings.queues.items()
+    }
+
+
+def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:
+    """Let a queue stand still, or go on. Jobs that run are not touched."""
+    _existing(rules, name)
+    upsert = tx.insert(queues).values(name=name, paused=paused)
+    tx.connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_={"paused": paused}))
+    tx.announce(Topic.JOBS)
+    tx.event("queue.paused" if paused else "queue.resumed", message=name)
+
+
+def paused_queues(tx: Transaction) -> frozenset[str]:
+    return frozenset(tx.connection.execute(sa.select(queues.c.name).where(queues.c.paused)).scalars())
+
+
+def list_queues(tx: Transaction, rules: dict[str, QueueRule]) -> list[QueueState]:
+    """Every configured queue, and every other that still holds jobs."""
+    counts = count_jobs(tx)
+    paused = paused_queues(tx)
+    names = [*rules, *sorted(counts.keys() - rules.keys())]
+    states = []
+    for name in names:
+        rule = rules.get(name, QueueRule(name))
+        states.append(
+            QueueState(
+                name=name,
+                paused=name in paused,
+                concurrency=rule.concurrency,
+                rate_limit=rule.rate_limit,
+                rate_seconds=rule.rate_seconds,
+                counts=counts.get(name, {}),
+            )
+        )
+    return states
+
+
+def _existing(rules: dict[str, QueueRule], name: str) -> None:
+    try:
+        known(rules, name)
+    except Misuse as error:
+        raise NoSuchQueue(str(error), hint=error.hint) from None
+
+
+def known(rules: dict[str, QueueRule], name: str) -> QueueRule:
+    """The rule of a queue, or `Misuse` naming those there are."""
+    rule = rules.get(name)
+    if rule is None:
+        raise Misuse(
+            f"there is no queue {name!r}; there are: {', '.join(rules)}",
+            hint=f"add [queues.{name}] to ratchet.toml",
+        )
+    return rule

@@ -1,4 +1,4 @@
-"""Runs as durable work: start, pause, resume, cancel.
+"""Runs as durable work: start, pause, resume, cancel, and resume after a person's answer.
 
 A run is carried by a job with the run's own key, so at most one process works on it. The job reads the ledger and goes
 on from there; that is all it takes to resume after a pause or a crash.
@@ -12,10 +12,21 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus, Waiting
 from ratchet.ledger import Run, Transaction, change_run, change_step
+from ratchet.ledger.questions import Approval, decide_approval
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, run_key
-from ratchet.runtime.job_rows import find_once, last_carrier, lock_job, unfinished_jobs
+from ratchet.runtime.job import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    Job,
+    find_once,
+    last_carrier,
+    list_jobs,
+    lock_job,
+    run_key,
+    unfinished_jobs,
+)
+from ratchet.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime
@@ -175,3 +186,24 @@ def lock_jobs(tx: Transaction, run_id: int) -> list[Job]:
     """The unfinished jobs of a run. They are locked before the run: who works on one holds it, and may want the run."""
     locked = [lock_job(tx, job.id) for job in unfinished_jobs(tx, run_id)]
     return [job for job in locked if job is not None and not job.status.final]
+
+
+def answer_approval(
+    tx: Transaction,
+    runtime: Runtime,
+    approval_id: int,
+    *,
+    approved: bool,
+    by: str,
+    comment: str | None = None,
+) -> Approval:
+    """Answer an approval and let its run go on, if it was blocked, in one transaction.
+
+    A paused run stays paused: it finds the answer when somebody resumes it. Raises `NotFound` and `Conflict`.
+    """
+    approval = decide_approval(tx, approval_id, approved=approved, by=by, comment=comment)
+    if approval.run_id is not None:
+        blocked = get_run(tx, approval.run_id).status is RunStatus.BLOCKED
+        if blocked and list_jobs(tx, run_id=approval.run_id, limit=1):
+            resume_run(tx, runtime, approval.run_id)
+    return approval

@@ -1,4 +1,4 @@
-"""The runtime: jobs, queues and schedules on one ledger."""
+"""The runtime: jobs, queues and schedules on one ledger, opened as the settings say."""
 
 from __future__ import annotations
 
@@ -6,15 +6,37 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.runtime import queues
+from ratchet.ledger import Ledger
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy
-from ratchet.runtime.jobs import Jobs
+from ratchet.runtime.jobs import Jobs, configured_rules
 
 if TYPE_CHECKING:
-    from ratchet.config import Settings
-    from ratchet.ledger import Ledger, Transaction
+    from ratchet.config import Loaded, Settings
+    from ratchet.ledger import Budgets, Ledger, Transaction
     from ratchet.runtime.kinds import Kinds
     from ratchet.runtime.schedules import Missed
+
+
+def open_ledger(loaded: Loaded) -> Ledger:
+    return Ledger.open(loaded.settings.database_url.reveal(), loaded.home / "artifacts")
+
+
+def open_runtime(loaded: Loaded, ledger: Ledger, kinds: Kinds | None = None) -> Runtime:
+    """The runtime on `ledger`, with every installed kind of job unless others are given."""
+    # Loaded here: a command that only reads needs the ledger and no runtime.
+    from ratchet.runtime.kinds import Kinds
+
+    return Runtime(ledger, loaded.settings, Kinds.installed() if kinds is None else kinds)
+
+
+def configured_budgets(settings: Settings) -> Budgets:
+    from ratchet.ledger import Budgets
+
+    scopes = settings.budgets
+    return Budgets(
+        scopes.policy,
+        {"attempt": scopes.attempt.limits, "run": scopes.run.limits, "project": scopes.project.limits},
+    )
 
 
 class Runtime:
@@ -25,7 +47,7 @@ class Runtime:
         self.ledger = ledger
         self.settings = settings
         self.kinds = kinds
-        self.rules = queues.configured_rules(settings)
+        self.rules = configured_rules(settings)
         self.jobs = Jobs(
             self.rules,
             kinds,

@@ -19,7 +19,7 @@ from ratchet.ledger.tables import schedules
 from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE
 from ratchet.runtime.jobs import Jobs, check_priority
 from ratchet.runtime.timetable import Timetable, read_when
-from ratchet.runtime.timetable.telling import tell
+from ratchet.runtime.timetable.moments import tell
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction

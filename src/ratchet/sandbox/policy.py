@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -84,6 +83,8 @@ def granted() -> Layers:
 
 async def try_layers() -> None:
     """Have them tried without holding up the event loop; after the first time there is nothing to do."""
+    import asyncio  # slow to import, and reading what a task needs does without it
+
     if not _granted.cache_info().currsize:
         await asyncio.to_thread(granted)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ratchet.config.workflow_settings import Tools
     from ratchet.ledger import Transaction
     from ratchet.runtime import Runtime
-    from ratchet.tools.mcp_servers import KeptServers
+    from ratchet.tools.mcp_tools import KeptServers
 
 CALL_SECONDS = 300.0
 _REFERENCE = re.compile(r"\$\{(\w+)\}|\$(\w+)")

@@ -20,8 +20,7 @@ from ratchet.tools.call import Occasion, ToolFailed, ToolResult
 from ratchet.tools.definition import Tool, ToolType, WorkflowBody
 from ratchet.tools.functions import call_function
 from ratchet.tools.models import call_llm_tool, call_model
-from ratchet.tools.programs import call_program, call_python
-from ratchet.tools.sandboxed import most_output
+from ratchet.tools.programs import call_program, call_python, most_output
 
 Look = Callable[[Any], bool]
 """True only for what certainly fits."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.definition import FunctionBody, Tool, ToolType
 from ratchet.tools.definition_file import ToolError
-from ratchet.tools.purity import is_pure
+from ratchet.tools.plain import is_pure
 
 GROUP = "ratchet.tools"
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ratchet.config import Settings
-from ratchet.config.llm_settings import Llm
+from ratchet.config.engine_settings import Llm
 from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
 from ratchet.engines.llm.choice import default_model
 from ratchet.engines.providers import maker_of
@@ -26,7 +26,7 @@ from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.definition import LlmBody, Tool
-from ratchet.tools.sandboxed import NOT_FOUND, report_output
+from ratchet.tools.programs import NOT_FOUND, report_output
 
 _ROLE = "step"
 _LLM = "llm"

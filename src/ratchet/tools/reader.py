@@ -33,8 +33,8 @@ from ratchet.tools.definition_file import (
     loaded_yaml,
     read_bytes,
     read_text,
+    to_json_schema,
 )
-from ratchet.tools.schemas import to_json_schema
 
 TOOL_DIR = "{tool_dir}"
 _MOST_SCRIPT_BYTES = 16 * 1024 * 1024

@@ -19,7 +19,7 @@ from ratchet.ledger.tools import (
     versions_by_id,
 )
 from ratchet.memory import Found, Memory
-from ratchet.memory.shared_words import indexed
+from ratchet.memory.embedders import indexed
 from ratchet.tools.definition import Tool, ToolType
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Run
 from ratchet.ledger.workflows import get_workflow, remove_workflow
 from ratchet.memory import Entry, Memory, MemoryFault, open_memory
-from ratchet.memory.shared_words import folded, query_words
+from ratchet.memory.embedders import folded, query_words
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
 

@@ -21,8 +21,7 @@ from ratchet.kernel import Misuse, RunId, RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.tables import jobs, runs
 from ratchet.runtime import JobContext, Missed, Runtime, read_when
-from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, run_key
-from ratchet.runtime.job_rows import find_once
+from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, find_once, run_key
 from ratchet.workflows.files import BadWorkflow
 from ratchet.workflows.jobs import OPTIMISE, SCHEDULED
 from ratchet.workflows.runs import prepare, start_workflow

@@ -11,7 +11,7 @@ from ratchet.operations import Param, Tool, described, operation
 from ratchet.runtime.call import Call
 from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult, ToolUse, no_listener
 from ratchet.tools.definition import read_name
-from ratchet.tools.examples import test_tool as try_examples
+from ratchet.tools.invocation import test_tool as try_examples
 from ratchet.tools.invocation import use_tool
 from ratchet.tools.operations import ToolAnswer, ToolName, Version, get_tool
 from ratchet.tools.registry import ToolVersion

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.checks import CheckedVersion, check_version
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.specimens import write_agent
 
 Check = Callable[..., CheckedVersion]

@@ -21,7 +21,7 @@ from ratchet.agents.checks.canary import (
 )
 from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role, ToolShape
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.judges.scratch import copied
 from ratchet.kernel import Outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.checks import VersionJudge, check_version
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges import Candidate, hear
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check

@@ -15,7 +15,7 @@ from ratchet.agents.checks._read_program import FileProblem, check_state, functi
 from ratchet.agents.checks.files import MAX_BYTES, MAX_FILES, take_snapshot
 from ratchet.agents.checks.version import check_form
 from ratchet.agents.contract import REQUIRED
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check, sections

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.checks.own_tests import check_tests, try_base_tests
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check, sections

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ratchet.agents.host.supervisor import Crashes, pause_after
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 
 
 def test_pauses_double_up_to_the_cap() -> None:

@@ -12,7 +12,7 @@ import pytest
 from ratchet.agentkit import StateStore
 from ratchet.agents.contract import CUT
 from ratchet.agents.state import Carried, Succession, read_cut
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 
 OLD, NEW = "a" * 40, "b" * 40
 ANY = {"type": "object"}

@@ -14,7 +14,7 @@ import pytest
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, serving
 from ratchet.agents.servers.process import MOST_BYTES
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import HELLO, launch_of, processes_in, soon, write_version
 
 _SECONDS = 30.0
@@ -58,7 +58,7 @@ _PARENT = """
 import asyncio, sys
 from pathlib import Path
 from ratchet.agents.servers import serving_pair
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import launch_of
 
 async def main():

@@ -15,7 +15,7 @@ from ratchet.agents.contract import Role
 from ratchet.agents.servers import call_tool, serving
 from ratchet.agents.servers.process import relayed
 from ratchet.agents.servers.server import leased_port
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import launch_of, write_version
 
 _SECONDS = 20.0

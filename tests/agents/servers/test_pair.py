@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called, Pair, ServerGaveNoAnswer, call_tool, list_tools, serving_pair
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import launch_of, processes_in, soon, write_version
 
 _SECONDS = 20.0

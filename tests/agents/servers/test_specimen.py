@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, serving, serving_pair
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import launch_of
 from tests.agents.specimens import write_agent
 

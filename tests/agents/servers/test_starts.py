@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import StartFailed, serving, serving_pair
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from tests.agents.servers.versions import HELLO, launch_of, processes_in, soon, write_version
 from tests.agents.specimens import files
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.config.llm_settings import Endpoint, Llm
+from ratchet.config.engine_settings import Endpoint, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
 from ratchet.kernel import ConfigError, Missing, Misuse

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ratchet.config.llm_settings import Endpoint
+from ratchet.config.engine_settings import Endpoint
 from ratchet.engines import Failure, Request
 from ratchet.engines.llm.connection import Closed, Gate, gate_of
 from ratchet.modelserver import Turn, hang, say

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.config.llm_settings import Prices
+from ratchet.config.engine_settings import Prices
 from ratchet.engines import EventKind, Failure, Request
 from ratchet.engines.providers import cost_microusd, price_of
 from ratchet.kernel import Limits, Usage

@@ -12,7 +12,7 @@ import codex_cli_bin
 import pytest
 
 from ratchet.modelserver import ModelServer, call_mcp, say
-from ratchet.modelserver.clients import codex_config
+from ratchet.modelserver.server import codex_config
 from tests.modelserver.fixtures import model_server  # noqa: F401 - a fixture
 from tests.server.mcp.conftest import World
 from tests.server.mcp.programs import SOURCE

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ratchet.flowkit.spec import ToolDefinition
-from ratchet.tools.definition import LlmBody, OpenApiBody, PythonBody, ToolType
+from ratchet.tools.definition import LlmBody, OpenApiBody, PythonBody, ToolType, tool_from_definition
 from ratchet.tools.definition_file import ToolError
-from ratchet.tools.portable import tool_from_definition
 
 
 def test_a_model_travels_with_its_prompt() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.definition_file import UnreadableDefinition
-from ratchet.tools.schemas import to_json_schema
+from ratchet.tools.definition_file import UnreadableDefinition, to_json_schema
 
 OBJECT = {"type": "object"}
 

@@ -16,7 +16,7 @@ from ratchet.modelserver import answer
 from ratchet.question import BadAnswer, EngineAnswer
 from ratchet.tools.call import Occasion
 from ratchet.tools.caller import call_tool
-from ratchet.tools.portable import tool_from_definition
+from ratchet.tools.definition import tool_from_definition
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.overseer.tool_writer import read_answer
 from tests.workflows.overseer.conftest import Desk

@@ -16,7 +16,7 @@ from ratchet.ledger.questions import decide_approval, list_approvals
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
-from ratchet.runtime.job_rows import unfinished_jobs
+from ratchet.runtime.job import unfinished_jobs
 from ratchet.tools.definition import folder_of
 from ratchet.workflows.runs import prepare, start_workflow
 from tests.runtime.kinds import marks

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ratchet.agentkit import schema as schemas
+from ratchet.agentkit import store as schemas
 from ratchet.agentkit import values
 from ratchet.agentkit.errors import SchemaInvalid, StateDamaged, StateInvalid
 

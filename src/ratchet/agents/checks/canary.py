@@ -26,7 +26,7 @@ from ratchet.agents.servers import (
     serving_pair,
 )
 from ratchet.agents.servers.server import leased_port
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.sandbox import Policy, command_layers

@@ -15,7 +15,7 @@ from typing import Any
 
 from ratchet.agents.checks.files import PACKAGE, NotPassed
 from ratchet.agents.contract import TESTS
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.judges.process import blame, described, ended, ending_text, last_words, run_confined
 from ratchet.judges.reports import BadReport, TestCounts, count_tests, read_report, strict_json

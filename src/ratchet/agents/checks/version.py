@@ -48,7 +48,7 @@ from ratchet.agents.contract import (
 from ratchet.agents.servers import Pair
 from ratchet.agents.state import CannotCarry, migrate
 from ratchet.agents.versions import to_json
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
 from ratchet.judges.process import described

@@ -18,7 +18,7 @@ from ratchet.agents.host.version import EnteredCall, HostedVersion
 from ratchet.agents.servers import Launch
 from ratchet.agents.state import Carried, Succession, read_cut
 from ratchet.agents.versions import CURRENT
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import NotFound
 from ratchet.ledger.agents import AgentVersion, VersionStatus
 from ratchet.observe.logs import logger

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import AgentServer, Launch, StartFailed, serving
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 

@@ -11,7 +11,7 @@ from typing import Any
 from ratchet.agents.contract import Role
 from ratchet.agents.host.supervisor import ChangeSignal, Condition, GivenUp, Keeper, Tasks
 from ratchet.agents.servers import Launch
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 
 # A session is a few bytes here, and servers give them out as they like.
 _MOST_SESSIONS = 10_000

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import ratchet
 from ratchet.agents.contract import LOGS, UNTRACKED, Role
 from ratchet.agents.servers.relay import ADDRESS, TO_RATCHET, TO_SERVER, Relay, Streams, opened
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Running, Stopped, start
 
 MOST_BYTES = 1024 * 1024

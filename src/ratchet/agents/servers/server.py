@@ -16,7 +16,7 @@ from ratchet.agents.contract import Role, ToolShape
 from ratchet.agents.servers.client import ServerGaveNoAnswer, StartFailed, list_tools, load_protocol
 from ratchet.agents.servers.process import COMPILED, Launch, ServerEnded, ServerProcess, running
 from ratchet.agents.servers.relay import ADDRESS
-from ratchet.config.agent_settings import Agents
+from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import RatchetError
 from ratchet.sandbox import Broken
 

@@ -18,7 +18,7 @@ from ratchet.cli.progress import working
 from ratchet.cli.words import one_line
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Exchange, ModelServer, Script, Turn, read_script
-from ratchet.modelserver.clients import claude_environment, codex_config, openai_environment
+from ratchet.modelserver.server import claude_environment, codex_config, openai_environment
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

@@ -14,7 +14,7 @@ from ratchet.cli.output import print_document
 from ratchet.cli.progress import working
 from ratchet.cli.words import hanging
 from ratchet.doctor import Check, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
-from ratchet.doctor.ledger import ledger
+from ratchet.doctor.home import ledger
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session

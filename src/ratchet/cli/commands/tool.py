@@ -165,7 +165,7 @@ def run(
 
     Exits with 0 when the tool answered, 1 when it failed, 3 when a program that it needs is not installed.
     """
-    from ratchet.tools.sandboxed import NOT_FOUND
+    from ratchet.tools.programs import NOT_FOUND
     from ratchet.workflows.tool_operations import call_version
 
     with calling(session) as call:

@@ -37,7 +37,7 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.operations import record
 from ratchet.runtime import Kinds
 from ratchet.tools.operations import ToolVersionAnswer
-from ratchet.tools.sandboxed import NOT_FOUND
+from ratchet.tools.programs import NOT_FOUND
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
 from ratchet.workflows.evolution.requests import choose_tool
 from ratchet.workflows.exports import Exported, export_workflow, read_target

@@ -13,10 +13,9 @@ from pydantic_core import PydanticUndefined
 from ratchet.cli.reference.api_page import api_page
 from ratchet.cli.reference.manual import commands_page
 from ratchet.cli.reference.schema_words import GENERATED, code, page, prose, resolved, table, type_words
-from ratchet.config.aliases import ALIASES, IGNORED
 from ratchet.config.keys import Keys
 from ratchet.config.schema import ANY, Leaf, Table, entries
-from ratchet.config.sources import Key, dotted, variable
+from ratchet.config.sources import ALIASES, IGNORED, Key, dotted, variable
 from ratchet.kernel import Misuse
 
 # What depends on the machine or on the home is told in words.

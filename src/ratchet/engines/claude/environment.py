@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.engine_settings import Claude
-from ratchet.config.llm_settings import Prices
+from ratchet.config.engine_settings import Claude, Prices
 from ratchet.engines.agent_model import agent_model, claude_login
 from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.llm_settings import Prices
+from ratchet.config.engine_settings import Prices
 from ratchet.engines.codex.configuration import CodexAccess
 from ratchet.engines.codex.events import CodexEvents, Rollout
 from ratchet.engines.endpoint import Cause, SettingNames, cause_of, failure_of

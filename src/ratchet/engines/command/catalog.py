@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ratchet.config.command_settings import Command
+from ratchet.config.engine_settings import Command
 
 # Each of them takes its key from the variable of the maker whose model it is told to use.
 _KEYS = (

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet.config.command_settings import Command, placeholders_in
+from ratchet.config.engine_settings import Command, placeholders_in
 from ratchet.engines.command.catalog import READY
 from ratchet.engines.command.session import CommandSession
 from ratchet.engines.endpoint import HiddenKeys

@@ -10,8 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.command_settings import Command
-from ratchet.config.llm_settings import Prices
+from ratchet.config.engine_settings import Command, Prices
 from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import (
     EventKind,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from ratchet.config.llm_settings import Llm, Prices
+from ratchet.config.engine_settings import Llm, Prices
 from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import EventKind, Failure, Fault, Transcript
 from ratchet.engines.llm.choice import ModelCandidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ratchet.config.llm_settings import Endpoint, Llm
+from ratchet.config.engine_settings import Endpoint, Llm
 from ratchet.engines.endpoint import SettingNames, base_url_setting
 from ratchet.engines.providers import (
     OLLAMA_HOST,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.llm_settings import Endpoint
+from ratchet.config.engine_settings import Endpoint
 from ratchet.engines.llm.choice import ModelCandidate
 from ratchet.engines.providers import PROVIDERS
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from ratchet.config.llm_settings import Llm, Prices
+from ratchet.config.engine_settings import Llm, Prices
 from ratchet.engines.endpoint import HiddenKeys, ProbedEndpoint, probe
 from ratchet.engines.engine import (
     Capabilities,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ratchet.config.llm_settings import Llm
+from ratchet.config.engine_settings import Llm
 from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import EventKind, Failure, NotAnAnswer, Request, Transcript, parse_answer
 from ratchet.engines.llm.call import Asking, CallAccount, ModelQuestion

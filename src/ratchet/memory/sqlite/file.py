@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ratchet.kernel import Missing, Misuse, RatchetError
 from ratchet.ledger.files import turn_on_wal
-from ratchet.memory.entry import MemoryCorrupt, MemoryTooNew, MemoryUnavailable
+from ratchet.memory.memory import MemoryCorrupt, MemoryTooNew, MemoryUnavailable
 
 VERSION = 1
 BUSY_SECONDS = 30.0

@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ratchet.kernel import Misuse
-from ratchet.memory.entry import Draft, Entry, Filter, Found, Where, WrongEmbedder, check_limit, clean
-from ratchet.memory.memory import Embedder
+from ratchet.memory.memory import (
+    Draft,
+    Embedder,
+    Entry,
+    Filter,
+    Found,
+    Where,
+    WrongEmbedder,
+    check_limit,
+    clean,
+)
 from ratchet.memory.sqlite import rows
 from ratchet.memory.sqlite.file import open_file, translated
 from ratchet.memory.sqlite.rows import match

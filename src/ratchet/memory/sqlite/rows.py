@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ratchet.memory.entry import Draft, Entry, Filter, Found
-from ratchet.memory.shared_words import parts, query_words
+from ratchet.memory.embedders import parts, query_words
+from ratchet.memory.memory import Draft, Entry, Filter, Found
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.protocol_settings import Projects
+from ratchet.config.workflow_settings import Projects
 from ratchet.environments import Busy, find, find_or_make, forget, named_files, source_variables
 from ratchet.projects.discovery import SourceTree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (

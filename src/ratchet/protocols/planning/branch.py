@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from ratchet.config.protocol_settings import Protocols
+from ratchet.config.workflow_settings import Protocols
 from ratchet.engines import Engine
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
 from ratchet.ledger import Filter, Transaction

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
-from ratchet.config.complaints import explain_invalid
+from ratchet.config.schema import explain_invalid
 from ratchet.config.section import Count, Real, Seconds, Section
 from ratchet.config.sources import Given, Key, dotted, line_of, most_like
 from ratchet.judges.reports import BadReport, strict_json

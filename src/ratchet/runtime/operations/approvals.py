@@ -139,10 +139,12 @@ def refuse(call: Call, approval_id: ApprovalNumber, comment: Comment = None, by:
 
 
 def _decide(call: Call, approval_id: int, by: str | None, comment: str | None, *, approved: bool) -> Approval:
-    from ratchet.runtime.approvals import decide
+    from ratchet.runtime.runs import answer_approval
 
     with call.write() as tx:
-        return decide(tx, call.runtime, approval_id, approved=approved, by=by or call.person, comment=comment)
+        return answer_approval(
+            tx, call.runtime, approval_id, approved=approved, by=by or call.person, comment=comment
+        )
 
 
 OPERATIONS = (list_, show, approve, refuse)

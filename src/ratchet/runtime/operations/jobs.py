@@ -13,11 +13,10 @@ from ratchet.ledger import Event, Filter
 from ratchet.ledger.projects import projects_of_runs
 from ratchet.operations import Listing, Param, Tool, Translation, Window, described, number_of, operation
 from ratchet.runtime.call import Call
-from ratchet.runtime.job import Job, JobStatus
-from ratchet.runtime.job_rows import get_job, list_jobs
+from ratchet.runtime.job import Job, JobStatus, get_job, list_jobs
+from ratchet.runtime.jobs import QueueState, configured_rules, list_queues, set_paused
 from ratchet.runtime.operations.runs import Reason, RunFilter
 from ratchet.runtime.processes import Process, list_processes
-from ratchet.runtime.queues import QueueState, configured_rules, list_queues, set_paused
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction

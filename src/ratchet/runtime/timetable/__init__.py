@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.runtime.timetable.moments import Timetable
-    from ratchet.runtime.timetable.when import When, read_when
+    from ratchet.runtime.timetable.moments import Timetable, When, read_when
 else:
     __getattr__ = on_demand(__name__)
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 
 from ratchet.runtime.timetable import vocabulary
-from ratchet.runtime.timetable.clock_times import Clock, Spoken
-from ratchet.runtime.timetable.heard import Heard, Interval, refuse
+from ratchet.runtime.timetable.vocabulary import Clock, Heard, Interval, Spoken, refuse
 
 _LONGEST = 200
 

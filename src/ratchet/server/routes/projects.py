@@ -14,7 +14,7 @@ from ratchet.projects.setup import settle_checks, settle_setup, setup_view, use_
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.views import onboarding_record, project_record, project_records
 from ratchet.runtime import get_job
-from ratchet.runtime.job_rows import last_carrier
+from ratchet.runtime.job import last_carrier
 from ratchet.runtime.operations.jobs import JobAnswer
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server.fields import Id, Paging, Text

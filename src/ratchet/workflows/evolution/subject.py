@@ -28,7 +28,7 @@ from ratchet.ledger.tools import (
 )
 from ratchet.sandbox import Bounds
 from ratchet.tools.definition import Tool, ToolType, full_name
-from ratchet.tools.examples import difference
+from ratchet.tools.invocation import difference
 from ratchet.workflows.evolution.health import tool_of
 from ratchet.workflows.evolution.parts import MOST_BYTES, SOURCE, parts_of
 

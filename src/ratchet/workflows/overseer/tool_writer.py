@@ -17,7 +17,7 @@ from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.call import Occasion
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.definition_file import ToolError
-from ratchet.tools.examples import ExampleResult, test_tool
+from ratchet.tools.invocation import ExampleResult, test_tool
 from ratchet.tools.programs import has_function
 from ratchet.workflows.overseer.context import PlanningContext
 from ratchet.workflows.overseer.prompts import TOOL_SCHEMA, tool_prompt, tool_writer_rules, with_schema

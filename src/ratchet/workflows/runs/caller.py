@@ -20,7 +20,7 @@ from ratchet.ledger.workflows import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
-from ratchet.tools.mcp_servers import KeptServers
+from ratchet.tools.mcp_tools import KeptServers
 from ratchet.workflows.runs.journal import LedgerJournal
 from ratchet.workflows.runs.plan import FixedTool, RunPlan, StepWork
 from ratchet.workflows.runs.remote_calls import Offering

@@ -26,8 +26,7 @@ from ratchet.ledger.tools import (
     promote_version,
 )
 from ratchet.runtime import Runtime
-from ratchet.tools.definition import PythonBody, Tool, ToolType, folder_of, read_tool
-from ratchet.tools.portable import tool_from_definition
+from ratchet.tools.definition import PythonBody, Tool, ToolType, folder_of, read_tool, tool_from_definition
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows.files import BadWorkflow
 from ratchet.workflows.runs.plan import FixedTool, RunPlan

@@ -21,8 +21,7 @@ from ratchet.ledger import ArtifactStore, Filter, Spender, Transaction, follow_a
 from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Job, JobContext, JobStatus
-from ratchet.runtime.job import IDLE
-from ratchet.runtime.job_rows import find_once, get_job, lock_job
+from ratchet.runtime.job import IDLE, find_once, get_job, lock_job
 from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.workflows.jobs import STEP
 from ratchet.workflows.runs.plan import load_plan

@@ -20,7 +20,7 @@ from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.tools.invocation import ToolRateLimited, on_record
-from ratchet.tools.mcp_servers import KeptServers
+from ratchet.tools.mcp_tools import KeptServers
 from ratchet.workflows.files import BadWorkflow
 from ratchet.workflows.runs.plan import FixedTool, RunPlan
 from ratchet.workflows.runs.preparation import prepare

@@ -1,22 +1,30 @@
-"""The ledger as it is: looked at, neither made nor upgraded."""
+"""Probes of an installation: the ledger as it is, the engines and extras, and the addresses of servers."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
+from ratchet.config.load import ports_to_try
 from ratchet.doctor.run import Check
+from ratchet.engines.registry import Looked, Surroundings, engine_names, look_at
+from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.database import REVISIONS, current_revision, make_engine, translated
 from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
+from ratchet.runtime.addresses import server_addresses
 
 # A whole read of a larger file would take longer than a person waits for a doctor.
 LARGE_BYTES = 1024**3
@@ -109,3 +117,64 @@ def _processes(connection: sa.Connection, loaded: Loaded) -> Check:
     names = ", ".join(process.id for process in dead)
     mend = "start `ratchet worker` or `ratchet serve`: it takes their jobs over"
     return Check("ledger processes", "warn", f"{detail}: {names}", mend)
+
+
+def extras() -> list[Check]:
+    """One check for each extra. None is needed by all: one that is absent is well, and says how to have it."""
+    return [_check_extra(name) for name in PURPOSES]
+
+
+def _check_extra(name: str) -> Check:
+    extra = find_extra(name)
+    if not extra.absent:
+        return Check(f"extra {name}", "ok", f"installed, for {extra.purpose}")
+    return Check(f"extra {name}", "ok", f"not installed; it is for {extra.purpose}: {install_line(name)}")
+
+
+def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[Check]:
+    """One check for each engine. One that is not ready is a warning: Ratchet needs only those that are used."""
+    around = Surroundings(loaded.settings, loaded.home, os.environ if environment is None else environment)
+    return [_check(each) for each in asyncio.run(look_at(engine_names(loaded.settings), around))]
+
+
+def _check(looked: Looked) -> Check:
+    readiness = looked.readiness
+    return Check(
+        f"engine {looked.name}", "ok" if readiness.ready else "warn", readiness.detail, readiness.mend
+    )
+
+
+def addresses(loaded: Loaded) -> list[Check]:
+    """Whether `ratchet serve` serves the API and the agents of this home, or could."""
+    server, agents = loaded.settings.server, loaded.settings.agents
+    running = [each.url for each in server_addresses(loaded.home)]
+    hosted = announced(loaded.home)
+    return [
+        _check_address(loaded, "server", ", ".join(running), server.host),
+        _check_address(loaded, "agents", hosted or "", agents.host),
+    ]
+
+
+def _check_address(loaded: Loaded, name: str, running: str, host: str) -> Check:
+    if running:
+        return Check(name, "ok", f"served at {running}")
+    ports = ports_to_try(loaded, f"{name}.port")
+    problem = _problem(host, ports[0])
+    if problem is None:
+        place = f"port {ports[0]}" if ports[0] else "any free port"
+        return Check(name, "ok", f"would be served at {place} of {host}")
+    if len(ports) > 1 and _problem(host, 0) is None:
+        return Check(name, "ok", f"port {ports[0]} of {host} is taken: the next free one would be used")
+    mend = f"set {name}.host and {name}.port, or stop the program that has the port"
+    return Check(name, "warn", f"cannot be served at port {ports[0]} of {host}: {problem}", mend)
+
+
+def _problem(host: str, port: int) -> str | None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error.strerror
+    return None
