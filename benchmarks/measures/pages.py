@@ -13,7 +13,7 @@ from benchmarks.sample import Spread, ratio
 from benchmarks.scale import Scale
 from benchmarks.stage import DATABASES, SHOWN, Stage
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter, Ledger, Transaction, events
+from ratchet.ledger import EventFilter, Ledger, Transaction, events
 from ratchet.ledger.runs import list_runs
 from ratchet.runtime import JobStatus, count_jobs, list_jobs, open_ledger
 
@@ -26,25 +26,27 @@ Page = Callable[[Transaction, int], object]
 PAGES: dict[str, Page] = {
     "events, latest": lambda tx, _: events.latest(tx.connection),
     "events, a page in the middle": lambda tx, last: events.latest(tx.connection, before=last // 2),
-    "events of a run": lambda tx, _: events.latest(tx.connection, where=Filter(run_id=5)),
-    "events of a step": lambda tx, _: events.latest(tx.connection, where=Filter(step_id=50)),
+    "events of a run": lambda tx, _: events.latest(tx.connection, where=EventFilter(run_id=5)),
+    "events of a step": lambda tx, _: events.latest(tx.connection, where=EventFilter(step_id=50)),
     "events of type step.*, frequent": lambda tx, _: events.latest(
-        tx.connection, where=Filter(type="step.*")
+        tx.connection, where=EventFilter(type="step.*")
     ),
     "events of type project.*, seldom": lambda tx, _: events.latest(
-        tx.connection, where=Filter(type="project.*")
+        tx.connection, where=EventFilter(type="project.*")
     ),
     "events of type step.running": lambda tx, _: events.latest(
-        tx.connection, where=Filter(type="step.running")
+        tx.connection, where=EventFilter(type="step.running")
     ),
     "events of a run and type step.*": lambda tx, _: events.latest(
-        tx.connection, where=Filter(run_id=5, type="step.*"), limit=40
+        tx.connection, where=EventFilter(run_id=5, type="step.*"), limit=40
     ),
     "events since 500 ago": lambda tx, last: events.since(tx.connection, last - 500),
     "events since now": lambda tx, last: events.since(tx.connection, last),
-    "events since now, of a run": lambda tx, last: events.since(tx.connection, last, where=Filter(run_id=5)),
+    "events since now, of a run": lambda tx, last: events.since(
+        tx.connection, last, where=EventFilter(run_id=5)
+    ),
     "events since now, step.*": lambda tx, last: events.since(
-        tx.connection, last, where=Filter(type="step.*")
+        tx.connection, last, where=EventFilter(type="step.*")
     ),
     "runs, latest": lambda tx, _: list_runs(tx),
     "runs by status, running": lambda tx, _: list_runs(tx, status=RunStatus.RUNNING, limit=1),

@@ -15,7 +15,7 @@ from benchmarks.scale import Scale
 from benchmarks.stage import DATABASES, SHOWN, Stage, place_of
 from ratchet.config import Loaded, load_settings
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project, change_project, get_project
 from ratchet.ledger.protocols import add_protocol_steps, change_protocol, get_protocol, list_protocol_steps
@@ -141,7 +141,9 @@ def _times(ledger: Ledger, run_id: int) -> tuple[list[float], list[float]]:
         steps = list_protocol_steps(tx, run_id)
         ends = {
             each.step_id: each.at
-            for each in latest(tx.connection, where=Filter(run_id=run_id, type="step.completed"), limit=1000)
+            for each in latest(
+                tx.connection, where=EventFilter(run_id=run_id, type="step.completed"), limit=1000
+            )
         }
         began = {
             each.step_id: float(stages_of_step(tx, each.step_id, ENDED)[-1]["session"]["text"]) * 1000

@@ -18,7 +18,7 @@ from benchmarks.scale import Scale
 from benchmarks.stage import DATABASES, SHOWN, Child, Stage, die_with_parent, place_of
 from ratchet.config import load_settings
 from ratchet.flowkit.spec import WorkflowSpec
-from ratchet.ledger import Filter, Ledger, follow
+from ratchet.ledger import EventFilter, Ledger, follow
 from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Kinds, Runtime, Worker, open_ledger, open_runtime
@@ -168,7 +168,7 @@ def _run(ledger: Ledger, runtime: Runtime, spec: WorkflowSpec, inputs: dict[str,
     plan = prepare(runtime, spec, inputs)
     with ledger.write(actor="bench") as tx:
         run_id = start_workflow(tx, runtime, plan)
-    for _event in follow(ledger, after, where=Filter(run_id=run_id, type="run.*")):
+    for _event in follow(ledger, after, where=EventFilter(run_id=run_id, type="run.*")):
         with ledger.read() as tx:
             if get_run(tx, run_id).status.stands:
                 break

@@ -16,7 +16,7 @@ from benchmarks.result import Goal, Result
 from benchmarks.sample import Spread, cpu_of_children, percentile, ratio
 from benchmarks.scale import Scale
 from benchmarks.stage import Stage
-from ratchet.workspaces import Kind, Repository, memory_directory
+from ratchet.workspaces import Repository, WorkspaceKind, memory_directory
 
 _GOAL = 5.0
 _FLAT = 1.5
@@ -122,7 +122,7 @@ def _history(result: Result, place: Path, commits: int) -> None:
         for number in range(commits):
             if number in marks:
                 marks[number] = _cpu_with_living()
-            with repository.workspace(base, kind=Kind.TREE) as workspace:
+            with repository.workspace(base, kind=WorkspaceKind.TREE) as workspace:
                 (workspace.path / "d0/f0").write_text(f"{number}\n")
                 made = workspace.commit("next").hash
             repository.advance("refs/heads/best", made, expected=None if number == 0 else base)
@@ -135,7 +135,7 @@ def _history(result: Result, place: Path, commits: int) -> None:
     result.goals.append(Goal(goal, f"{early:.2f} → {late:.2f} ms", late <= early * _FLAT))
 
 
-def _seed(directory: Path, files: int) -> tuple[str, Kind]:
+def _seed(directory: Path, files: int) -> tuple[str, WorkspaceKind]:
     """A repository with one commit, and the kind of workspace that is chosen for it."""
     content = {
         f"d{number // _PER_DIRECTORY}/f{number}": b"line %d\n" % number * 50 for number in range(files)
@@ -146,7 +146,7 @@ def _seed(directory: Path, files: int) -> tuple[str, Kind]:
             return base, workspace.kind
 
 
-def _by_ratchet(directory: Path, base: str, kind: Kind, count: int) -> list[float]:
+def _by_ratchet(directory: Path, base: str, kind: WorkspaceKind, count: int) -> list[float]:
     walls = []
     with Repository.open(directory / "repo.git", workspaces=directory / "workspaces") as repository:
         for number in range(count):

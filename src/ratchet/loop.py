@@ -38,7 +38,15 @@ from ratchet.kernel import (
 from ratchet.ledger import Transaction
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import OpenAttempt, begin_attempt, take_attempt
-from ratchet.workspaces import Commit, Identity, Kind, RefsMoved, Repository, Workspace, WorkspaceError
+from ratchet.workspaces import (
+    Commit,
+    Identity,
+    RefsMoved,
+    Repository,
+    Workspace,
+    WorkspaceError,
+    WorkspaceKind,
+)
 
 __all__ = [
     "Attempted",
@@ -407,7 +415,7 @@ class GitTrunk:
     """What `ref` must still point at when the change is kept; the base, if not given."""
     author: Identity | None = None
     """Whose commit it is; Ratchet's own, if not given."""
-    kind: Kind | None = None
+    kind: WorkspaceKind | None = None
     """How the author's workspace is made; if not given, the size of the tree decides."""
     prepare: Callable[[Workspace], None] | None = None
     """Puts what the author continues from into the workspace, which is the base otherwise."""
@@ -500,7 +508,7 @@ async def check_out(repository: Repository, base: str, commit: str) -> AsyncIter
 
 @contextlib.asynccontextmanager
 async def _workspace(
-    repository: Repository, commit: str, kind: Kind | None = None
+    repository: Repository, commit: str, kind: WorkspaceKind | None = None
 ) -> AsyncIterator[Workspace]:
     workspace = await asyncio.to_thread(repository.workspace, commit, kind=kind)
     try:

@@ -23,7 +23,7 @@ from ratchet.agents.contract import place_of
 from ratchet.agents.host import hosting
 from ratchet.agents.servers import call_tool
 from ratchet.config import Loaded
-from ratchet.ledger import Filter, Ledger, Run
+from ratchet.ledger import EventFilter, Ledger, Run
 from ratchet.ledger.agents import AgentVersion, get_agent
 from ratchet.ledger.events import since
 from ratchet.ledger.runs import get_run, list_runs
@@ -198,7 +198,9 @@ def test_asking_for_an_agent_starts_a_run_which_can_be_waited_for(
         assert "that makes no sense" in ended["reason"]
         assert run_of(ledger, ended).spec["action"] == "create"
         with ledger.read() as tx:
-            [created, *_] = since(tx.connection, where=Filter(run_id=ended["run_id"], type="run.created"))
+            [created, *_] = since(
+                tx.connection, where=EventFilter(run_id=ended["run_id"], type="run.created")
+            )
         assert created.actor == "mcp"
 
     listening(runtime, loaded, act)
@@ -381,7 +383,7 @@ def test_versions_are_listed_compared_rolled_back_and_promoted(
     listening(runtime, loaded, act)
     with ledger.read() as tx:
         assert get_agent(tx, "greeter").current == second.commit
-        moves = since(tx.connection, where=Filter(type="agent.rolled_back"))
+        moves = since(tx.connection, where=EventFilter(type="agent.rolled_back"))
         assert [(event.actor, event.data["to"]) for event in moves] == [("mcp", first)]
 
 

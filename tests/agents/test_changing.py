@@ -16,7 +16,7 @@ from ratchet.agents.operations import delete
 from ratchet.agents.versions import find_version
 from ratchet.agents.views import agents
 from ratchet.kernel import Conflict, Misuse, RunStatus
-from ratchet.ledger import Filter, Ledger, Run, change_run
+from ratchet.ledger import EventFilter, Ledger, Run, change_run
 from ratchet.ledger.agents import AgentStatus, get_agent, list_versions, move_current, set_pinned
 from ratchet.ledger.events import latest
 from ratchet.ledger.runs import get_run
@@ -69,7 +69,7 @@ def git(directory: Path, *words: str) -> str:
 
 def events(ledger: Ledger) -> list[str]:
     with ledger.read() as tx:
-        found = latest(tx.connection, where=Filter(type="agent."), limit=500)
+        found = latest(tx.connection, where=EventFilter(type="agent."), limit=500)
     return [event.type for event in found]
 
 

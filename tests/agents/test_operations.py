@@ -17,7 +17,7 @@ from ratchet.agents import operations
 from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.agents.state import CannotCarry
 from ratchet.kernel import Conflict, Misuse, NotFound, StateChanged
-from ratchet.ledger import Event, Filter
+from ratchet.ledger import Event, EventFilter
 from ratchet.ledger.agents import (
     Agent,
     add_version,
@@ -64,7 +64,7 @@ def known(runtime: Runtime) -> Agent:
 def told(runtime: Runtime) -> list[Event]:
     """What Ada is said to have done."""
     with runtime.ledger.read() as tx:
-        found = since(tx.connection, where=Filter(type="agent.*"))
+        found = since(tx.connection, where=EventFilter(type="agent.*"))
     return [event for event in found if (event.actor, event.request_id) == ("ada", "r-1")]
 
 

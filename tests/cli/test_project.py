@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
 from ratchet.projects.clarifications import ask
@@ -147,7 +147,7 @@ def test_secrets_are_read_from_the_standard_input_and_never_shown(
         "secret_names": []
     }
     with ledger.read() as tx:
-        told = latest(tx.connection, where=Filter(project_id=1), limit=100)
+        told = latest(tx.connection, where=EventFilter(project_id=1), limit=100)
     assert not any("hush-hush" in f"{event.message} {event.data}" for event in told)
 
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from ratchet.agents.architect import AgentRequest, create_agent
 from ratchet.config import load_settings
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter, Ledger, change_run
+from ratchet.ledger import EventFilter, Ledger, change_run
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
@@ -144,7 +144,7 @@ def test_a_protocol_paused_while_it_is_planned_goes_back_to_its_planning(
     act("resume", run_id)
     with installed.ledger.read() as tx:
         assert get_run(tx, run_id).status is RunStatus.PLANNING
-        told = {event.type for event in latest(tx.connection, where=Filter(run_id=run_id))}
+        told = {event.type for event in latest(tx.connection, where=EventFilter(run_id=run_id))}
     assert told >= {"paused", "resumed"}
 
 

@@ -52,7 +52,7 @@ def test_serve_tells_a_person_where_and_how_to_end_it(program: Program, ending: 
 @pytest.mark.soak
 def test_a_second_server_of_a_home_names_the_first(program: Program, ending: Keep) -> None:
     program.make_home()
-    with addresses.announced(program.home, addresses.Address("127.0.0.1", 8484)):
+    with addresses.announced(program.home, addresses.ServerAddress("127.0.0.1", 8484)):
         server = ending(program.start("serve", "--port", "0", "--log-level", "warning"))
         assert server.stderr is not None
         told = [server.stderr.readline() for _ in range(5)]

@@ -15,7 +15,7 @@ import pytest
 
 from ratchet.cli.commands.doctor import print_checks
 from ratchet.cli.tables import print_markdown, print_table
-from ratchet.doctor import Check
+from ratchet.doctor import ProbeCheck
 from ratchet.ledger import Ledger
 from tests.cli.program import MODULE, Program
 
@@ -109,7 +109,7 @@ def test_tables_in_markdown_are_drawn_on_a_terminal_and_left_to_a_pipe(
 
 
 def test_the_words_of_the_doctor_stay_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Check("engine codex", "warn", "OPENAI_API_KEY is not set", mend="run `ratchet setup`")
+    check = ProbeCheck("engine codex", "warn", "OPENAI_API_KEY is not set", mend="run `ratchet setup`")
     assert on_screen(monkeypatch, 44, lambda: print_checks([check])) == [
         "warn  engine codex  OPENAI_API_KEY is not",
         "                    set",

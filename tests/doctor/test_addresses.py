@@ -6,7 +6,7 @@ from pathlib import Path
 from ratchet.agents.addresses import announce, host_lock
 from ratchet.config import Loaded, load_settings
 from ratchet.doctor import addresses
-from ratchet.runtime.addresses import Address, announced
+from ratchet.runtime.addresses import ServerAddress, announced
 
 
 def settings(home: Path, port: int) -> Loaded:
@@ -27,7 +27,7 @@ def test_an_asked_for_port_that_another_program_has_is_reported_with_a_way_out(t
 
 
 def test_what_runs_is_named(tmp_path: Path) -> None:
-    with host_lock(tmp_path) as is_ours, announced(tmp_path, Address("0.0.0.0", 2)):
+    with host_lock(tmp_path) as is_ours, announced(tmp_path, ServerAddress("0.0.0.0", 2)):
         assert is_ours
         announce(tmp_path, "http://127.0.0.1:1")
         assert [check.detail for check in addresses(settings(tmp_path, 0))] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.config import Loaded, load_settings
-from ratchet.doctor import Check, engines
+from ratchet.doctor import ProbeCheck, engines
 from tests.doctor.conftest import Programs
 
 READY = ["aider", "codemachine", "gemini", "opencode"]
@@ -19,7 +19,7 @@ def loaded(tmp_path: Path) -> Loaded:
     return load_settings(env={}, cwd=tmp_path)
 
 
-def found(loaded: Loaded, programs: Programs) -> dict[str, Check]:
+def found(loaded: Loaded, programs: Programs) -> dict[str, ProbeCheck]:
     environment = {"PATH": programs.path, "HOME": str(programs.directory)}
     return {each.name.removeprefix("engine "): each for each in engines(loaded, environment)}
 

@@ -4,19 +4,19 @@ import threading
 import time
 from functools import partial
 
-from ratchet.doctor import Check, run_all
+from ratchet.doctor import ProbeCheck, run_all
 
 
-def fine(name: str = "fine") -> list[Check]:
-    return [Check(name, "ok", "well")]
+def fine(name: str = "fine") -> list[ProbeCheck]:
+    return [ProbeCheck(name, "ok", "well")]
 
 
-def broken_probe() -> list[Check]:
+def broken_probe() -> list[ProbeCheck]:
     raise RuntimeError("out of order")
 
 
 def test_checks_come_in_the_order_of_the_probes() -> None:
-    def slow() -> list[Check]:
+    def slow() -> list[ProbeCheck]:
         time.sleep(0.1)
         return fine("slow")
 
@@ -37,7 +37,7 @@ def test_a_probe_that_raises_has_failed_and_the_others_are_heard() -> None:
 def test_a_probe_that_hangs_is_given_up_at_the_limit() -> None:
     release = threading.Event()
 
-    def hanging() -> list[Check]:
+    def hanging() -> list[ProbeCheck]:
         release.wait()
         return []
 
@@ -50,7 +50,7 @@ def test_a_probe_that_hangs_is_given_up_at_the_limit() -> None:
 def test_probes_run_side_by_side() -> None:
     barrier = threading.Barrier(4, timeout=120)
 
-    def meeting() -> list[Check]:
+    def meeting() -> list[ProbeCheck]:
         barrier.wait()
         return fine()
 

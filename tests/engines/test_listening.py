@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.engines import EventKind, SessionEvent
 from ratchet.engines.transcript import Account, Listener
-from ratchet.ledger import Budgets, Filter, Ledger, Spender
+from ratchet.ledger import Budgets, EventFilter, Ledger, Spender
 from ratchet.ledger import events as log
 from ratchet.ledger.attention import spent
 from ratchet.ledger.runs import create_run
@@ -30,7 +30,7 @@ def listener_of(ledger: Ledger) -> tuple[Listener, int]:
 
 def said(ledger: Ledger, run_id: int) -> list[str | None]:
     with ledger.read() as tx:
-        found = log.since(tx.connection, where=Filter(run_id=run_id, type="session.*"))
+        found = log.since(tx.connection, where=EventFilter(run_id=run_id, type="session.*"))
     return [event.message for event in found]
 
 

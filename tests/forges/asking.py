@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ratchet.forges import Check, Forge, PullRequest
+from ratchet.forges import Forge, ForgeCheck, PullRequest
 
 
 class Asking:
@@ -30,7 +30,7 @@ class Asking:
     def mark_ready(self, number: int) -> PullRequest:
         return asyncio.run(self.forge.mark_ready(number))
 
-    def checks(self, commit: str) -> tuple[Check, ...]:
+    def checks(self, commit: str) -> tuple[ForgeCheck, ...]:
         return asyncio.run(self.forge.checks(commit))
 
     async def _open(self, branch: str, **more: Any) -> PullRequest:

@@ -10,14 +10,14 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.forges import (
-    Check,
     CheckState,
-    Forbidden,
+    ForgeCheck,
     ForgeError,
+    ForgeForbidden,
+    ForgeRefused,
     NotThere,
     PullRequestState,
     RateLimited,
-    Refused,
     Unauthenticated,
     Unreachable,
     open_forge,
@@ -89,7 +89,7 @@ def test_a_refusal_counts_as_success_only_when_the_pull_request_is_there(github:
     assert found.title == "by somebody else"
     github.pulls.clear()
     github.branches = lambda: ["main"]
-    with pytest.raises(Refused, match="422"):
+    with pytest.raises(ForgeRefused, match="422"):
         forge.open()
 
 
@@ -123,7 +123,7 @@ def test_words_are_changed_and_a_draft_becomes_ready(github: GitHubStandIn) -> N
 def test_a_draft_that_stays_one_is_an_error(github: GitHubStandIn) -> None:
     github.add_pull("0007-login", draft=True, node_id="unknown")
     github.say_next(200, {**github.pulls[1], "node_id": "PR_99"})
-    with pytest.raises(Refused, match="Could not resolve"):
+    with pytest.raises(ForgeRefused, match="Could not resolve"):
         forge_at(github.url).mark_ready(1)
 
 
@@ -135,10 +135,10 @@ def test_check_runs_and_statuses_of_a_commit_are_read(github: GitHubStandIn) -> 
     ]
     github.statuses.append({"context": "legacy", "state": "success", "target_url": None})
     assert forge_at(github.url).checks(COMMIT) == (
-        Check("test", CheckState.FAILED, "u"),
-        Check("lint", CheckState.PENDING, None),
-        Check("docs", CheckState.NEUTRAL, None),
-        Check("legacy", CheckState.PASSED, None),
+        ForgeCheck("test", CheckState.FAILED, "u"),
+        ForgeCheck("lint", CheckState.PENDING, None),
+        ForgeCheck("docs", CheckState.NEUTRAL, None),
+        ForgeCheck("legacy", CheckState.PASSED, None),
     )
 
 
@@ -146,14 +146,14 @@ def test_check_runs_and_statuses_of_a_commit_are_read(github: GitHubStandIn) -> 
     ("status", "headers", "error"),
     [
         (401, {}, Unauthenticated),
-        (403, {}, Forbidden),
+        (403, {}, ForgeForbidden),
         (403, {"x_ratelimit_remaining": "0"}, RateLimited),
         (403, {"retry_after": "7"}, RateLimited),
         (429, {}, RateLimited),
         (404, {}, NotThere),
         (301, {"location": "http://127.0.0.1:1/elsewhere"}, NotThere),
         (500, {}, Unreachable),
-        (400, {}, Refused),
+        (400, {}, ForgeRefused),
     ],
 )
 def test_each_refusal_has_a_type_and_says_what_to_do(
@@ -163,7 +163,7 @@ def test_each_refusal_has_a_type_and_says_what_to_do(
     with pytest.raises(error) as told:
         forge_at(github.url).open()
     assert type(told.value) is error
-    assert told.value.hint or error is Refused
+    assert told.value.hint or error is ForgeRefused
     assert github.token not in str(told.value)
 
 

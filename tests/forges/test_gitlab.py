@@ -6,11 +6,11 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.forges import (
-    Check,
     CheckState,
+    ForgeCheck,
+    ForgeRefused,
     NotThere,
     PullRequestState,
-    Refused,
     Unauthenticated,
     open_forge,
 )
@@ -47,7 +47,7 @@ def test_a_conflict_counts_as_success_only_when_the_merge_request_is_there(
     forge = forge_at(gitlab)
     gitlab.say_next(200, [])
     gitlab.say_next(409, {"message": ["Another open merge request already exists"]})
-    with pytest.raises(Refused, match="409"):
+    with pytest.raises(ForgeRefused, match="409"):
         forge.open(branch="b", base="main", title="t", body="")
 
 
@@ -89,9 +89,9 @@ def test_statuses_of_a_commit_are_read(gitlab: GitLabStandIn) -> None:
         {"sha": COMMIT, "name": "deploy", "status": "manual"},
     ]
     assert forge_at(gitlab).checks(COMMIT) == (
-        Check("test", CheckState.FAILED, "https://gitlab.com/1"),
-        Check("flaky", CheckState.NEUTRAL, None),
-        Check("deploy", CheckState.PENDING, None),
+        ForgeCheck("test", CheckState.FAILED, "https://gitlab.com/1"),
+        ForgeCheck("flaky", CheckState.NEUTRAL, None),
+        ForgeCheck("deploy", CheckState.PENDING, None),
     )
 
 

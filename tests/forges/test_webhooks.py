@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ratchet.forges import (
     CheckState,
     Delivery,
-    EventKind,
     ForgeEvent,
-    Job,
+    ForgeEventKind,
+    ForgeJob,
     MalformedDelivery,
     Provider,
     Trouble,
@@ -98,7 +98,7 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
 def test_a_form_as_github_sends_it_by_default_is_read() -> None:
     body = urlencode({"payload": json.dumps({"zen": "z"})}).encode()
     headers = {"X-GitHub-Event": "ping", "Content-Type": "application/x-www-form-urlencoded"}
-    assert Delivery.of("github", headers, body).read().kind is EventKind.PING
+    assert Delivery.of("github", headers, body).read().kind is ForgeEventKind.PING
     with pytest.raises(MalformedDelivery):
         Delivery.of("github", headers, b"other=1").read()
 
@@ -148,7 +148,7 @@ def test_a_workflow_run_is_read(conclusion: str | None, state: CheckState | None
         "head_repository": {"full_name": "Acme/Demo"},
     }
     event = github("workflow_run", workflow_run=found, repository=REPOSITORY)
-    assert event.kind is EventKind.CHECK
+    assert event.kind is ForgeEventKind.CHECK
     assert (event.check, event.state, event.branch, event.commit) == ("CI", state, "0007-login", COMMIT)
     assert (event.at, event.pull_request, event.repository) == (NOON, 4, REPOSITORY["clone_url"])
 
@@ -242,7 +242,7 @@ def test_a_pull_request_is_read(action: str, merged: bool, state: str, closed: b
         "head": {"ref": "b", "sha": COMMIT},
     }
     event = github("pull_request", action=action, pull_request=found)
-    assert event.kind is EventKind.PULL_REQUEST
+    assert event.kind is ForgeEventKind.PULL_REQUEST
     assert (event.pull_request, event.merged, event.closed, event.draft) == (4, merged, closed, True)
     assert (event.branch, event.outcome) == ("b", action)
 
@@ -264,7 +264,7 @@ def test_a_push_and_the_end_of_a_branch_are_told_apart() -> None:
 @pytest.mark.parametrize("name", ["issues", "", "Push; DROP TABLE", "x" * 500])
 def test_what_nobody_needs_is_something_else(name: str) -> None:
     event = github(name)
-    assert event.kind is EventKind.OTHER
+    assert event.kind is ForgeEventKind.OTHER
     assert event.name in ("issues", "webhook")
 
 
@@ -282,7 +282,7 @@ def test_what_nobody_needs_is_something_else(name: str) -> None:
 )
 def test_a_pipeline_is_read(word: str, state: CheckState) -> None:
     event = gitlab("Pipeline Hook", object_attributes={"status": word}, ref="0007-login")
-    assert (event.name, event.kind, event.check) == ("pipeline", EventKind.CHECK, "pipeline")
+    assert (event.name, event.kind, event.check) == ("pipeline", ForgeEventKind.CHECK, "pipeline")
     assert (event.state, event.branch) == (state, "0007-login")
 
 
@@ -305,9 +305,9 @@ def test_a_pipeline_speaks_for_its_jobs_and_says_which_failed() -> None:
     )
     trouble = Trouble("test", "script_failure")
     assert event.jobs == (
-        Job("lint", CheckState.PASSED, "success", NOON),
-        Job("flaky", CheckState.NEUTRAL, "failed", None),
-        Job("test", CheckState.FAILED, "failed", None, trouble),
+        ForgeJob("lint", CheckState.PASSED, "success", NOON),
+        ForgeJob("flaky", CheckState.NEUTRAL, "failed", None),
+        ForgeJob("test", CheckState.FAILED, "failed", None, trouble),
     )
     assert (event.trouble, event.at, event.commit) == (trouble, NOON, COMMIT)
     assert event.repository == "https://gitlab.com/acme/demo.git"
@@ -348,7 +348,7 @@ def test_a_build_is_read() -> None:
 def test_a_merge_request_is_read(state: str, merged: bool, closed: bool) -> None:
     attributes = {"state": state, "source_branch": "b", "iid": 4, "last_commit": {"id": COMMIT}}
     event = gitlab(object_kind="merge_request", object_attributes=attributes)
-    assert event.kind is EventKind.PULL_REQUEST
+    assert event.kind is ForgeEventKind.PULL_REQUEST
     assert (event.merged, event.closed, event.pull_request, event.commit) == (merged, closed, 4, COMMIT)
     foreign = {**attributes, "source_project_id": 1, "target_project_id": 2}
     assert gitlab(object_kind="merge_request", object_attributes=foreign).branches == ()
@@ -357,7 +357,7 @@ def test_a_merge_request_is_read(state: str, merged: bool, closed: bool) -> None
 def test_pushes_and_notes_of_gitlab_are_read() -> None:
     assert gitlab(object_kind="push", ref="refs/heads/b", checkout_sha=COMMIT).commit == COMMIT
     note = gitlab("Note Hook", object_kind="note", merge_request={"source_branch": "b", "iid": 2})
-    assert (note.kind, note.branch, note.pull_request) == (EventKind.OTHER, "b", 2)
+    assert (note.kind, note.branch, note.pull_request) == (ForgeEventKind.OTHER, "b", 2)
 
 
 EVENTS_OF_GITHUB = "workflow_run workflow_job check_suite check_run status pull_request push ping issues"

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ratchet.kernel import Conflict, NotFound, StateChanged
-from ratchet.ledger import Filter, Ledger, Transaction
+from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.agents import (
     Agent,
     AgentStatus,
@@ -81,7 +81,7 @@ def before(ledger: Ledger) -> str | None:
 
 def types(ledger: Ledger) -> list[str]:
     with ledger.read() as tx:
-        found = since(tx.connection, where=Filter(type="agent.*"))
+        found = since(tx.connection, where=EventFilter(type="agent.*"))
     assert all(event.data["agent"] for event in found)
     return [event.type.removeprefix("agent.") for event in found]
 
@@ -236,7 +236,7 @@ def test_a_move_says_from_where_to_where_and_why(ledger: Ledger) -> None:
         agent = get_agent(tx, "greeter")
         move_current(tx, agent, A, expected=B, why="fell_back", reason="crashed")
     with ledger.read() as tx:
-        (event,) = since(tx.connection, where=Filter(type="agent.fell_back"))
+        (event,) = since(tx.connection, where=EventFilter(type="agent.fell_back"))
     assert event.data == {"agent": "greeter", "from": B, "to": A, "version": "0.1.0", "reason": "crashed"}
 
 

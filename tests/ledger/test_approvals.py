@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Conflict, NotFound
-from ratchet.ledger import Filter, Ledger, Transaction
+from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.events import since
 from ratchet.ledger.questions import (
     Approval,
@@ -31,7 +31,7 @@ def asked(tx: Transaction, once: str = "once", **known: Any) -> Approval:
 
 def types(ledger: Ledger) -> list[str]:
     with ledger.read() as tx:
-        return [event.type for event in since(tx.connection, where=Filter(type="approval.*"))]
+        return [event.type for event in since(tx.connection, where=EventFilter(type="approval.*"))]
 
 
 def test_a_question_is_asked_once(ledger: Ledger) -> None:

@@ -22,7 +22,7 @@ from ratchet.kernel import (
     TrialStatus,
     Usage,
 )
-from ratchet.ledger import Budgets, Filter, Ledger, Spender, change_run, change_step
+from ratchet.ledger import Budgets, EventFilter, Ledger, Spender, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.agents import add_version, create_agent
 from ratchet.ledger.backup import backup
@@ -349,7 +349,7 @@ def test_numbers_go_on_above_the_highest_ever_given(make_ledger: MakeLedger, tmp
         backup(source, tmp_path / "b")
         restore(target, tmp_path / "b")
         with target.read() as tx:
-            [event] = log.since(tx.connection, where=Filter(type="ledger.restored"))
+            [event] = log.since(tx.connection, where=EventFilter(type="ledger.restored"))
         with target.write() as tx:
             assert create_run(tx, "demo", "next") == 2
         assert event.id == last + 1
@@ -366,7 +366,7 @@ def test_numbers_of_the_world_that_is_replaced_are_not_given_again(ledger: Ledge
         before = counters(tx.connection)
     restore(ledger, tmp_path / "b", force=True)
     with ledger.read() as tx:
-        [event] = log.since(tx.connection, where=Filter(type="ledger.restored"))
+        [event] = log.since(tx.connection, where=EventFilter(type="ledger.restored"))
     assert event.id == before["events"] + 1
 
 
@@ -429,7 +429,8 @@ def test_a_snapshot_taken_while_others_write_is_of_one_moment(
         # One event and one artifact in each transaction: as many of one as of the other, and none in between missing.
         with target.read() as tx:
             told = [
-                event.data for event in log.since(tx.connection, where=Filter(type="steady"), limit=100_000)
+                event.data
+                for event in log.since(tx.connection, where=EventFilter(type="steady"), limit=100_000)
             ]
         assert [data["number"] for data in told] == list(range(1, len(told) + 1))
         assert report.rows.get("artifacts", 0) == len(told)

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import Misuse
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
@@ -19,7 +19,7 @@ def say(ledger: Ledger, *types: str, **where: int) -> None:
 
 def types(ledger: Ledger, **wanted: object) -> list[str]:
     with ledger.read() as tx:
-        return [event.type for event in log.since(tx.connection, where=Filter(**wanted))]
+        return [event.type for event in log.since(tx.connection, where=EventFilter(**wanted))]
 
 
 def test_events_of_one_transaction_are_appended_as_one_batch_in_their_order(ledger: Ledger) -> None:
@@ -64,7 +64,7 @@ def test_an_empty_ledger_has_no_last_event(ledger: Ledger) -> None:
     with ledger.read() as tx:
         assert log.last_id(tx.connection) == 0
         assert log.latest(tx.connection) == []
-        assert log.latest(tx.connection, where=Filter(type="run.*")) == []
+        assert log.latest(tx.connection, where=EventFilter(type="run.*")) == []
 
 
 def test_a_filter_takes_only_what_belongs_to_the_thing(ledger: Ledger) -> None:
@@ -126,9 +126,9 @@ def test_a_family_of_types_is_what_starts_with_it_on_any_collation(ledger: Ledge
     assert types(ledger, type=family, run_id=3) == expected
     assert types(ledger, type=family, run_id=4) == []
     with ledger.read() as tx:
-        newest = log.latest(tx.connection, where=Filter(type=family), limit=2)
-        older = log.latest(tx.connection, where=Filter(type=family), before=newest[-1].id)
-        after = log.since(tx.connection, newest[-1].id, where=Filter(type=family))
+        newest = log.latest(tx.connection, where=EventFilter(type=family), limit=2)
+        older = log.latest(tx.connection, where=EventFilter(type=family), before=newest[-1].id)
+        after = log.since(tx.connection, newest[-1].id, where=EventFilter(type=family))
     assert [event.type for event in [*newest, *older]] == expected[::-1]
     assert [event.type for event in after] == expected[-1:]
 
@@ -146,7 +146,7 @@ def test_ten_megabytes_of_data_go_to_an_artifact_and_read_back(ledger: Ledger) -
         run = create_run(tx, "demo", "talks a lot")
         tx.event("session.ended", run_id=run, data=data)
     with ledger.read() as tx:
-        [event] = log.since(tx.connection, where=Filter(type="session.ended"))
+        [event] = log.since(tx.connection, where=EventFilter(type="session.ended"))
     content = ledger.artifacts.read(event.data["artifact"])
     assert event.data["bytes"] == len(content)
     assert content == b'{"transcript":"' + b"x" * 10_000_000 + b'"}'

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import RunStatus, Usage
-from ratchet.ledger import Budgets, Filter, Ledger, Spender, Transaction, attention
+from ratchet.ledger import Budgets, EventFilter, Ledger, Spender, Transaction, attention
 from ratchet.ledger import artifacts as store
 from ratchet.ledger import events as log
 from ratchet.ledger import projects as owners
@@ -57,20 +57,22 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "newest events": lambda tx: log.latest(tx.connection, limit=20),
     "older events": lambda tx: log.latest(tx.connection, before=SMALL // 2, limit=20),
     "last event": lambda tx: log.last_id(tx.connection),
-    "newest of a project": lambda tx: log.latest(tx.connection, where=Filter(project_id=1), limit=20),
-    "newest of a run": lambda tx: log.latest(tx.connection, where=Filter(run_id=1), limit=20),
-    "newest of a step": lambda tx: log.latest(tx.connection, where=Filter(step_id=1), limit=20),
-    "newest of a job": lambda tx: log.latest(tx.connection, where=Filter(job_id=1), limit=20),
-    "a common type": lambda tx: log.latest(tx.connection, where=Filter(type="run.running"), limit=20),
-    "a rare type": lambda tx: log.latest(tx.connection, where=Filter(type=RARE), limit=20),
-    "a type not there": lambda tx: log.latest(tx.connection, where=Filter(type="none"), limit=20),
-    "a common family": lambda tx: log.latest(tx.connection, where=Filter(type="run.*"), limit=20),
-    "a rare family": lambda tx: log.since(tx.connection, where=Filter(type="budget.*"), limit=20),
-    "a family not there": lambda tx: log.latest(tx.connection, where=Filter(type="none.*"), limit=20),
+    "newest of a project": lambda tx: log.latest(tx.connection, where=EventFilter(project_id=1), limit=20),
+    "newest of a run": lambda tx: log.latest(tx.connection, where=EventFilter(run_id=1), limit=20),
+    "newest of a step": lambda tx: log.latest(tx.connection, where=EventFilter(step_id=1), limit=20),
+    "newest of a job": lambda tx: log.latest(tx.connection, where=EventFilter(job_id=1), limit=20),
+    "a common type": lambda tx: log.latest(tx.connection, where=EventFilter(type="run.running"), limit=20),
+    "a rare type": lambda tx: log.latest(tx.connection, where=EventFilter(type=RARE), limit=20),
+    "a type not there": lambda tx: log.latest(tx.connection, where=EventFilter(type="none"), limit=20),
+    "a common family": lambda tx: log.latest(tx.connection, where=EventFilter(type="run.*"), limit=20),
+    "a rare family": lambda tx: log.since(tx.connection, where=EventFilter(type="budget.*"), limit=20),
+    "a family not there": lambda tx: log.latest(tx.connection, where=EventFilter(type="none.*"), limit=20),
     "a type of a run": lambda tx: log.latest(
-        tx.connection, where=Filter(run_id=1, type="run.running"), limit=20
+        tx.connection, where=EventFilter(run_id=1, type="run.running"), limit=20
     ),
-    "a family of a run": lambda tx: log.latest(tx.connection, where=Filter(run_id=1, type="run.*"), limit=20),
+    "a family of a run": lambda tx: log.latest(
+        tx.connection, where=EventFilter(run_id=1, type="run.*"), limit=20
+    ),
     "a run": lambda tx: work.get_run(tx, 1),
     "newest runs": lambda tx: work.list_runs(tx, limit=20),
     "older runs": lambda tx: work.list_runs(tx, before=SMALL // 2, limit=20),

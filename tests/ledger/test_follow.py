@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ratchet.ledger import Event, Filter, Ledger, follow, follow_async
+from ratchet.ledger import Event, EventFilter, Ledger, follow, follow_async
 from ratchet.ledger import events as log
 from tests.ledger.actors import acting, place_of, say_events
 from tests.ledger.conftest import MakeLedger
@@ -21,7 +21,7 @@ END = "the follower may go"
 
 
 @contextlib.contextmanager
-def following(ledger: Ledger, where: Filter | None = None) -> Iterator[queue.Queue[Event]]:
+def following(ledger: Ledger, where: EventFilter | None = None) -> Iterator[queue.Queue[Event]]:
     """A thread that follows from the beginning; what it sees comes through the queue."""
     seen: queue.Queue[Event] = queue.Queue()
 
@@ -129,7 +129,7 @@ def test_an_async_follower_can_be_cancelled_while_the_bell_rings(ledger: Ledger,
 
 
 def test_a_filtered_follower_sees_only_its_own(ledger: Ledger) -> None:
-    with following(ledger, Filter(type="job.*")) as seen:
+    with following(ledger, EventFilter(type="job.*")) as seen:
         with ledger.write() as tx:
             for type_ in ("run.started", "job.failed", "run.failed", "job.retrying"):
                 tx.event(type_)
@@ -163,5 +163,5 @@ def test_a_follower_outlives_a_database_that_goes_away_and_comes_back(
         say(ledger, "later")
         assert seen.get(timeout=PATIENCE).message == "later"
     with ledger.read() as tx:
-        messages = [event.message for event in log.since(tx.connection, where=Filter(type="said"))]
+        messages = [event.message for event in log.since(tx.connection, where=EventFilter(type="said"))]
     assert messages == ["before", "after", "later"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ratchet.kernel import NotFound, Usage
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from ratchet.ledger.sessions import add_session, get_session, list_sessions
@@ -22,7 +22,7 @@ def test_a_failed_session_says_so_in_its_event(ledger: Ledger) -> None:
     with ledger.write() as tx:
         add_session(tx, role="author", engine="codex", usage=Usage(), failure="timeout", reason="too slow")
     with ledger.read() as tx:
-        [event] = log.latest(tx.connection, where=Filter(type="session.failed"))
+        [event] = log.latest(tx.connection, where=EventFilter(type="session.failed"))
     assert event.message == "too slow"
     assert event.data["failure"] == "timeout"
 

@@ -10,7 +10,7 @@ from ratchet.kernel import (
     StepStatus,
     Verdict,
 )
-from ratchet.ledger import Event, Filter, Ledger, change_run, change_step
+from ratchet.ledger import Event, EventFilter, Ledger, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import (
@@ -39,7 +39,7 @@ def new_step(ledger: Ledger) -> int:
 
 def said(ledger: Ledger, type_: str) -> list[Event]:
     with ledger.read() as tx:
-        return log.since(tx.connection, where=Filter(type=type_))
+        return log.since(tx.connection, where=EventFilter(type=type_))
 
 
 def test_a_change_writes_the_status_its_reason_and_one_event_together(ledger: Ledger) -> None:

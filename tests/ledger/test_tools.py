@@ -10,16 +10,16 @@ import pytest
 
 from ratchet.kernel import Conflict, NotFound, StateChanged
 from ratchet.kernel.semver import Bump
-from ratchet.ledger import Filter, Ledger, Transaction
+from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.events import since
 from ratchet.ledger.tools import (
     CallRow,
     CallStats,
-    Draft,
     Source,
+    ToolDraft,
     ToolRow,
+    ToolVersionStatus,
     VersionRow,
-    VersionStatus,
     add_new_tools,
     add_tool,
     add_version,
@@ -82,7 +82,7 @@ def current(ledger: Ledger) -> VersionRow:
 
 def events_of(ledger: Ledger) -> list[str]:
     with ledger.read() as tx:
-        return [event.type for event in since(tx.connection, where=Filter(type="tool.*"))]
+        return [event.type for event in since(tx.connection, where=EventFilter(type="tool.*"))]
 
 
 def call(version: VersionRow, **rest: Any) -> CallRow:
@@ -169,7 +169,7 @@ def test_a_refused_variant_is_kept_with_its_reason_and_its_parent(ledger: Ledger
     with ledger.read() as tx:
         kept = get_version(tx, variant.id)
     assert (kept.status, kept.reason, kept.parent_id) == (
-        VersionStatus.REFUSED,
+        ToolVersionStatus.REFUSED,
         "not faster",
         tool.current_id,
     )
@@ -220,7 +220,7 @@ def test_what_was_rolled_back_says_so_and_can_come_back(ledger: Ledger) -> None:
     with ledger.write() as tx:
         tool = get_tool(tx, "clean")
         b = version_numbered(tx, tool, "1.0.1")
-        assert (b.status, b.reason) == (VersionStatus.ROLLED_BACK, "worse")
+        assert (b.status, b.reason) == (ToolVersionStatus.ROLLED_BACK, "worse")
         promote_version(tx, tool, b, expected=tool.current_id)
 
     assert current(ledger).hash == "b"
@@ -308,7 +308,9 @@ def test_every_change_has_a_revision_of_its_own(ledger: Ledger) -> None:
 def test_many_new_tools_are_recorded_as_if_one_after_the_other(ledger: Ledger) -> None:
     made(ledger, "a")
     drafts = [
-        Draft(name, folder, Source(f"/{name}.yaml", "mark", "h" + name), {"says": name}, "h" + name, version)
+        ToolDraft(
+            name, folder, Source(f"/{name}.yaml", "mark", "h" + name), {"says": name}, "h" + name, version
+        )
         for name, folder, version in (("clean", "", None), ("sort", "", "3.0.0"), ("clean", "/flow", None))
     ]
 

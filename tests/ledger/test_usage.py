@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
-from ratchet.ledger import Budgets, Filter, Ledger, Spender
+from ratchet.ledger import Budgets, EventFilter, Ledger, Spender
 from ratchet.ledger import events as log
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
@@ -39,7 +39,7 @@ def left(ledger: Ledger, spender: Spender, budgets: Budgets) -> Limits:
 
 def exceeded(ledger: Ledger) -> list[object]:
     with ledger.read() as tx:
-        return [event.data for event in log.since(tx.connection, where=Filter(type="budget.exceeded"))]
+        return [event.data for event in log.since(tx.connection, where=EventFilter(type="budget.exceeded"))]
 
 
 def test_usage_adds_up_over_attempt_run_and_project(ledger: Ledger, spender: Spender) -> None:

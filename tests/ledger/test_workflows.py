@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import since
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.workflows import (
@@ -39,7 +39,7 @@ def names(ledger: Ledger, **page: Any) -> list[str]:
 
 def told(ledger: Ledger, type: str) -> list[Any]:
     with ledger.read() as tx:
-        return [event.data for event in since(tx.connection, 0, where=Filter(type=type))]
+        return [event.data for event in since(tx.connection, 0, where=EventFilter(type=type))]
 
 
 def test_what_is_saved_comes_back_whole(ledger: Ledger) -> None:

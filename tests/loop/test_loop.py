@@ -28,7 +28,7 @@ from ratchet.engines.fixed import FixedEngine
 from ratchet.judges import Candidate, Judge, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, StepStatus, Usage
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.attention import spent
@@ -37,7 +37,7 @@ from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.usage import set_budget, total
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from tests.loop.flow import REF
 from tests.waiting import eventually
 
@@ -221,7 +221,7 @@ def test_a_session_that_commits_by_itself_moves_no_ref(place: Place) -> None:
         return Session("behaves")
 
     judge = Says(Outcome.PASSED)
-    ended = place.attempt(place.plan(Behaves(help_itself), judge, kind=Kind.WORKTREE))
+    ended = place.attempt(place.plan(Behaves(help_itself), judge, kind=WorkspaceKind.WORKTREE))
     assert (ended.kept, ended.failure, judge.asked) == (False, Failure.BAD_OUTPUT, 0)
     assert place.best == place.first
 
@@ -325,7 +325,7 @@ def test_what_a_session_says_and_uses_is_in_the_ledger_while_it_runs(place: Plac
 
     def heard(run_id: int) -> list[str | None]:
         with place.ledger.read() as tx:
-            found = log.since(tx.connection, where=Filter(run_id=run_id, type="session.message"))
+            found = log.since(tx.connection, where=EventFilter(run_id=run_id, type="session.message"))
         return [event.message for event in found]
 
     def used(run_id: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import MemorySettings as Settings
 from ratchet.config.workflow_settings import Qdrant
 from ratchet.memory import Memory, WordLlama, open_memory
 from tests.memory.qdrant_server import serving

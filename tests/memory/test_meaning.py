@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ratchet.memory import Found, Memory
+from ratchet.memory import FoundEntry, Memory
 from tests.memory.tasks import TASKS, TOOLS
 
 
-def right(search: Callable[..., list[Found]], *, within: int) -> int:
+def right(search: Callable[..., list[FoundEntry]], *, within: int) -> int:
     """For how many tasks the right tool is among the first."""
     return sum(
         tool in [each.entry.data["tool"] for each in search(task, limit=within)]

@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.memory import WrongEmbedder
-from ratchet.memory.memory import Filter
+from ratchet.memory.memory import MemoryFilter
 from ratchet.memory.sqlite import SqliteMemory, rows
 from tests.memory.actors import (
     Letters,
@@ -101,7 +101,7 @@ def test_a_process_that_slept_through_old_deletions_reads_everything_again(path:
     assert len(memory.find("entry")) == 10
     with contextlib.closing(sqlite3.connect(path)) as other, other:
         other.execute("PRAGMA foreign_keys = ON")
-        rows.delete(other, Filter(tags=frozenset(["0"])), kept_changes=0)
+        rows.delete(other, MemoryFilter(tags=frozenset(["0"])), kept_changes=0)
         assert list(rows.deleted_since(other, 0)) == []
     assert sorted(each.entry.text for each in memory.find("entry")) == [f"entry {n}" for n in (1, 3, 5, 7, 9)]
     memory.close()

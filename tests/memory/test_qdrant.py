@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 from qdrant_client import QdrantClient, models
 
-from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import MemorySettings as Settings
 from ratchet.config.workflow_settings import Qdrant
 from ratchet.memory import MemoryCorrupt, MemoryUnavailable, WrongEmbedder, open_memory, reembed
 from ratchet.memory.qdrant import open_server

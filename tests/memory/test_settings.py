@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from ratchet.config.workflow_settings import Memory, Qdrant
+from ratchet.config.workflow_settings import MemorySettings, Qdrant
 
 
 def test_by_default_the_memory_is_a_file() -> None:
-    assert Memory().store == "sqlite"
+    assert MemorySettings().store == "sqlite"
 
 
 def test_qdrant_needs_an_address() -> None:
     with pytest.raises(ValidationError, match=r"qdrant\.url is not set"):
-        Memory(store="qdrant")
+        MemorySettings(store="qdrant")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:6333", "ftp://host", "http://me:hush@host"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import MemorySettings as Settings
 from ratchet.memory import SharedWords, WordLlama, open_memory, reembed
 from tests.memory.tasks import TOOLS
 

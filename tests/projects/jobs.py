@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ratchet.kernel import RunStatus, Waiting
 from ratchet.ledger import Transaction
 from ratchet.ledger import events as log
-from ratchet.ledger.events import Event, Filter
+from ratchet.ledger.events import Event, EventFilter
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
 from ratchet.projects.onboarding import set_up
@@ -90,7 +90,7 @@ def setup_status(runtime: Runtime, project: Project) -> RunStatus:
 def told(runtime: Runtime, project_id: int) -> list[Event]:
     """Every event of a project, oldest first."""
     with runtime.ledger.read() as tx:
-        return log.since(tx.connection, where=Filter(project_id=project_id), limit=1000)
+        return log.since(tx.connection, where=EventFilter(project_id=project_id), limit=1000)
 
 
 def types(runtime: Runtime, project_id: int) -> list[str]:

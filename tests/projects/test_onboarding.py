@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
@@ -207,7 +207,7 @@ def test_a_repository_that_names_nobody_takes_the_global_identity_and_nothing_el
     assert project.facts.get("identity") == named
     assert git(local, "config", "--local", "--list").count("user.") == 0
     with runtime.ledger.read() as tx:
-        [event] = latest(tx.connection, where=Filter(type="setup_git_identity"), limit=1)
+        [event] = latest(tx.connection, where=EventFilter(type="setup_git_identity"), limit=1)
     assert f"commits are by {named['name'] if named else 'Ratchet: neither'}" in (event.message or "")
 
 

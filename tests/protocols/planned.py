@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ratchet.config.engine_settings import Command
+from ratchet.config.engine_settings import CommandSettings
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import add_protocol_steps
@@ -77,7 +77,7 @@ def finished(world: World, run_id: int) -> RunStatus:
 def told(world: World, run_id: int, *types: str) -> list[Event]:
     """Its events of these types, oldest first."""
     with world.ledger.read() as tx:
-        found = latest(tx.connection, where=Filter(run_id=run_id), limit=1000)
+        found = latest(tx.connection, where=EventFilter(run_id=run_id), limit=1000)
     return [each for each in reversed(found) if each.type in types]
 
 
@@ -90,5 +90,5 @@ def change_settings(runtime: Runtime, section: str, **values: Any) -> None:
 def add_agent(runtime: Runtime, name: str, source: str, **more: Any) -> None:
     """An agent that is a small program."""
     argv = [sys.executable, "-c", source.replace("{", "{{").replace("}", "}}")]
-    agents = {**runtime.settings.engines.command, name: Command(argv=argv, **more)}
+    agents = {**runtime.settings.engines.command, name: CommandSettings(argv=argv, **more)}
     change_settings(runtime, "engines", command=agents)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from ratchet.forges import CheckState, EventKind, ForgeEvent
+from ratchet.forges import CheckState, ForgeEvent, ForgeEventKind
 from ratchet.kernel import Outcome, RunStatus, StepStatus
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import ProtocolStep
@@ -200,7 +200,7 @@ def test_what_passed_ci_is_reviewed_once_more_where_that_is_wanted(
             "github",
             "d-1",
             "check_run",
-            EventKind.CHECK,
+            ForgeEventKind.CHECK,
             commit=commit,
             check="test",
             state=CheckState.PASSED,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ratchet.config import BudgetLimits, load_settings
-from ratchet.config.engine_settings import Command
+from ratchet.config.engine_settings import CommandSettings
 from ratchet.kernel import BudgetPolicy, RunStatus, StepStatus
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.projects import Project, get_project
@@ -52,7 +52,7 @@ def version(text: str) -> str:
 
 def add_with_model(runtime: Runtime, name: str, source: str, **more: Any) -> None:
     argv = [sys.executable, "-c", source, "{model}"]
-    agents = {**runtime.settings.engines.command, name: Command(argv=argv, **more)}
+    agents = {**runtime.settings.engines.command, name: CommandSettings(argv=argv, **more)}
     change_settings(runtime, "engines", command=agents)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project, change_project
 from ratchet.ledger.protocols import Protocol, ProtocolStep, get_protocol, list_protocol_steps
@@ -100,7 +100,7 @@ class World:
     def events(self, run_id: int) -> list[str]:
         """Their types, oldest first."""
         with self.ledger.read() as tx:
-            found = latest(tx.connection, where=Filter(run_id=run_id), limit=1000)
+            found = latest(tx.connection, where=EventFilter(run_id=run_id), limit=1000)
         return [each.type for each in reversed(found)]
 
     def git(self, *words: str) -> str:

@@ -13,7 +13,7 @@ from ratchet.config import Loaded
 from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, Session, SessionFailed
 from ratchet.kernel import Outcome, RunStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
-from ratchet.ledger.events import Filter, latest
+from ratchet.ledger.events import EventFilter, latest
 from ratchet.ledger.research import list_lessons
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.sessions import list_sessions
@@ -212,7 +212,7 @@ def test_sessions_side_by_side_share_a_budget_and_the_run_stops_when_it_is_gone(
     run_id = carry(loaded, ledger, Talker(), wanted)
     with ledger.read() as tx:
         run, used = get_run(tx, run_id), total(tx, "run", run_id)
-        pauses = latest(tx.connection, where=Filter(type="research.pause"))
+        pauses = latest(tx.connection, where=EventFilter(type="research.pause"))
     # Each was given half a dollar, and passed it with its second answer.
     assert used.cost_usd == 1.2
     assert (run.status, run.result["stopped"]) == (

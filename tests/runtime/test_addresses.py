@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.runtime.addresses import Address, announced, server_addresses
+from ratchet.runtime.addresses import ServerAddress, announced, server_addresses
 
 
 def test_a_server_is_found_for_as_long_as_it_lives_and_the_last_one_first(tmp_path: Path) -> None:
     assert server_addresses(tmp_path) == []
-    first, second = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
+    first, second = ServerAddress("127.0.0.1", 1), ServerAddress("127.0.0.1", 2)
     with announced(tmp_path, first):
         with announced(tmp_path, second):
             assert server_addresses(tmp_path) == [second, first]
@@ -25,7 +25,7 @@ def test_what_a_dead_server_left_is_not_believed_and_goes_with_the_next(tmp_path
     left.parent.mkdir()
     left.write_text('{"host": "127.0.0.1", "port": 1, "pid": 1}')
     assert server_addresses(tmp_path) == []
-    with announced(tmp_path, Address("127.0.0.1", 2)):
+    with announced(tmp_path, ServerAddress("127.0.0.1", 2)):
         assert not left.exists()
 
 
@@ -35,4 +35,4 @@ def test_what_a_dead_server_left_is_not_believed_and_goes_with_the_next(tmp_path
      ("::1", "http://[::1]:9"), ("box.example", "http://box.example:9")],
 )  # fmt: skip
 def test_an_address_that_stands_for_all_is_called_by_that_of_this_machine(host: str, url: str) -> None:
-    assert Address(host, 9).url == url
+    assert ServerAddress(host, 9).url == url

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet.config import Loaded
-from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, get_job, open_runtime
 from ratchet.runtime.job import BACKGROUND
 from ratchet.runtime.processes import register
@@ -135,5 +135,5 @@ def test_a_background_job_gives_its_only_place_back_and_goes_on_afterwards(
         worker.stop(drain_seconds=0)
     assert (job.status, job.attempt, job.recoveries) == (JobStatus.FINISHED, 1, 0)
     with ledger.read() as tx:
-        [event] = events.since(tx.connection, where=Filter(job_id=background))
+        [event] = events.since(tx.connection, where=EventFilter(job_id=background))
     assert (event.type, event.message) == ("job.released", "it gave way to work that comes first")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.ledger.tables import job_starts
 from ratchet.runtime import Job, JobStatus, Runtime, list_processes, open_runtime, processes
 from tests.postgres import PostgresServer
@@ -296,8 +296,8 @@ def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runt
     fleet.add()
     ended(ledger, job_id)
     with ledger.read() as tx:
-        told = [event.type for event in events.since(tx.connection, where=Filter(job_id=job_id))]
-        left = [event.data for event in events.since(tx.connection, where=Filter(type="process.left"))]
+        told = [event.type for event in events.since(tx.connection, where=EventFilter(job_id=job_id))]
+        left = [event.data for event in events.since(tx.connection, where=EventFilter(type="process.left"))]
     assert told == ["job.recovered"]
     assert {"reason": "died"} in left
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, Misuse
-from ratchet.ledger import Filter, Ledger, Transaction
+from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.files import NewFile
 from ratchet.ledger.tables import projects
@@ -22,7 +22,7 @@ from ratchet.runtime import GroupCommit
 
 def happened(ledger: Ledger) -> list[str]:
     with ledger.read() as tx:
-        return sorted(each.type for each in latest(tx.connection, where=Filter(type="test.*")))
+        return sorted(each.type for each in latest(tx.connection, where=EventFilter(type="test.*")))
 
 
 def saying(word: str, seen: list[Transaction] | None = None) -> Callable[[Transaction], str]:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Misuse
-from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.ledger.tables import jobs
 from ratchet.runtime import JobStatus, Runtime, Worker, count_jobs, list_jobs
 from tests.runtime.conftest import ended, look, pause, status_of
@@ -50,7 +50,7 @@ def test_a_failing_job_is_tried_three_times_and_every_error_is_visible(
     assert job.error is not None
     assert "try 3 fails" in job.error
     with ledger.read() as tx:
-        told = events.since(tx.connection, where=Filter(job_id=job_id))
+        told = events.since(tx.connection, where=EventFilter(job_id=job_id))
     assert [event.type for event in told] == ["job.retrying", "job.retrying", "job.failed"]
     assert [(event.message or "").splitlines()[0] for event in told] == [
         f"ValueError: try {number} fails" for number in (1, 2, 3)

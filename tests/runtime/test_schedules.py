@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.ledger.tables import schedules as table
 from ratchet.runtime import (
     Job,
@@ -57,7 +57,7 @@ def moment(job: Job) -> int:
 
 def told(ledger: Ledger, type: str) -> list[str]:
     with ledger.read() as tx:
-        return [event.message or "" for event in events.since(tx.connection, where=Filter(type=type))]
+        return [event.message or "" for event in events.since(tx.connection, where=EventFilter(type=type))]
 
 
 @pytest.mark.soak

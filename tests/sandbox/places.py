@@ -63,4 +63,4 @@ def without_namespaces() -> None:
     for number in seccomp._numbers("unshare setns mount"):
         answers[number] = seccomp._ERRNO | errno.EPERM
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.Filter(seccomp._opening(seccomp._KILL) + seccomp._table(answers)).install()
+    seccomp.SeccompFilter(seccomp._opening(seccomp._KILL) + seccomp._table(answers)).install()

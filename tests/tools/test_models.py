@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ratchet.config.engine_settings import Endpoint, Llm
+from ratchet.config.engine_settings import EndpointSettings, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Limits, Misuse
 from ratchet.ledger import Spender
-from ratchet.ledger.events import Filter, since
+from ratchet.ledger.events import EventFilter, since
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.ledger.usage import set_budget, total
@@ -165,7 +165,7 @@ def test_words_that_were_heard_one_by_one_are_one_event_of_the_ledger(place: Pla
     place.open(replace(say(TALE), pace_seconds=0.05))
     place.ask()
     with place.runtime.ledger.read() as tx:
-        said = since(tx.connection, where=Filter(run_id=place.run_id, type="session.message"))
+        said = since(tx.connection, where=EventFilter(run_id=place.run_id, type="session.message"))
     assert [each.message for each in said] == [TALE]
 
 
@@ -315,7 +315,7 @@ def test_a_recorded_answer_is_marked(place: Place, tmp_path: Path) -> None:
 
 ROLES = Llm(
     roles={"code": {"fast": "local/c"}, "default": {"general": "local/m1"}},
-    endpoints={"local": Endpoint(base_url="http://127.0.0.1:1/v1")},
+    endpoints={"local": EndpointSettings(base_url="http://127.0.0.1:1/v1")},
 )
 
 

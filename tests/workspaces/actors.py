@@ -6,15 +6,15 @@ import sys
 import time
 from pathlib import Path
 
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 
 
-def work(path: Path, kind: Kind) -> None:
+def work(path: Path, kind: WorkspaceKind) -> None:
     """Create, commit and discard without end; a line for each commit once it is made."""
     with Repository.open(path) as repository:
         number = 0
         while True:
-            workspace = repository.workspace("best", kind=kind, branch=kind is Kind.WORKTREE)
+            workspace = repository.workspace("best", kind=kind, branch=kind is WorkspaceKind.WORKTREE)
             number += 1
             for file in range(5):
                 (workspace.path / f"src/new{file}").write_text(f"{time.time_ns()} {number}\n")
@@ -23,15 +23,15 @@ def work(path: Path, kind: Kind) -> None:
             workspace.discard()
 
 
-def hold(path: Path, kind: Kind) -> None:
+def hold(path: Path, kind: WorkspaceKind) -> None:
     """Have one workspace open."""
     with Repository.open(path) as repository:
-        workspace = repository.workspace("best", kind=kind, branch=kind is Kind.WORKTREE)
+        workspace = repository.workspace("best", kind=kind, branch=kind is WorkspaceKind.WORKTREE)
         print(workspace.path, flush=True)
         time.sleep(600)
 
 
-def batch(path: Path, kind: Kind) -> None:
+def batch(path: Path, kind: WorkspaceKind) -> None:
     """Make ten commits, one after the other, and leave in good order."""
     with Repository.open(path) as repository:
         for number in range(10):
@@ -41,4 +41,4 @@ def batch(path: Path, kind: Kind) -> None:
 
 
 if __name__ == "__main__":
-    {"work": work, "hold": hold, "batch": batch}[sys.argv[1]](Path(sys.argv[2]), Kind(sys.argv[3]))
+    {"work": work, "hold": hold, "batch": batch}[sys.argv[1]](Path(sys.argv[2]), WorkspaceKind(sys.argv[3]))

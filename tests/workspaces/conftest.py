@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Kind, Repository, Workspace
+from ratchet.workspaces import Repository, Workspace, WorkspaceKind
 
 SEED = {
     "README.md": b"hello\n",
@@ -107,20 +107,20 @@ def clone(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.fixture(params=list(Kind))
-def kind(request: pytest.FixtureRequest, repository: Repository) -> Kind:
+@pytest.fixture(params=list(WorkspaceKind))
+def kind(request: pytest.FixtureRequest, repository: Repository) -> WorkspaceKind:
     """Every kind of workspace that this machine allows."""
-    wanted: Kind = request.param
+    wanted: WorkspaceKind = request.param
     require(repository, wanted)
     return wanted
 
 
 @pytest.fixture
-def workspace(repository: Repository, base: str, kind: Kind) -> Workspace:
+def workspace(repository: Repository, base: str, kind: WorkspaceKind) -> Workspace:
     return repository.workspace(base, kind=kind)
 
 
-def require(repository: Repository, kind: Kind) -> None:
+def require(repository: Repository, kind: WorkspaceKind) -> None:
     refusal = repository.refusal(kind)
     if refusal is not None:
         pytest.skip(refusal)

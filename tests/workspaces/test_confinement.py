@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Bounds, Kind, PatchRefused, Repository, TooLarge, UnsafePath, Workspace
+from ratchet.workspaces import (
+    PatchRefused,
+    Repository,
+    TooLarge,
+    TreeBounds,
+    UnsafePath,
+    Workspace,
+    WorkspaceKind,
+)
 from tests.workspaces.conftest import fsck, git, require
 
 
@@ -160,7 +168,7 @@ def test_links_that_stay_inside_are_fine(repository: Repository, workspace: Work
 def test_links_may_lead_outside_where_the_bounds_say_so(
     tmp_path: Path, repository: Repository, base: str
 ) -> None:
-    bounds = Bounds(outward_links=True)
+    bounds = TreeBounds(outward_links=True)
     with Repository.open(repository.path, workspaces=tmp_path / "elsewhere", bounds=bounds) as lax:
         workspace = lax.workspace(base)
         (workspace.path / "link").symlink_to("/usr/share")
@@ -170,15 +178,15 @@ def test_links_may_lead_outside_where_the_bounds_say_so(
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        (Bounds(file_bytes=1000), "'big' is too large a file"),
-        (Bounds(total_bytes=3000), "too large"),
-        (Bounds(files=12), "more than 12 files"),
-        (Bounds(depth=5), "directories deep"),
+        (TreeBounds(file_bytes=1000), "'big' is too large a file"),
+        (TreeBounds(total_bytes=3000), "too large"),
+        (TreeBounds(files=12), "more than 12 files"),
+        (TreeBounds(depth=5), "directories deep"),
     ],
 )
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(WorkspaceKind))
 def test_beyond_the_bounds_is_refused(
-    tmp_path: Path, repository: Repository, base: str, kind: Kind, bounds: Bounds, words: str
+    tmp_path: Path, repository: Repository, base: str, kind: WorkspaceKind, bounds: TreeBounds, words: str
 ) -> None:
     with Repository.open(repository.path, workspaces=tmp_path / "elsewhere", bounds=bounds) as bounded:
         require(bounded, kind)
@@ -194,7 +202,7 @@ def test_beyond_the_bounds_is_refused(
 def test_a_link_put_in_place_of_the_workspace_is_not_followed(
     repository: Repository, base: str, tmp_path: Path
 ) -> None:
-    workspace = repository.workspace(base, kind=Kind.TREE)
+    workspace = repository.workspace(base, kind=WorkspaceKind.TREE)
     workspace.path.rename(workspace.path.with_name("moved"))
     workspace.path.symlink_to(tmp_path)
     with pytest.raises(UnsafePath, match="replaced"):

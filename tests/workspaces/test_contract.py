@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import NotFound
-from ratchet.workspaces import Identity, Kind, PatchRefused, Repository, Workspace, WorkspaceGone
+from ratchet.workspaces import Identity, PatchRefused, Repository, Workspace, WorkspaceGone, WorkspaceKind
 from tests.workspaces.conftest import SEED, files_of, fsck, git, tree_by_git
 
 
-def test_it_holds_the_files_of_its_commit_byte_for_byte(workspace: Workspace, base: str, kind: Kind) -> None:
+def test_it_holds_the_files_of_its_commit_byte_for_byte(
+    workspace: Workspace, base: str, kind: WorkspaceKind
+) -> None:
     assert files_of(workspace.path) == SEED
     assert (workspace.base, workspace.kind) == (base, kind)
 
@@ -72,7 +74,7 @@ def test_author_and_time_decide_the_hash_whatever_the_kind(
 
 
 def test_what_gitignore_names_is_left_out_but_tracked_files_stay(
-    repository: Repository, base: str, kind: Kind
+    repository: Repository, base: str, kind: WorkspaceKind
 ) -> None:
     ignoring = repository.commit_files(
         {".gitignore": b"*.log\nbuild/\n!keep.log\n", "build/kept": b"tracked\n"},
@@ -89,7 +91,9 @@ def test_what_gitignore_names_is_left_out_but_tracked_files_stay(
     }
 
 
-def test_an_ignored_directory_is_not_looked_into(repository: Repository, base: str, kind: Kind) -> None:
+def test_an_ignored_directory_is_not_looked_into(
+    repository: Repository, base: str, kind: WorkspaceKind
+) -> None:
     ignoring = repository.commit_files({".gitignore": b"/cache\n"}, parent=base, message="ignore")
     workspace = repository.workspace(ignoring, kind=kind)
     (workspace.path / "cache/inner/.git").mkdir(parents=True)
@@ -139,7 +143,7 @@ def test_changes_are_listed_without_writing_anything(repository: Repository, wor
 
 
 def test_a_diff_applied_elsewhere_gives_the_same_tree(
-    repository: Repository, workspace: Workspace, base: str, kind: Kind
+    repository: Repository, workspace: Workspace, base: str, kind: WorkspaceKind
 ) -> None:
     (workspace.path / "src/app.py").write_text("no newline at the end")
     (workspace.path / "src/deep/er/data.bin").write_bytes(bytes(reversed(range(256))))
@@ -205,7 +209,7 @@ def test_a_directory_deeper_than_any_path_is_discarded(workspace: Workspace) -> 
     assert not workspace.path.exists()
 
 
-def test_a_context_manager_discards(repository: Repository, base: str, kind: Kind) -> None:
+def test_a_context_manager_discards(repository: Repository, base: str, kind: WorkspaceKind) -> None:
     with repository.workspace(base, kind=kind, name="trial-7") as workspace:
         path = workspace.path
         assert path.name.startswith("trial-7-")
@@ -218,14 +222,14 @@ def test_closing_the_repository_discards_what_is_open(repository: Repository, wo
 
 
 def test_a_workspace_that_its_session_removed_is_said_to_be_gone(repository: Repository, base: str) -> None:
-    workspace = repository.workspace(base, kind=Kind.TREE)
+    workspace = repository.workspace(base, kind=WorkspaceKind.TREE)
     shutil.rmtree(workspace.path)
     with pytest.raises(WorkspaceGone, match="gone"):
         workspace.commit("late")
     workspace.discard()
 
 
-def test_a_commit_that_does_not_exist_is_not_found(repository: Repository, kind: Kind) -> None:
+def test_a_commit_that_does_not_exist_is_not_found(repository: Repository, kind: WorkspaceKind) -> None:
     with pytest.raises(NotFound, match="commit 1111"):
         repository.workspace("1" * 40, kind=kind)
 
@@ -236,7 +240,7 @@ def test_git_of_a_session_does_not_reach_the_repository_around_it(
     """A home inside a person's clone is usual; a candidate's `git` must not find that clone."""
     git(tmp_path, "init", "--quiet")
     found = git(workspace.path, "rev-parse", "--show-toplevel", check=False, **workspace.environment)
-    assert found == (str(workspace.path) if workspace.kind is Kind.WORKTREE else "")
+    assert found == (str(workspace.path) if workspace.kind is WorkspaceKind.WORKTREE else "")
 
 
 def workspace_patch(path: str, before: str, after: str) -> str:

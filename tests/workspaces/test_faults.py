@@ -10,13 +10,13 @@ import pytest
 from ratchet.kernel import Missing, NotFound, RatchetError
 from ratchet.workspaces import (
     GitFailed,
-    Kind,
     NotARepository,
     Repository,
     RepositoryCorrupt,
     RepositoryDirty,
     RepositoryShallow,
     RepositoryUnwritable,
+    WorkspaceKind,
     find_git,
 )
 from tests.ledger.disks import READ_ONLY, SMALL, on_disk
@@ -155,8 +155,8 @@ def test_a_clone_without_a_commit_has_only_uncommitted_work(tmp_path: Path) -> N
             repository.workspace("HEAD")
 
 
-@pytest.mark.parametrize("kind", [Kind.TREE, Kind.WORKTREE])
-def test_the_lock_of_a_persons_index_does_not_matter(clone: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WorkspaceKind.TREE, WorkspaceKind.WORKTREE])
+def test_the_lock_of_a_persons_index_does_not_matter(clone: Path, kind: WorkspaceKind) -> None:
     (clone / ".git/index.lock").touch()
     with Repository.open(clone) as repository:
         workspace = repository.workspace("main", kind=kind)

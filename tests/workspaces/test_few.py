@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from ratchet.workspaces.workspace import FEW_FILES, holds_little
 from tests.workspaces.conftest import git
 
@@ -49,7 +49,7 @@ def test_a_commit_is_at_hand_once_its_files_are_in_memory(tmp_path: Path) -> Non
         with own.workspace(commit) as workspace:
             assert own.is_at_hand(commit)
             assert workspace.holds_little()
-        with own.workspace(commit, kind=Kind.WORKTREE) as workspace:
+        with own.workspace(commit, kind=WorkspaceKind.WORKTREE) as workspace:
             assert not workspace.holds_little(), "git is in it"
         many = {f"{number}.py": b"" for number in range(FEW_FILES)}
         assert not own.is_at_hand(own.commit_files(many, parent=commit, message="many"))

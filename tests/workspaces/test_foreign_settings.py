@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import RatchetError
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from tests.workspaces.conftest import SEED, files_of, git
 
 _TRAP = "touch {trap}; cat"
@@ -57,8 +57,8 @@ def _set_traps(clone: Path, trap: Path) -> None:
     (clone / ".git/info/attributes").write_text("* filter=trap diff=trap text eol=crlf ident\n")
 
 
-@pytest.mark.parametrize("kind", [Kind.TREE, Kind.WORKTREE])
-def test_a_repository_full_of_traps_springs_none(clone: Path, trap: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WorkspaceKind.TREE, WorkspaceKind.WORKTREE])
+def test_a_repository_full_of_traps_springs_none(clone: Path, trap: Path, kind: WorkspaceKind) -> None:
     _set_traps(clone, trap)
     with Repository.open(clone) as repository:
         base = repository.resolve("main")
@@ -105,7 +105,7 @@ def test_the_environment_of_the_process_does_not_matter(
     }.items():
         monkeypatch.setenv(name, value)
     with Repository.open(clone) as repository:
-        workspace = repository.workspace("main", kind=Kind.WORKTREE)
+        workspace = repository.workspace("main", kind=WorkspaceKind.WORKTREE)
         (workspace.path / "README.md").write_bytes(b"a\r\n")
         made = workspace.commit("change")
         assert repository.read_file(made.hash, "README.md") == b"a\r\n"

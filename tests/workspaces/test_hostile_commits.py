@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Bounds, Kind, Repository, RepositoryCorrupt, TooLarge, UnsafePath
+from ratchet.workspaces import Repository, RepositoryCorrupt, TooLarge, TreeBounds, UnsafePath, WorkspaceKind
 
 _FILE, _LINK, _TREE = b"100644", b"120000", b"40000"
 
@@ -58,7 +58,7 @@ def forge(repository: Repository) -> Forge:
     ],
 )
 def test_a_name_that_could_lead_outside_is_refused(
-    repository: Repository, forge: Forge, kind: Kind, name: bytes, tmp_path: Path
+    repository: Repository, forge: Forge, kind: WorkspaceKind, name: bytes, tmp_path: Path
 ) -> None:
     inner = forge.tree((_FILE, b"config", forge.add("blob", b"evil")))
     commit = forge.commit(forge.tree((_TREE, b"sub", forge.tree((_TREE, name, inner)))))
@@ -68,7 +68,7 @@ def test_a_name_that_could_lead_outside_is_refused(
 
 
 def test_a_link_and_a_directory_of_one_name_are_refused(
-    repository: Repository, forge: Forge, kind: Kind, tmp_path: Path
+    repository: Repository, forge: Forge, kind: WorkspaceKind, tmp_path: Path
 ) -> None:
     """A checkout that makes the link first would write the file through it."""
     outside = tmp_path / "outside"
@@ -83,7 +83,7 @@ def test_a_link_and_a_directory_of_one_name_are_refused(
 
 @pytest.mark.parametrize("target", [b"/etc/passwd", b"../../x", b"sub/../../x", b".git/hooks"])
 def test_a_link_that_leads_outside_is_refused(
-    repository: Repository, forge: Forge, kind: Kind, target: bytes
+    repository: Repository, forge: Forge, kind: WorkspaceKind, target: bytes
 ) -> None:
     commit = forge.commit(forge.tree((_LINK, b"link", forge.add("blob", target))))
     with pytest.raises(UnsafePath, match="'link' is a symbolic link"):
@@ -91,7 +91,7 @@ def test_a_link_that_leads_outside_is_refused(
 
 
 def test_a_small_object_that_stands_for_billions_of_files_is_refused(
-    repository: Repository, forge: Forge, kind: Kind
+    repository: Repository, forge: Forge, kind: WorkspaceKind
 ) -> None:
     tree = forge.tree((_FILE, b"f", forge.add("blob", b"boom")))
     for _ in range(12):
@@ -100,7 +100,7 @@ def test_a_small_object_that_stands_for_billions_of_files_is_refused(
         repository.workspace(forge.commit(tree), kind=kind)
 
 
-def test_a_nesting_without_end_is_refused(repository: Repository, forge: Forge, kind: Kind) -> None:
+def test_a_nesting_without_end_is_refused(repository: Repository, forge: Forge, kind: WorkspaceKind) -> None:
     tree = forge.tree((_FILE, b"f", forge.add("blob", b"deep")))
     for _ in range(3000):
         tree = forge.tree((_TREE, b"d", tree))
@@ -113,7 +113,7 @@ def test_a_file_beyond_the_bounds_is_not_read_into_memory(
 ) -> None:
     blob = forge.add("blob", bytes(10_000_000))
     with Repository.open(
-        repository.path, workspaces=tmp_path / "w", bounds=Bounds(file_bytes=1000)
+        repository.path, workspaces=tmp_path / "w", bounds=TreeBounds(file_bytes=1000)
     ) as bounded:
         with pytest.raises(TooLarge, match="10000000 bytes"):
             bounded.workspace(forge.commit(forge.tree((_FILE, b"f", blob))))
@@ -124,14 +124,14 @@ def test_a_file_beyond_the_bounds_is_not_read_into_memory(
     "content", [b"100644 f", b"100644 f\0short", b"no tree at all", b"7 f\0" + bytes(20)]
 )
 def test_a_tree_that_is_none_is_refused(
-    repository: Repository, forge: Forge, kind: Kind, content: bytes
+    repository: Repository, forge: Forge, kind: WorkspaceKind, content: bytes
 ) -> None:
     with pytest.raises(UnsafePath):
         repository.workspace(forge.commit(forge.add("tree", content)), kind=kind)
 
 
 def test_a_tree_that_names_a_blob_as_directory_is_corrupt(
-    repository: Repository, forge: Forge, kind: Kind
+    repository: Repository, forge: Forge, kind: WorkspaceKind
 ) -> None:
     commit = forge.commit(forge.tree((_TREE, b"d", forge.add("blob", b"no tree"))))
     with pytest.raises(RepositoryCorrupt, match="should be a tree"):
@@ -139,7 +139,7 @@ def test_a_tree_that_names_a_blob_as_directory_is_corrupt(
 
 
 def test_a_submodule_is_an_empty_directory_and_stays_what_it_is(
-    repository: Repository, forge: Forge, kind: Kind
+    repository: Repository, forge: Forge, kind: WorkspaceKind
 ) -> None:
     file = (_FILE, b"f", forge.add("blob", b"text\n"))
     commit = forge.commit(forge.tree(file, (b"160000", b"module", bytes(range(20)))))

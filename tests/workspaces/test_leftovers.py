@@ -16,7 +16,7 @@ from typing import IO, cast
 
 import pytest
 
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from ratchet.workspaces.directories import remove_tree
 from ratchet.workspaces.git import Conversation, Git, find_git
 from tests.workspaces.conftest import fsck, git
@@ -25,7 +25,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
-def actor(act: str, repository: Repository, kind: Kind) -> Iterator[subprocess.Popen[str]]:
+def actor(act: str, repository: Repository, kind: WorkspaceKind) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.workspaces.actors", act, str(repository.path), kind],
         cwd=_ROOT,
@@ -71,7 +71,7 @@ def test_the_git_process_of_a_repository_that_nobody_closed_ends(
     assert not recwarn.list
 
 
-def test_what_a_killed_process_left_is_removed(repository: Repository, kind: Kind) -> None:
+def test_what_a_killed_process_left_is_removed(repository: Repository, kind: WorkspaceKind) -> None:
     repository.close()
     with actor("hold", repository, kind) as process:
         path = Path(cast(IO[str], process.stdout).readline().strip())
@@ -84,7 +84,9 @@ def test_what_a_killed_process_left_is_removed(repository: Repository, kind: Kin
     assert repository.prune().workspaces == ()
 
 
-def test_the_workspaces_of_a_living_process_stay(repository: Repository, base: str, kind: Kind) -> None:
+def test_the_workspaces_of_a_living_process_stay(
+    repository: Repository, base: str, kind: WorkspaceKind
+) -> None:
     mine = repository.workspace(base, kind=kind)
     with actor("hold", repository, kind) as process:
         path = Path(cast(IO[str], process.stdout).readline().strip())
@@ -96,7 +98,9 @@ def test_the_workspaces_of_a_living_process_stay(repository: Repository, base: s
 
 
 @pytest.mark.soak
-def test_killed_at_any_point_nothing_is_lost_and_nothing_stays(repository: Repository, kind: Kind) -> None:
+def test_killed_at_any_point_nothing_is_lost_and_nothing_stays(
+    repository: Repository, kind: WorkspaceKind
+) -> None:
     repository.close()
     told: list[str] = []
     chance = random.Random(7)
@@ -115,7 +119,9 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_stays(repository: Repos
     assert fsck(repository.path) == ""
 
 
-def test_a_prune_that_died_is_finished_by_the_next(repository: Repository, base: str, kind: Kind) -> None:
+def test_a_prune_that_died_is_finished_by_the_next(
+    repository: Repository, base: str, kind: WorkspaceKind
+) -> None:
     repository.close()
     with actor("hold", repository, kind) as process:
         path = Path(cast(IO[str], process.stdout).readline().strip())
@@ -140,7 +146,7 @@ def test_a_person_s_worktree_is_never_touched_dirty_or_gone(clone: Path, tmp_pat
     (tmp_path / "unmounted").rename(tmp_path / "elsewhere")
     (clone / ".git/worktrees/linked/index.lock").touch()
     with Repository.open(clone) as repository:
-        repository.workspace("main", kind=Kind.WORKTREE).discard()
+        repository.workspace("main", kind=WorkspaceKind.WORKTREE).discard()
         assert repository.prune().workspaces == ()
     assert (tmp_path / "linked/README.md").read_text() == "work of a person\n"
     assert sorted(path.name for path in (clone / ".git/worktrees").iterdir()) == ["linked", "unmounted"]
@@ -170,7 +176,7 @@ def test_a_forked_child_does_not_keep_its_parents_workspaces_alive(repository: R
 
 
 def test_a_killed_process_leaves_no_git_behind(repository: Repository) -> None:
-    with actor("hold", repository, Kind.TREE) as process:
+    with actor("hold", repository, WorkspaceKind.TREE) as process:
         cast(IO[str], process.stdout).readline()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert children

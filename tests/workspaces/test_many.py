@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from tests.workspaces.conftest import SEED, files_of, fsck, git
 
 _ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.soak
-def test_hundreds_are_open_at_once_and_do_not_mix(repository: Repository, base: str, kind: Kind) -> None:
-    count = 40 if kind is Kind.WORKTREE else 200
+def test_hundreds_are_open_at_once_and_do_not_mix(
+    repository: Repository, base: str, kind: WorkspaceKind
+) -> None:
+    count = 40 if kind is WorkspaceKind.WORKTREE else 200
 
     def attempt(number: int) -> str:
         workspace = repository.workspace(base, kind=kind)
@@ -38,7 +40,7 @@ def test_hundreds_are_open_at_once_and_do_not_mix(repository: Repository, base: 
 
 
 @pytest.mark.soak
-def test_several_processes_share_a_repository(repository: Repository, base: str, kind: Kind) -> None:
+def test_several_processes_share_a_repository(repository: Repository, base: str, kind: WorkspaceKind) -> None:
     command = [sys.executable, "-m", "tests.workspaces.actors", "batch", str(repository.path), kind]
     running = [
         subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -68,7 +70,9 @@ def test_a_commit_of_many_files_needs_few_descriptors(repository: Repository, ba
     assert fsck(repository.path) == ""
 
 
-def test_a_gc_by_a_person_meanwhile_disturbs_nobody(repository: Repository, base: str, kind: Kind) -> None:
+def test_a_gc_by_a_person_meanwhile_disturbs_nobody(
+    repository: Repository, base: str, kind: WorkspaceKind
+) -> None:
     workspace = repository.workspace(base, kind=kind)
     (workspace.path / "README.md").write_text("changed\n")
     git(repository.path, "gc", "--quiet", "--prune=now")

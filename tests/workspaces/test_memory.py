@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Kind, Repository, memory_directory
+from ratchet.workspaces import Repository, WorkspaceKind, memory_directory
 from tests.ledger.disks import SMALL, on_disk
 from tests.workspaces.conftest import SEED, files_of, fsck, require
 
@@ -22,7 +22,7 @@ def memory(repository: Repository) -> Path:
 
 
 def test_a_workspace_in_memory_does_what_others_do(
-    repository: Repository, base: str, kind: Kind, memory: Path
+    repository: Repository, base: str, kind: WorkspaceKind, memory: Path
 ) -> None:
     with Repository.open(repository.path, workspaces=memory) as own:
         require(own, kind)
@@ -39,7 +39,7 @@ def test_what_a_repository_that_is_gone_left_in_memory_is_freed(
     repository: Repository, base: str, memory: Path, tmp_path: Path
 ) -> None:
     with Repository.open(repository.path, workspaces=memory) as own:
-        workspace = own.workspace(base, kind=Kind.TREE)
+        workspace = own.workspace(base, kind=WorkspaceKind.TREE)
         repository.path.rename(tmp_path / "moved.git")
         memory_directory(tmp_path / "another")
         assert files_of(workspace.path) == SEED

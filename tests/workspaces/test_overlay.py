@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspaces import Kind, KindUnavailable, Repository
+from ratchet.workspaces import KindUnavailable, Repository, WorkspaceKind
 from ratchet.workspaces.workspace import LARGE_FILES, choose
 from tests.workspaces.conftest import SEED, files_of, require
 
@@ -27,19 +27,19 @@ def _warm(repository: Repository) -> list[Path]:
 
 
 def test_a_few_files_are_written_and_many_are_mounted(repository: Repository, base: str, large: str) -> None:
-    require(repository, Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
     few, many = repository.workspace(base), repository.workspace(large)
-    assert (few.kind, few.reason) == (Kind.TREE, "8 files are few")
-    assert (many.kind, many.reason) == (Kind.OVERLAY, "1028 files are many")
+    assert (few.kind, few.reason) == (WorkspaceKind.TREE, "8 files are few")
+    assert (many.kind, many.reason) == (WorkspaceKind.OVERLAY, "1028 files are many")
     assert len(files_of(many.path)) == LARGE_FILES + len(SEED)
 
 
 def test_without_mounts_many_files_are_written_and_the_reason_is_told() -> None:
     kind, reason = choose(None, 5000, lambda: "Operation not permitted")
-    assert kind is Kind.TREE
+    assert kind is WorkspaceKind.TREE
     assert reason == "5000 files are many, but overlay mounts are not possible here: Operation not permitted"
     with pytest.raises(KindUnavailable, match="Operation not permitted"):
-        choose(Kind.OVERLAY, 5, lambda: "Operation not permitted")
+        choose(WorkspaceKind.OVERLAY, 5, lambda: "Operation not permitted")
 
 
 def test_a_process_that_may_not_mount_falls_back(repository: Repository, large: str) -> None:
@@ -75,28 +75,28 @@ def test_a_process_that_may_not_mount_falls_back(repository: Repository, large: 
 
 
 def test_near_commits_share_one_checkout_and_far_ones_do_not(repository: Repository, base: str) -> None:
-    require(repository, Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
     near = repository.commit_files(
         {"README.md": b"near\n", "docs/a b.txt": None}, parent=base, message="near"
     )
     far = repository.commit_files({f"f{n}": b"%d" % n for n in range(100)}, parent=base, message="far")
-    first = repository.workspace(base, kind=Kind.OVERLAY)
-    second = repository.workspace(near, kind=Kind.OVERLAY)
+    first = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
+    second = repository.workspace(near, kind=WorkspaceKind.OVERLAY)
     assert len(_warm(repository)) == 1
     assert not second.commit("nothing").changed
     assert "docs/a b.txt" not in files_of(second.path)
     assert files_of(first.path) == SEED
-    assert len(files_of(repository.workspace(far, kind=Kind.OVERLAY).path)) == 104
+    assert len(files_of(repository.workspace(far, kind=WorkspaceKind.OVERLAY).path)) == 104
     assert len(_warm(repository)) == 2
 
 
 def test_shared_checkouts_stay_few_and_those_in_use_stay(repository: Repository) -> None:
-    require(repository, Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
     held = []
     for number in range(8):
         files = {f"n{number}/f{file}": b"%d" % file for file in range(70)}
         commit = repository.commit_files(files, parent=None, message=f"far {number}")
-        workspace = repository.workspace(commit, kind=Kind.OVERLAY)
+        workspace = repository.workspace(commit, kind=WorkspaceKind.OVERLAY)
         if number < 2:
             held.append(workspace)
         else:
@@ -106,8 +106,8 @@ def test_shared_checkouts_stay_few_and_those_in_use_stay(repository: Repository)
 
 
 def test_what_is_written_never_reaches_the_shared_checkout(repository: Repository, base: str) -> None:
-    require(repository, Kind.OVERLAY)
-    workspace = repository.workspace(base, kind=Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
+    workspace = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
     (workspace.path / "README.md").write_text("mine\n")
     (workspace.path / "src/app.py").unlink()
     os.utime(workspace.path / "docs/a b.txt")
@@ -120,8 +120,8 @@ def test_what_is_written_never_reaches_the_shared_checkout(repository: Repositor
 def test_a_directory_that_was_removed_and_made_anew_holds_only_what_is_new(
     repository: Repository, base: str
 ) -> None:
-    require(repository, Kind.OVERLAY)
-    workspace = repository.workspace(base, kind=Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
+    workspace = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
     subprocess.run(["rm", "-r", str(workspace.path / "src")], check=True)
     (workspace.path / "src/deep").mkdir(parents=True)
     (workspace.path / "src/deep/only").write_text("only\n")
@@ -131,10 +131,10 @@ def test_a_directory_that_was_removed_and_made_anew_holds_only_what_is_new(
 
 def test_a_file_that_the_shared_checkout_lacks_can_be_deleted(repository: Repository, base: str) -> None:
     """It lies only in the upper layer, where its end leaves no trace."""
-    require(repository, Kind.OVERLAY)
-    held = repository.workspace(base, kind=Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
+    held = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
     near = repository.commit_files({"src/near": b"x\n", "other/near": b"x\n"}, parent=base, message="near")
-    workspace = repository.workspace(near, kind=Kind.OVERLAY)
+    workspace = repository.workspace(near, kind=WorkspaceKind.OVERLAY)
     (workspace.path / "src/near").unlink()
     (workspace.path / "other/near").unlink()
     assert [(change.path, change.status) for change in workspace.changes()] == [
@@ -145,8 +145,8 @@ def test_a_file_that_the_shared_checkout_lacks_can_be_deleted(repository: Reposi
 
 
 def test_a_directory_that_was_moved_is_committed_where_it_is(repository: Repository, base: str) -> None:
-    require(repository, Kind.OVERLAY)
-    workspace = repository.workspace(base, kind=Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
+    workspace = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
     subprocess.run(["mv", str(workspace.path / "src"), str(workspace.path / "lib")], check=True)
     made = workspace.commit("moved")
     assert sorted(repository.list_files(made.hash)) == [

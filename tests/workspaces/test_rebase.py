@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import NotFound
-from ratchet.workspaces import Kind, Repository, UnsafePath, Workspace
+from ratchet.workspaces import Repository, UnsafePath, Workspace, WorkspaceKind
 from tests.workspaces.conftest import SEED, files_of, fsck, git, require
 
 OTHER: dict[str, bytes | None] = {
@@ -91,7 +91,7 @@ def test_nothing_that_was_left_in_the_directory_is_in_the_way(
     assert {each.name for each in workspace.path.iterdir()} - {".git"} == {"README.md", "docs", "src"}
 
 
-def test_ignored_files_go_too(repository: Repository, base: str, kind: Kind) -> None:
+def test_ignored_files_go_too(repository: Repository, base: str, kind: WorkspaceKind) -> None:
     ignoring = repository.commit_files({".gitignore": b"*.log\n"}, parent=base, message="ignore")
     workspace = repository.workspace(ignoring, kind=kind)
     (workspace.path / "old.log").touch()
@@ -111,7 +111,7 @@ def test_a_commit_that_does_not_exist_changes_nothing(workspace: Workspace, base
 def test_git_of_the_session_sees_the_new_base(
     repository: Repository, base: str, other: str, branch: bool
 ) -> None:
-    workspace = repository.workspace(base, kind=Kind.WORKTREE, branch=branch)
+    workspace = repository.workspace(base, kind=WorkspaceKind.WORKTREE, branch=branch)
     (workspace.path / "README.md").write_text("edited\n")
     git(workspace.path, "add", "--all")
     workspace.rebase(other)
@@ -122,15 +122,15 @@ def test_git_of_the_session_sees_the_new_base(
 
 
 def test_a_worktree_that_its_session_broke_is_refused(repository: Repository, base: str, other: str) -> None:
-    workspace = repository.workspace(base, kind=Kind.WORKTREE)
+    workspace = repository.workspace(base, kind=WorkspaceKind.WORKTREE)
     (workspace.path / ".git").unlink()
     with pytest.raises(UnsafePath, match="removed or replaced"):
         workspace.rebase(other)
 
 
 def test_an_overlay_stays_the_same_mount(repository: Repository, base: str, other: str) -> None:
-    require(repository, Kind.OVERLAY)
-    workspace = repository.workspace(base, kind=Kind.OVERLAY)
+    require(repository, WorkspaceKind.OVERLAY)
+    workspace = repository.workspace(base, kind=WorkspaceKind.OVERLAY)
     device = workspace.path.stat().st_dev
     workspace.rebase(other)
     assert workspace.path.stat().st_dev == device

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound
-from ratchet.workspaces import Identity, Kind, Repository, UnsafePath
+from ratchet.workspaces import Identity, Repository, UnsafePath, WorkspaceKind
 from tests.workspaces.conftest import SEED, files_of, fsck, git
 
 
@@ -206,7 +206,7 @@ def test_a_dirty_clone_is_never_touched_and_says_what_is_not_committed(clone: Pa
     git(clone, "rm", "--quiet", "--cached", "docs/a b.txt")
     before = git(clone, "status", "--porcelain"), files_of(clone), (clone / ".git/index").read_bytes()
     with Repository.open(clone) as repository:
-        for kind in (Kind.TREE, Kind.WORKTREE):
+        for kind in (WorkspaceKind.TREE, WorkspaceKind.WORKTREE):
             workspace = repository.workspace("main", kind=kind)
             (workspace.path / "README.md").write_text("changed\n")
             repository.advance(f"refs/heads/{kind}", workspace.commit("change").hash, expected=None)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ratchet.sandbox import Policy, Refused, run
-from ratchet.workspaces import Kind, RefsMoved, Repository, UnsafePath, Workspace
+from ratchet.workspaces import RefsMoved, Repository, UnsafePath, Workspace, WorkspaceKind
 from tests.workspaces.conftest import git
 
 
 @pytest.fixture
 def session(repository: Repository, base: str) -> Workspace:
-    return repository.workspace(base, kind=Kind.WORKTREE)
+    return repository.workspace(base, kind=WorkspaceKind.WORKTREE)
 
 
 def test_git_status_works_and_shows_the_work(session: Workspace) -> None:
@@ -34,7 +34,7 @@ def test_a_session_can_commit_without_being_told_who_it_is(session: Workspace) -
 def test_commits_of_the_session_are_noted_and_not_taken(
     repository: Repository, base: str, branch: bool
 ) -> None:
-    session = repository.workspace(base, kind=Kind.WORKTREE, branch=branch)
+    session = repository.workspace(base, kind=WorkspaceKind.WORKTREE, branch=branch)
     (session.path / "README.md").write_text("first\n")
     git(session.path, "commit", "--quiet", "--all", "-m", "mine")
     (session.path / "README.md").write_text("second\n")
@@ -45,7 +45,7 @@ def test_commits_of_the_session_are_noted_and_not_taken(
 
 
 def test_a_branch_of_its_own_ends_with_the_workspace(repository: Repository, base: str) -> None:
-    session = repository.workspace(base, kind=Kind.WORKTREE, branch=True)
+    session = repository.workspace(base, kind=WorkspaceKind.WORKTREE, branch=True)
     assert git(session.path, "branch", "--show-current") == f"ratchet/{session.name}"
     session.discard()
     assert git(repository.path, "for-each-ref", "--format=%(refname)") == "refs/heads/best"
@@ -79,12 +79,12 @@ def test_refs_that_ratchet_moves_meanwhile_are_fine(
     better = repository.commit_files({"README.md": b"better\n"}, parent=base, message="better")
     repository.advance("refs/heads/best", better, expected=base)
     repository.advance("refs/ratchet/kept", better, expected=None)
-    repository.workspace(base, kind=Kind.WORKTREE, branch=True)
+    repository.workspace(base, kind=WorkspaceKind.WORKTREE, branch=True)
     assert not session.commit("nothing").changed
 
 
 def test_a_person_may_fetch_and_what_is_not_guarded_may_move(repository: Repository, base: str) -> None:
-    session = repository.workspace(base, kind=Kind.WORKTREE, guard=["refs/ratchet/"])
+    session = repository.workspace(base, kind=WorkspaceKind.WORKTREE, guard=["refs/ratchet/"])
     git(repository.path, "update-ref", "refs/remotes/origin/main", base)
     git(repository.path, "branch", "by-a-person", base)
     assert not session.commit("nothing").changed
@@ -145,7 +145,7 @@ def test_a_session_that_breaks_its_administration_can_be_discarded(
 def test_a_session_that_makes_a_repository_of_a_plain_directory_is_refused(
     repository: Repository, base: str
 ) -> None:
-    workspace = repository.workspace(base, kind=Kind.TREE)
+    workspace = repository.workspace(base, kind=WorkspaceKind.TREE)
     git(workspace.path, "init", "--quiet")
     git(workspace.path, "commit", "--quiet", "--allow-empty", "-m", "mine")
     with pytest.raises(UnsafePath, match=r"'\.git'"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 from tests.workspaces.conftest import SEED, require, tree_by_git
 
 _NAMES = st.sampled_from(
@@ -51,10 +51,10 @@ def _edit(directory: Path, what: str, path: str) -> None:
             target.with_name(".gitignore").write_text("a.py\n/b\nsrc/\n!a b\n\\*\n")
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(WorkspaceKind))
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(edits=_EDITS)
-def test_any_edits_are_committed_as_git_would(kind: Kind, edits: list[tuple[str, str]]) -> None:
+def test_any_edits_are_committed_as_git_would(kind: WorkspaceKind, edits: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as place, Repository.create(Path(place) / "repo.git") as repository:
         require(repository, kind)
         first = repository.commit_files(SEED | {"a.d/b": b"b\n"}, parent=None, message="first")
@@ -73,7 +73,7 @@ def test_any_edits_are_committed_as_git_would(kind: Kind, edits: list[tuple[str,
 
 
 def test_a_change_within_the_same_tick_of_the_clock_is_seen(
-    repository: Repository, base: str, kind: Kind
+    repository: Repository, base: str, kind: WorkspaceKind
 ) -> None:
     """Same size, written at once after the checkout: times alone could not tell."""
     for number in range(20):
@@ -85,7 +85,7 @@ def test_a_change_within_the_same_tick_of_the_clock_is_seen(
 
 
 def test_a_file_whose_times_were_set_back_is_read_again(
-    repository: Repository, base: str, kind: Kind
+    repository: Repository, base: str, kind: WorkspaceKind
 ) -> None:
     workspace = repository.workspace(base, kind=kind)
     time.sleep(0.05)
@@ -97,7 +97,7 @@ def test_a_file_whose_times_were_set_back_is_read_again(
 
 
 def test_a_file_that_a_patch_changed_is_not_taken_for_that_of_the_base(
-    repository: Repository, base: str, kind: Kind
+    repository: Repository, base: str, kind: WorkspaceKind
 ) -> None:
     workspace = repository.workspace(base, kind=kind)
     for path in ("README.md", "src/app.py"):
@@ -111,7 +111,7 @@ def test_a_file_that_a_patch_changed_is_not_taken_for_that_of_the_base(
 def test_unchanged_files_of_a_large_tree_are_not_read(repository: Repository, base: str) -> None:
     files = {f"d{number % 20}/f{number}": b"%d\n" % number for number in range(2000)}
     large = repository.commit_files(files, parent=base, message="large")
-    workspace = repository.workspace(large, kind=Kind.TREE)
+    workspace = repository.workspace(large, kind=WorkspaceKind.TREE)
     before = _reads()
     (workspace.path / "README.md").write_text("changed\n")
     assert workspace.commit("one").changed

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ratchet.agentkit.client import Address, Lost, call, connected, finished
+from ratchet.agentkit.client import Lost, McpAddress, call, connected, finished
 from ratchet.agentkit.errors import AnswerInvalid, ArchitectUnreachable, Misused
 from ratchet.agentkit.logs import URL, surroundings
 from ratchet.agentkit.store import first_fault
@@ -145,10 +145,10 @@ async def use(tool: str, arguments: Mapping[str, Any], *, seconds: float) -> Cal
     raise AssertionError("the last try returns or raises")
 
 
-def _address() -> Address:
+def _address() -> McpAddress:
     told = surroundings()
     if told.url is None:
         raise ArchitectUnreachable(
             f"{URL} is not set: Ratchet has not started this process", hint="run the agent with Ratchet"
         )
-    return Address(f"{told.url}/architect/mcp", told.token)
+    return McpAddress(f"{told.url}/architect/mcp", told.token)

@@ -38,7 +38,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class McpAddress:
     url: str
     token: str | None = None
 
@@ -55,7 +55,7 @@ class Lost(Exception):
 
 
 @asynccontextmanager
-async def connected(address: Address, seconds: float) -> AsyncIterator[Client]:
+async def connected(address: McpAddress, seconds: float) -> AsyncIterator[Client]:
     """A client of the server there, for the block; an answer may take `seconds`. Raises `Lost`.
 
     What the block raises comes out as it is.
@@ -201,7 +201,7 @@ def call_agent(name: str, tool: str, /, **arguments: Any) -> Any:
     return finished(called)
 
 
-def _address(name: str, version: str | None) -> Address:
+def _address(name: str, version: str | None) -> McpAddress:
     if not _NAME.fullmatch(name):
         raise Misused(f"{name[:80]!r} is not the name of an agent")
     url = surroundings().url
@@ -211,7 +211,7 @@ def _address(name: str, version: str | None) -> Address:
         )
     who = name if version is None else f"{name}@{quote(version, safe='')}"
     # Without the token: it would reach the other agent, which could then speak to the Architect in this one's name.
-    return Address(f"{url}/agents/{who}/runner/mcp")
+    return McpAddress(f"{url}/agents/{who}/runner/mcp")
 
 
 async def _all_tools(client: Client) -> AsyncIterator[Tool]:

@@ -36,7 +36,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class HistoryEntry:
     """A change with the state that it led to: the whole of it, or what is different from the entry before."""
 
     change: Change
@@ -68,11 +68,11 @@ def digest_of(canonical: bytes) -> str:
     return hashlib.sha256(canonical).hexdigest()
 
 
-def read_entry(line: bytes) -> Entry | None:
+def read_entry(line: bytes) -> HistoryEntry | None:
     """The entry that a line is; `None` if it is none."""
     try:
         said = json.loads(line)
-        return Entry(
+        return HistoryEntry(
             change=Change(
                 number=_whole(said["number"]),
                 at=datetime.fromisoformat(said["at"]).astimezone(UTC),
@@ -105,7 +105,7 @@ def _typed(value: object, kind: type) -> Any:
 _CHUNK = 64 * 1024
 
 
-class Lines:
+class HistoryLines:
     """The whole lines of an open file. What comes behind the last newline is no line yet."""
 
     def __init__(self, descriptor: int, *, longest: int) -> None:
@@ -212,10 +212,10 @@ class History:
             raise self._damaged(f"change {number} does not lead to the state it tells of")
         return state
 
-    def mended(self, digest: str | None) -> Entry | None:
+    def mended(self, digest: str | None) -> HistoryEntry | None:
         """The last entry, after what a dead writer left is put in order; `digest` is that of the present state."""
         with self._writing() as descriptor:
-            lines = Lines(descriptor, longest=_LONGEST)
+            lines = HistoryLines(descriptor, longest=_LONGEST)
             left = read_entry(lines.tail()) if lines.size > lines.end else None
             if left is not None and left.digest == digest:
                 os.write(descriptor, b"\n")
@@ -231,7 +231,7 @@ class History:
             return self._entry(lines.line(lines.start_of(end - 1)))
 
     @contextlib.contextmanager
-    def adding(self, entry: Entry) -> Iterator[None]:
+    def adding(self, entry: HistoryEntry) -> Iterator[None]:
         """Write an entry that comes to count when the block, which makes its state the present one, has ended well."""
         with self._writing() as descriptor:
             before = os.fstat(descriptor).st_size
@@ -248,14 +248,14 @@ class History:
                 os.write(descriptor, b"\n")
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[Lines | None]:
+    def _reading(self) -> Iterator[HistoryLines | None]:
         try:
             descriptor = opened(self.path, os.O_RDONLY)
         except FileNotFoundError:
             yield None
             return
         try:
-            yield Lines(descriptor, longest=_LONGEST)
+            yield HistoryLines(descriptor, longest=_LONGEST)
         finally:
             os.close(descriptor)
 
@@ -270,7 +270,7 @@ class History:
         finally:
             os.close(descriptor)
 
-    def _followed(self, lines: Lines, start: int, wanted: Entry) -> dict[str, Any]:
+    def _followed(self, lines: HistoryLines, start: int, wanted: HistoryEntry) -> dict[str, Any]:
         """The state of a whole entry, and every difference from there up to the wanted one."""
         state: dict[str, Any] | None = None
         for line in lines.forwards(start):
@@ -285,13 +285,13 @@ class History:
             raise self._damaged(f"change {wanted.since} should hold a whole state")
         return state
 
-    def _follow(self, state: dict[str, Any], entry: Entry) -> None:
+    def _follow(self, state: dict[str, Any], entry: HistoryEntry) -> None:
         try:
             follow(state, entry.steps or [])
         except (LookupError, TypeError, ValueError) as error:
             raise self._damaged(f"change {entry.change.number} does not fit the one before") from error
 
-    def _find(self, lines: Lines, end: int, number: int) -> int:
+    def _find(self, lines: HistoryLines, end: int, number: int) -> int:
         """Where the line of change `number` begins. Raises `NoSuchChange`."""
         low, high = 0, end
         while low < high:
@@ -305,13 +305,13 @@ class History:
                 low = start + len(lines.line(start)) + 1
         raise _unknown(number)
 
-    def _number(self, lines: Lines, start: int) -> int:
+    def _number(self, lines: HistoryLines, start: int) -> int:
         head = _NUMBER.match(lines.head(start, _HEAD))
         if head is None:
             raise self._damaged(f"the line at byte {start} is no entry")
         return int(head[1])
 
-    def _entry(self, line: bytes) -> Entry:
+    def _entry(self, line: bytes) -> HistoryEntry:
         entry = read_entry(line)
         if entry is None:
             raise self._damaged(f"a line is no entry: {line[:60]!r}")
@@ -321,7 +321,7 @@ class History:
         return HistoryDamaged(f"{self.path} is damaged: {why}", hint="move it away; a new history begins")
 
 
-def _readable_end(lines: Lines) -> int:
+def _readable_end(lines: HistoryLines) -> int:
     """Behind the last line that is an entry: a disk that lost its power may have left a last one that is none."""
     if lines.end == 0:
         return 0

@@ -36,15 +36,15 @@ class Surroundings:
 def surroundings() -> Surroundings:
     """What this process was told when it was started."""
     return Surroundings(
-        agent=_told("RATCHET_AGENT"),
-        commit=_told("RATCHET_AGENT_COMMIT"),
-        role=_told(ROLE),
-        url=(_told(URL) or "").rstrip("/") or None,
-        token=_told("RATCHET_AGENT_TOKEN"),
+        agent=_variable("RATCHET_AGENT"),
+        commit=_variable("RATCHET_AGENT_COMMIT"),
+        role=_variable(ROLE),
+        url=(_variable(URL) or "").rstrip("/") or None,
+        token=_variable("RATCHET_AGENT_TOKEN"),
     )
 
 
-def _told(name: str) -> str | None:
+def _variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 

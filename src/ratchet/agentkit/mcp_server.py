@@ -42,7 +42,7 @@ def served(name: str, instructions: str | None, tools: Iterable[ToolFunction]) -
     # Nobody is told of new tools while a version runs: they come with the next version.
     server = MCPServer(name, instructions=instructions, subscriptions=False, middleware=[_log_calls])
     for tool in tools:
-        server.add_tool(_told(tool.function), name=tool.name, description=tool.description)
+        server.add_tool(_reporting(tool.function), name=tool.name, description=tool.description)
     return server
 
 
@@ -68,7 +68,7 @@ def _failed(answer: HandlerResult) -> bool:
     return bool(answer.get("isError") if isinstance(answer, dict) else getattr(answer, "is_error", False))
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, but what it raises is told to its caller, and what it returns is always structured."""
     wrapped = _async(function) if inspect.iscoroutinefunction(function) else _sync(function)
     signature = inspect.signature(function, eval_str=True)
@@ -125,7 +125,7 @@ _GRACE_SECONDS = 8.0
 _LAST_SECONDS = 2.0
 
 
-class Listener(uvicorn.Server):
+class AgentListener(uvicorn.Server):
     """Serves at one port of this machine until a signal says to end, and then ends what was begun."""
 
     def __init__(self, server: MCPServer[Any], port: int) -> None:

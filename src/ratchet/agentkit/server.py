@@ -64,18 +64,18 @@ class _Service:
         port, *others = self._ports(sys.argv[1:] if argv is None else argv)
         os.environ.setdefault(ROLE, self.role)
         log_as(self.role)
-        self._told(others)
+        self._note_ports(others)
         bound = self._bound(port)
         with bound:
             self._serve(bound, port)
 
-    def _told(self, ports: Sequence[int]) -> None:
+    def _note_ports(self, ports: Sequence[int]) -> None:
         """Take note of the ports behind the first."""
 
     def _serve(self, bound: socket.socket, port: int) -> None:
         import asyncio
 
-        from ratchet.agentkit.mcp_server import Listener, ToolFunction, served
+        from ratchet.agentkit.mcp_server import AgentListener, ToolFunction, served
 
         try:
             server = served(
@@ -88,7 +88,7 @@ class _Service:
             raise
 
         async def serve() -> None:
-            await Listener(server, port).listen(bound)
+            await AgentListener(server, port).listen(bound)
 
         log.info("%s serves %d tools at port %d", self.name, len(self._tools), port)
         asyncio.run(serve())
@@ -136,6 +136,6 @@ class Tuner(_Service):
     role = "tuner"
     arguments = ("PORT", "ARCHITECT_PORT")
 
-    def _told(self, ports: Sequence[int]) -> None:
+    def _note_ports(self, ports: Sequence[int]) -> None:
         # Where the environment does not say where the Architect answers, the command line does.
         os.environ.setdefault(URL, f"http://127.0.0.1:{ports[0]}")

@@ -21,7 +21,7 @@ from ratchet.agentkit.errors import (
     StateMissing,
 )
 from ratchet.agentkit.files import Hold, held, read_whole, replace_whole
-from ratchet.agentkit.history import Change, Entry, History, digest_of
+from ratchet.agentkit.history import Change, History, HistoryEntry, digest_of
 from ratchet.agentkit.logs import surroundings
 from ratchet.agentkit.values import MOST_BYTES, canonical, difference, parsed, plain
 
@@ -98,13 +98,13 @@ class Snapshot:
         text = canonical(state)
         return cls(state, len(text), digest_of(text))
 
-    def entry(self, change: Change, last: Entry | None, before: dict[str, Any] | None) -> Entry:
+    def entry(self, change: Change, last: HistoryEntry | None, before: dict[str, Any] | None) -> HistoryEntry:
         """What the history is to hold; `before` is the state that `last` tells of.
 
         Only the difference, as long as all differences since the last whole state are shorter than a whole one: so
         to read any state is at most twice the work of reading it whole.
         """
-        whole = Entry(change=change, digest=self.digest, state=self.state)
+        whole = HistoryEntry(change=change, digest=self.digest, state=self.state)
         if last is None or before is None:
             return whole
         steps = difference(before, self.state)
@@ -112,7 +112,7 @@ class Snapshot:
         if weight >= self.size:
             return whole
         since = last.change.number if last.state is not None else last.since
-        return Entry(change=change, digest=self.digest, since=since, weight=weight, steps=steps)
+        return HistoryEntry(change=change, digest=self.digest, since=since, weight=weight, steps=steps)
 
 
 _LONGEST_NAME = 200
@@ -230,7 +230,7 @@ class StateStore:
     def _missing(self) -> StateMissing:
         return StateMissing(f"{self._path} does not exist", hint="begin() it, or restore() an earlier state")
 
-    def _caught_up(self, present: dict[str, Any]) -> Entry:
+    def _caught_up(self, present: dict[str, Any]) -> HistoryEntry:
         """The last entry of the history, which tells of the present state; if it did not, one is added."""
         found = Snapshot.of(present)
         last = self._history.mended(found.digest)
@@ -244,12 +244,12 @@ class StateStore:
     def _write(
         self,
         wanted: Snapshot,
-        last: Entry | None,
+        last: HistoryEntry | None,
         *,
         by: str | None,
         before: dict[str, Any] | None = None,
         restored: int | None = None,
-    ) -> Entry:
+    ) -> HistoryEntry:
         """Make a state the present one; `before` is the one that `last` tells of, if what changed is to be kept."""
         check_state(wanted.state, self.directory / "state_schema.json")
         change = _change(last, by=by, restored=restored)
@@ -260,7 +260,7 @@ class StateStore:
 
 
 def _change(
-    last: Entry | None, *, by: str | None, recovered: bool = False, restored: int | None = None
+    last: HistoryEntry | None, *, by: str | None, recovered: bool = False, restored: int | None = None
 ) -> Change:
     number = 1 if last is None else last.change.number + 1
     return Change(number=number, at=datetime.now(UTC), by=by, recovered=recovered, restored=restored)

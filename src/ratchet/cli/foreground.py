@@ -14,7 +14,7 @@ from ratchet.cli.opening import require_ledger
 from ratchet.cli.output import note, silent_seconds
 from ratchet.cli.words import one_line
 from ratchet.kernel import RunStatus, with_hint
-from ratchet.ledger import Event, Filter, Ledger, Run, follow
+from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
 from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
 from ratchet.observe import logs
@@ -198,7 +198,7 @@ def follow_run(
         after = last_id(tx.connection)
         if get_run(tx, run_id).status.stands:
             return
-    for event in follow(ledger, after, where=Filter(run_id=run_id), stop=stop):
+    for event in follow(ledger, after, where=EventFilter(run_id=run_id), stop=stop):
         hear(event)
         if event.type in _STANDS:
             with ledger.read() as tx:
@@ -224,7 +224,7 @@ def follow_jobs(
             with ledger.read() as tx:
                 # Before the events: what a job has told is read after its end, then.
                 idle = not unfinished_jobs(tx, run_id)
-                told = since(tx.connection, after, where=Filter(run_id=run_id), limit=_BATCH)
+                told = since(tx.connection, after, where=EventFilter(run_id=run_id), limit=_BATCH)
             for event in told:
                 after = event.id
                 hear(event)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from ratchet.config.keys import (
         Artifacts,
         BudgetLimits,
-        Budgets,
+        BudgetSettings,
         Log,
         Queue,
-        Runtime,
+        RuntimeSettings,
         Server,
         Tracing,
     )
@@ -25,13 +25,13 @@ else:
 __all__ = [
     "Artifacts",
     "BudgetLimits",
-    "Budgets",
+    "BudgetSettings",
     "DatabaseUrl",
     "Loaded",
     "Log",
     "Origin",
     "Queue",
-    "Runtime",
+    "RuntimeSettings",
     "Server",
     "Settings",
     "Tracing",

@@ -26,7 +26,7 @@ FAILURES = (
 _ANSWERS = {"stdout": False, "last_line": False, "none": False, "json": True, "jsonl": True, "file": True}
 
 
-class Command(Section):
+class CommandSettings(Section):
     argv: Words = Field(
         min_length=1,
         description="the command line, without a shell; {prompt}, {prompt_file}, {system}, {system_file}, "
@@ -301,7 +301,7 @@ def _address(url: str) -> str:
     return url.rstrip("/")
 
 
-class Endpoint(Section):
+class EndpointSettings(Section):
     kind: Literal["openai", "anthropic", "ollama"] = Field(
         "openai",
         description="what it speaks: openai (chat completions), anthropic (messages) or ollama; a provider that is "
@@ -377,7 +377,7 @@ class Llm(Section):
     resume_days: Annotated[Count, Field(le=36_500)] = Field(
         7, description="how long a conversation can be resumed"
     )
-    endpoints: dict[str, Endpoint] = Field(
+    endpoints: dict[str, EndpointSettings] = Field(
         default_factory=dict,
         description="one endpoint; openai, anthropic, openrouter and ollama are there without being named",
         json_schema_extra={"example": "local"},

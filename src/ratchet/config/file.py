@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config.load import FILE_NAME
-from ratchet.config.schema import ANY, Leaf, Table, default_of, entries
+from ratchet.config.schema import ANY, KeyLeaf, KeyTable, default_of, entries
 from ratchet.config.sources import Key, dotted, flatten
 from ratchet.kernel import ConfigError
 
@@ -144,7 +144,7 @@ def _lines(home: Path) -> Iterator[str]:
         text = entry.field.description or ""
         if entry.key[-1] == ANY:
             chosen |= _examples(entry)
-        if isinstance(entry, Table):
+        if isinstance(entry, KeyTable):
             # No header: a table that is begun here could not be begun again by what is pasted in below.
             yield from ("", f"# {dotted(_named(entry.key, chosen))}: {text}")
             continue
@@ -152,7 +152,7 @@ def _lines(home: Path) -> Iterator[str]:
         yield f"#{dotted(_named(entry.key, chosen))} = {json.dumps(_shown(entry, home))}"
 
 
-def _examples(entry: Leaf | Table) -> dict[Key, str]:
+def _examples(entry: KeyLeaf | KeyTable) -> dict[Key, str]:
     """A name for each place in the key where a person chooses one."""
     extra = entry.field.json_schema_extra
     words = str(extra["example"]).split(".") if isinstance(extra, dict) else []
@@ -164,11 +164,11 @@ def _named(key: Key, chosen: dict[Key, str]) -> Key:
     return tuple(chosen.get(key[: index + 1], part) for index, part in enumerate(key))
 
 
-def _unset(leaf: Leaf, home: Path) -> str:
+def _unset(leaf: KeyLeaf, home: Path) -> str:
     return " (not set by default)" if default_of(leaf, home) is None else ""
 
 
-def _shown(leaf: Leaf, home: Path) -> Any:
+def _shown(leaf: KeyLeaf, home: Path) -> Any:
     value = default_of(leaf, home)
     unset = value is None or leaf.key[-1] == ANY
     return leaf.field.examples[0] if unset and leaf.field.examples else value

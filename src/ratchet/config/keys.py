@@ -17,9 +17,9 @@ from pydantic import (
 )
 
 from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.engine_settings import Claude, Codex, Command, Llm
+from ratchet.config.engine_settings import Claude, Codex, CommandSettings, Llm
 from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section
-from ratchet.config.workflow_settings import Agents, Memory, Projects, Protocols, Tools, Workflows
+from ratchet.config.workflow_settings import Agents, MemorySettings, Projects, Protocols, Tools, Workflows
 from ratchet.kernel import BudgetPolicy, Limits, is_name
 
 
@@ -34,7 +34,7 @@ class Engines(Section):
     tries: Count = Field(3, description="tries of a session that failed before it did anything")
     codex: Codex = Field(default_factory=Codex, description="the Codex CLI")
     claude: Claude = Field(default_factory=Claude, description="the Claude Agent SDK")
-    command: dict[str, Command] = Field(
+    command: dict[str, CommandSettings] = Field(
         default_factory=dict,
         description="any other agent with a command line, under a name of your own",
         json_schema_extra={"example": "mine"},
@@ -42,7 +42,7 @@ class Engines(Section):
 
     @field_validator("command")
     @classmethod
-    def _named(cls, command: dict[str, Command]) -> dict[str, Command]:
+    def _named(cls, command: dict[str, CommandSettings]) -> dict[str, CommandSettings]:
         for name in command:
             if not is_name(name):
                 raise ValueError(
@@ -94,7 +94,7 @@ class Server(Section):
     )
 
 
-class Runtime(Section):
+class RuntimeSettings(Section):
     slots: Count = Field(
         default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
         description="jobs that one process runs at once",
@@ -168,7 +168,7 @@ class BudgetLimits(Section):
         return Limits(self.tokens, self.cost_usd, self.wall_seconds, self.trials)
 
 
-class Budgets(Section):
+class BudgetSettings(Section):
     policy: BudgetPolicy = Field(
         BudgetPolicy.STRICT,
         description="what an exhausted budget does: strict stops, warn notes it, off ignores it",
@@ -242,17 +242,17 @@ class Keys(Section):
         description="the ledger: a SQLite file (a relative path starts at the home), or postgresql://…"
     )
     server: Server = Field(default_factory=Server, description="the HTTP API")
-    runtime: Runtime = Field(default_factory=Runtime, description="how jobs are run")
+    runtime: RuntimeSettings = Field(default_factory=RuntimeSettings, description="how jobs are run")
     queues: Queues = Field(
         default_factory=dict,
         description="limits of one queue; the queue `default` always exists",
         json_schema_extra={"example": "gpu"},
     )
-    budgets: Budgets = Field(default_factory=Budgets, description="how much work may cost")
+    budgets: BudgetSettings = Field(default_factory=BudgetSettings, description="how much work may cost")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="how long outputs are kept")
     engines: Engines = Field(default_factory=Engines, description="what proposes changes")
     llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
-    memory: Memory = Field(default_factory=Memory, description="lessons, tools and past work")
+    memory: MemorySettings = Field(default_factory=MemorySettings, description="lessons, tools and past work")
     agents: Agents = Field(default_factory=Agents, description="services that are rewritten while they serve")
     research: Research = Field(default_factory=Research, description="runs that improve a recipe")
     workflows: Workflows = Field(default_factory=Workflows, description="plans that run as DAGs")

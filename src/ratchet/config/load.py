@@ -32,7 +32,7 @@ from ratchet.config.sources import (
 )
 
 if TYPE_CHECKING:
-    from ratchet.config.schema import Leaf
+    from ratchet.config.schema import KeyLeaf
 
 
 _NEXT = 20
@@ -151,7 +151,7 @@ def _database(given: Mapping[Key, Given], home: Path) -> DatabaseUrl:
         raise explain_invalid([(DATABASE_URL, str(problem))], given) from None
 
 
-def _keys(settings: Settings) -> Iterator[tuple[Leaf, Key]]:
+def _keys(settings: Settings) -> Iterator[tuple[KeyLeaf, Key]]:
     """Every leaf with its key, those below a chosen name once for each name that exists."""
     from ratchet.config.schema import ANY, leaves
 

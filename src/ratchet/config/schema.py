@@ -23,7 +23,7 @@ ANY = "NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class KeyLeaf:
     """A key that holds a value."""
 
     key: Key
@@ -35,36 +35,36 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class KeyTable:
     """A key that holds further keys."""
 
     key: Key
     field: FieldInfo
 
 
-def entries(model: type[BaseModel] = Keys, prefix: Key = ()) -> Iterator[Leaf | Table]:
+def entries(model: type[BaseModel] = Keys, prefix: Key = ()) -> Iterator[KeyLeaf | KeyTable]:
     """Every table and leaf, a table before what it holds, and its own values before the tables in it."""
     inner_tables = []
     for name, field in model.model_fields.items():
         key = (*prefix, name, *_chosen(field.annotation))
         if _model_of(field.annotation) is None and ANY not in key[len(prefix) :]:
-            yield Leaf(key, field)
+            yield KeyLeaf(key, field)
         else:
             inner_tables.append((key, field))
     for key, field in inner_tables:
         inner = _model_of(field.annotation)
         if inner is None:
-            yield Leaf(key, field)
+            yield KeyLeaf(key, field)
         else:
-            yield Table(key, field)
+            yield KeyTable(key, field)
             yield from entries(inner, key)
 
 
-def leaves() -> list[Leaf]:
-    return [entry for entry in entries() if isinstance(entry, Leaf)]
+def leaves() -> list[KeyLeaf]:
+    return [entry for entry in entries() if isinstance(entry, KeyLeaf)]
 
 
-def default_of(leaf: Leaf, home: Path) -> Any:
+def default_of(leaf: KeyLeaf, home: Path) -> Any:
     """What a setting is when nobody sets it; nothing for one that is not set by default."""
     if leaf.key == DATABASE_URL:
         return f"sqlite:///{home.absolute()}/ledger.db"
@@ -72,15 +72,15 @@ def default_of(leaf: Leaf, home: Path) -> Any:
     return None if value is PydanticUndefined else value
 
 
-def match(key: Key) -> Leaf | Table | None:
+def match(key: Key) -> KeyLeaf | KeyTable | None:
     """The entry that `key` names; the names a person chose match `ANY`."""
     for entry in entries():
         if len(key) <= len(entry.key) and _fits(key, entry.key[: len(key)]):
-            return entry if len(key) == len(entry.key) else Table(key, entry.field)
+            return entry if len(key) == len(entry.key) else KeyTable(key, entry.field)
     return None
 
 
-def parts_of(table: Table) -> list[str]:
+def parts_of(table: KeyTable) -> list[str]:
     """The names directly inside `table`."""
     depth = len(table.key)
     deeper = [entry.key for entry in entries() if len(entry.key) > depth]
@@ -142,9 +142,9 @@ def explain_invalid(problems: Sequence[tuple[Key, str]], given: Mapping[Key, Giv
 
 def _misplaced(key: Key, given: Given) -> str | None:
     found = match(key)
-    if isinstance(found, Leaf) or (isinstance(found, Table) and given.value == {}):
+    if isinstance(found, KeyLeaf) or (isinstance(found, KeyTable) and given.value == {}):
         return None
-    if isinstance(found, Table):
+    if isinstance(found, KeyTable):
         return f"{_place(key, given)} is a table, not a value; it holds {', '.join(parts_of(found))}"
     like = variable(nearest(key)) if _is_variable(given) else dotted(nearest(key))
     return f"{_place(key, given)} is unknown; the nearest is {like}"
@@ -173,7 +173,7 @@ def _is_variable(given: Given) -> bool:
 
 def _shown(key: Key, value: Any) -> str:
     found = match(key)
-    return MASK if isinstance(found, Leaf) and found.is_secret else mask_text(repr(value))
+    return MASK if isinstance(found, KeyLeaf) and found.is_secret else mask_text(repr(value))
 
 
 def _error(problems: list[str], hint: str | None) -> ConfigError:

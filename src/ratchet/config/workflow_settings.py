@@ -34,7 +34,7 @@ class Qdrant(Section):
     timeout_seconds: Count = Field(10, description="how long one request may take")
 
 
-class Memory(Section):
+class MemorySettings(Section):
     store: Literal["sqlite", "qdrant"] = Field(
         "sqlite",
         description="sqlite keeps the memory in a file of the home, qdrant on a server (needs the extra `qdrant`)",

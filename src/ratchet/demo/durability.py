@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ratchet.demo.stage import ActFailed, DemoCommand, DemoStage, Interrupted, Shown
 from ratchet.kernel import AttemptId, Outcome, RunId, RunStatus
-from ratchet.ledger import Filter, Run, Transaction, follow
+from ratchet.ledger import EventFilter, Run, Transaction, follow
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.research.views.markup import Markup, joined, tag
 from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_step, start_run
@@ -178,7 +178,7 @@ def _work_through(stage: DemoStage, run_id: int) -> None:
         worker = workers.enter_context(_worker(stage, ended))
         stage.say(f"worker {worker.pid} starts")
         done, killed = 0, False
-        for event in follow(stage.ledger, 0, where=Filter(run_id=run_id), stop=ended):
+        for event in follow(stage.ledger, 0, where=EventFilter(run_id=run_id), stop=ended):
             done += event.type == "step.completed"
             if event.type in _ENDED:
                 stage.say(f"all {done} steps are done")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet.config import Loaded
 from ratchet.kernel import RatchetError, RunStatus
-from ratchet.ledger import Event, Filter, Ledger, Run, follow
+from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.research.views.markup import Markup
 from ratchet.runtime import Runtime
@@ -199,7 +199,7 @@ class DemoStage:
 
         Raises `ActFailed` when it did not end well, and `Interrupted`.
         """
-        for event in follow(self.ledger, 0, where=Filter(run_id=run_id), stop=self.stop):
+        for event in follow(self.ledger, 0, where=EventFilter(run_id=run_id), stop=self.stop):
             hear(event)
             if event.type in _STANDS:
                 with self.ledger.read() as tx:

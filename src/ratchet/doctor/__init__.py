@@ -5,11 +5,11 @@ A probe returns checks and never raises for a thing that is absent.
 
 from ratchet.doctor.home import addresses, engines, extras, ledger
 from ratchet.doctor.machine import disk, git, python, sandbox_layers
-from ratchet.doctor.run import Check, Probe, Status, run_all
+from ratchet.doctor.run import Probe, ProbeCheck, Status, run_all
 
 __all__ = [
-    "Check",
     "Probe",
+    "ProbeCheck",
     "Status",
     "addresses",
     "disk",

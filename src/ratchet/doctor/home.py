@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
-from ratchet.doctor.run import Check
+from ratchet.doctor.run import ProbeCheck
 from ratchet.engines.registry import Looked, Surroundings, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import LedgerError
@@ -31,17 +31,17 @@ LARGE_BYTES = 1024**3
 _MAKE = "run `ratchet init`"
 
 
-def ledger(loaded: Loaded) -> list[Check]:
+def ledger(loaded: Loaded) -> list[ProbeCheck]:
     """Whether the ledger answers, its schema, its health, and who works on it."""
     url = loaded.settings.database_url
     if url.path is not None and not url.path.exists():
-        return [Check("ledger", "warn", f"there is none yet at {url.path}", _MAKE)]
+        return [ProbeCheck("ledger", "warn", f"there is none yet at {url.path}", _MAKE)]
     try:
         with translated(url.reveal()), _reading(url.reveal(), url.path) as connection:
             reached = _sqlite(connection, url.path) if url.path else _postgresql(connection, str(url))
             return [*reached, *_contents(connection, loaded)]
     except LedgerError as error:
-        return [Check("ledger", "fail", str(error), error.hint)]
+        return [ProbeCheck("ledger", "fail", str(error), error.hint)]
 
 
 @contextlib.contextmanager
@@ -61,90 +61,94 @@ def _reading(url: str, path: Path | None) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def _sqlite(connection: sa.Connection, path: Path) -> list[Check]:
+def _sqlite(connection: sa.Connection, path: Path) -> list[ProbeCheck]:
     size = path.stat().st_size
     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
     version = sqlite3.sqlite_version
     detail = f"SQLite {version}, {size / 1024**2:.1f} MiB at {path}, journal mode {mode}"
     if mode == "wal":
-        return [Check("ledger", "ok", detail), _integrity(connection, size)]
+        return [ProbeCheck("ledger", "ok", detail), _integrity(connection, size)]
     mend = "start Ratchet once with write access: it sets write-ahead logging itself"
-    return [Check("ledger", "warn", detail, mend), _integrity(connection, size)]
+    return [ProbeCheck("ledger", "warn", detail, mend), _integrity(connection, size)]
 
 
-def _integrity(connection: sa.Connection, size: int) -> Check:
+def _integrity(connection: sa.Connection, size: int) -> ProbeCheck:
     if size > LARGE_BYTES:
         mend = "run `ratchet ledger check`, which reads the whole file"
-        return Check("ledger integrity", "warn", "not looked at: the file is large", mend)
+        return ProbeCheck("ledger integrity", "warn", "not looked at: the file is large", mend)
     found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
     if found != "ok":
-        return Check(
+        return ProbeCheck(
             "ledger integrity", "fail", str(found), "restore a backup: `ratchet ledger restore FILE`"
         )
-    return Check("ledger integrity", "ok", "quick check found no damage")
+    return ProbeCheck("ledger integrity", "ok", "quick check found no damage")
 
 
-def _postgresql(connection: sa.Connection, shown: str) -> list[Check]:
+def _postgresql(connection: sa.Connection, shown: str) -> list[ProbeCheck]:
     version = connection.exec_driver_sql("SHOW server_version").scalar_one()
     began = time.perf_counter()
     connection.exec_driver_sql("SELECT 1")
     milliseconds = (time.perf_counter() - began) * 1000
-    return [Check("ledger", "ok", f"PostgreSQL {version} at {shown} answers in {milliseconds:.1f} ms")]
+    return [ProbeCheck("ledger", "ok", f"PostgreSQL {version} at {shown} answers in {milliseconds:.1f} ms")]
 
 
-def _contents(connection: sa.Connection, loaded: Loaded) -> list[Check]:
+def _contents(connection: sa.Connection, loaded: Loaded) -> list[ProbeCheck]:
     revision = current_revision(connection)
     newest = REVISIONS[-1]
     if revision is None:
-        return [Check("ledger schema", "warn", "the database holds no ledger yet", _MAKE)]
+        return [ProbeCheck("ledger schema", "warn", "the database holds no ledger yet", _MAKE)]
     if revision not in REVISIONS:
         detail = f"schema {revision} is newer than this Ratchet, which knows {newest}"
-        return [Check("ledger schema", "fail", detail, "upgrade Ratchet")]
+        return [ProbeCheck("ledger schema", "fail", detail, "upgrade Ratchet")]
     if revision != newest:
         detail = f"schema {revision}; the next command brings it to {newest}"
-        return [Check("ledger schema", "warn", detail, "make a backup first: `ratchet ledger backup FILE`")]
-    return [Check("ledger schema", "ok", f"schema {revision}"), _processes(connection, loaded)]
+        return [
+            ProbeCheck("ledger schema", "warn", detail, "make a backup first: `ratchet ledger backup FILE`")
+        ]
+    return [ProbeCheck("ledger schema", "ok", f"schema {revision}"), _processes(connection, loaded)]
 
 
-def _processes(connection: sa.Connection, loaded: Loaded) -> Check:
+def _processes(connection: sa.Connection, loaded: Loaded) -> ProbeCheck:
     artifacts = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts").artifacts
     found = list_processes(Transaction(connection, artifacts, Remembered(), actor="doctor", request_id=None))
     oldest = (time.time() - loaded.settings.runtime.dead_after_seconds) * 1000
     dead = [process for process in found if process.state == "dead" or process.beat_at < oldest]
     detail = f"{len(found) - len(dead)} alive, {len(dead)} dead"
     if not dead:
-        return Check("ledger processes", "ok", detail)
+        return ProbeCheck("ledger processes", "ok", detail)
     names = ", ".join(process.id for process in dead)
     mend = "start `ratchet worker` or `ratchet serve`: it takes their jobs over"
-    return Check("ledger processes", "warn", f"{detail}: {names}", mend)
+    return ProbeCheck("ledger processes", "warn", f"{detail}: {names}", mend)
 
 
-def extras() -> list[Check]:
+def extras() -> list[ProbeCheck]:
     """One check for each extra. None is needed by all: one that is absent is well, and says how to have it."""
     return [_check_extra(name) for name in PURPOSES]
 
 
-def _check_extra(name: str) -> Check:
+def _check_extra(name: str) -> ProbeCheck:
     extra = find_extra(name)
     if not extra.absent:
-        return Check(f"extra {name}", "ok", f"installed, for {extra.purpose}")
-    return Check(f"extra {name}", "ok", f"not installed; it is for {extra.purpose}: {install_line(name)}")
+        return ProbeCheck(f"extra {name}", "ok", f"installed, for {extra.purpose}")
+    return ProbeCheck(
+        f"extra {name}", "ok", f"not installed; it is for {extra.purpose}: {install_line(name)}"
+    )
 
 
-def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[Check]:
+def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[ProbeCheck]:
     """One check for each engine. One that is not ready is a warning: Ratchet needs only those that are used."""
     around = Surroundings(loaded.settings, loaded.home, os.environ if environment is None else environment)
     return [_check(each) for each in asyncio.run(look_at(engine_names(loaded.settings), around))]
 
 
-def _check(looked: Looked) -> Check:
+def _check(looked: Looked) -> ProbeCheck:
     readiness = looked.readiness
-    return Check(
+    return ProbeCheck(
         f"engine {looked.name}", "ok" if readiness.ready else "warn", readiness.detail, readiness.mend
     )
 
 
-def addresses(loaded: Loaded) -> list[Check]:
+def addresses(loaded: Loaded) -> list[ProbeCheck]:
     """Whether `ratchet serve` serves the API and the agents of this home, or could."""
     server, agents = loaded.settings.server, loaded.settings.agents
     running = [each.url for each in server_addresses(loaded.home)]
@@ -155,18 +159,18 @@ def addresses(loaded: Loaded) -> list[Check]:
     ]
 
 
-def _check_address(loaded: Loaded, name: str, running: str, host: str) -> Check:
+def _check_address(loaded: Loaded, name: str, running: str, host: str) -> ProbeCheck:
     if running:
-        return Check(name, "ok", f"served at {running}")
+        return ProbeCheck(name, "ok", f"served at {running}")
     ports = ports_to_try(loaded, f"{name}.port")
     problem = _problem(host, ports[0])
     if problem is None:
         place = f"port {ports[0]}" if ports[0] else "any free port"
-        return Check(name, "ok", f"would be served at {place} of {host}")
+        return ProbeCheck(name, "ok", f"would be served at {place} of {host}")
     if len(ports) > 1 and _problem(host, 0) is None:
-        return Check(name, "ok", f"port {ports[0]} of {host} is taken: the next free one would be used")
+        return ProbeCheck(name, "ok", f"port {ports[0]} of {host} is taken: the next free one would be used")
     mend = f"set {name}.host and {name}.port, or stop the program that has the port"
-    return Check(name, "warn", f"cannot be served at port {ports[0]} of {host}: {problem}", mend)
+    return ProbeCheck(name, "warn", f"cannot be served at port {ports[0]} of {host}: {problem}", mend)
 
 
 def _problem(host: str, port: int) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ratchet.doctor.run import Check
+from ratchet.doctor.run import ProbeCheck
 from ratchet.sandbox import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
 from ratchet.workspaces import LEAST_GIT
 
@@ -30,48 +30,48 @@ _MEND = {
 }
 
 
-def sandbox_layers() -> list[Check]:
+def sandbox_layers() -> list[ProbeCheck]:
     """One check for each layer. A missing one is a warning: every record says which layers were on."""
     offered = granted()
     return [
-        Check(f"sandbox {trial.layer}", "ok", trial.detail)
+        ProbeCheck(f"sandbox {trial.layer}", "ok", trial.detail)
         if trial.granted
-        else Check(f"sandbox {trial.layer}", "warn", trial.detail, _MEND.get(trial.layer, _NAMESPACES))
+        else ProbeCheck(f"sandbox {trial.layer}", "warn", trial.detail, _MEND.get(trial.layer, _NAMESPACES))
         for trial in offered.trials
     ] + [_runs("nodes", NODE_FLOOR, offered), _runs("commands", COMMAND_FLOOR, offered)]
 
 
-def _runs(what: str, floor: frozenset[Layer], offered: Layers) -> Check:
+def _runs(what: str, floor: frozenset[Layer], offered: Layers) -> ProbeCheck:
     """Whether what must be on for nodes or commands is on."""
     missing = [layer for layer in Layer if layer in floor and layer not in offered]
     if missing:
-        return Check(
+        return ProbeCheck(
             f"sandbox {what}", "warn", f"refused for want of {', '.join(missing)}", "mend what is missing"
         )
-    return Check(f"sandbox {what}", "ok", "run with every layer that they must have")
+    return ProbeCheck(f"sandbox {what}", "ok", "run with every layer that they must have")
 
 
 MIB = 1024**2
 GIB = 1024**3
 
 
-def disk(home: Path, *, warn_below: int = GIB, fail_below: int = 100 * MIB) -> list[Check]:
+def disk(home: Path, *, warn_below: int = GIB, fail_below: int = 100 * MIB) -> list[ProbeCheck]:
     """Free space at `home`, and a file written, synced and removed there."""
     place = next(each for each in (home.absolute(), *home.absolute().parents) if each.is_dir())
     return [_space(place, warn_below, fail_below), _writable(place)]
 
 
-def _space(place: Path, warn_below: int, fail_below: int) -> Check:
+def _space(place: Path, warn_below: int, fail_below: int) -> ProbeCheck:
     free = shutil.disk_usage(place).free
     detail = f"{_size(free)} free at {place}"
     if free < fail_below:
-        return Check("disk space", "fail", f"{detail}, less than {_size(fail_below)}", "free some space")
+        return ProbeCheck("disk space", "fail", f"{detail}, less than {_size(fail_below)}", "free some space")
     if free < warn_below:
-        return Check("disk space", "warn", f"{detail}, less than {_size(warn_below)}", "free some space")
-    return Check("disk space", "ok", detail)
+        return ProbeCheck("disk space", "warn", f"{detail}, less than {_size(warn_below)}", "free some space")
+    return ProbeCheck("disk space", "ok", detail)
 
 
-def _writable(place: Path) -> Check:
+def _writable(place: Path) -> ProbeCheck:
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"ratchet")
@@ -79,8 +79,8 @@ def _writable(place: Path) -> Check:
             os.fsync(file.fileno())
     except OSError as error:
         mend = "make the directory writable for this user, or set RATCHET_HOME to one that is"
-        return Check("disk writes", "fail", f"{place} cannot be written: {error.strerror}", mend)
-    return Check("disk writes", "ok", f"{place} takes writes, and fsync works")
+        return ProbeCheck("disk writes", "fail", f"{place} cannot be written: {error.strerror}", mend)
+    return ProbeCheck("disk writes", "ok", f"{place} takes writes, and fsync works")
 
 
 def _size(count: int) -> str:
@@ -91,7 +91,7 @@ _MOST_BYTES = 64_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """What a program said. `code` is `None` when it was killed for taking too long or saying too much."""
 
     code: int | None
@@ -102,7 +102,7 @@ class Answer:
         return next((line.strip() for line in self.output.splitlines() if line.strip()), "")
 
 
-def ask(*command: str, seconds: float = 5.0) -> Answer:
+def ask(*command: str, seconds: float = 5.0) -> ProbeAnswer:
     """Run `command` without input and return what it said.
 
     One that does not end in time is killed with its process group. Raises `OSError` when it cannot start.
@@ -126,7 +126,7 @@ def ask(*command: str, seconds: float = 5.0) -> Answer:
             # Its leader is not yet waited for, so the number still belongs to this group.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return Answer(code, output.decode(errors="replace"))
+    return ProbeAnswer(code, output.decode(errors="replace"))
 
 
 def _read(pipe: IO[bytes], deadline: float) -> tuple[bytes, bool]:
@@ -146,28 +146,28 @@ def _read(pipe: IO[bytes], deadline: float) -> tuple[bytes, bool]:
 LEAST_PYTHON = (3, 11)
 
 
-def git(path: str | None = None) -> list[Check]:
+def git(path: str | None = None) -> list[ProbeCheck]:
     """Git on `path` (by default the PATH), new enough."""
     least = ".".join(map(str, LEAST_GIT))
     mend = f"install git {least} or newer with the package manager of your system"
     program = shutil.which("git", path=path)
     if program is None:
-        return [Check("git", "fail", "not found on the PATH", mend)]
+        return [ProbeCheck("git", "fail", "not found on the PATH", mend)]
     try:
         said = ask(program, "--version").first_line
     except OSError as error:
-        return [Check("git", "fail", f"{program} cannot be run: {error.strerror}", mend)]
+        return [ProbeCheck("git", "fail", f"{program} cannot be run: {error.strerror}", mend)]
     found = re.search(r"(\d+)\.(\d+)\S*", said)
     if found is None:
-        return [Check("git", "fail", f"{program} does not tell its version: {said!r}", mend)]
+        return [ProbeCheck("git", "fail", f"{program} does not tell its version: {said!r}", mend)]
     if (int(found[1]), int(found[2])) < LEAST_GIT:
-        return [Check("git", "fail", f"{found[0]} at {program} is older than {least}", mend)]
-    return [Check("git", "ok", f"{found[0]} at {program}")]
+        return [ProbeCheck("git", "fail", f"{found[0]} at {program} is older than {least}", mend)]
+    return [ProbeCheck("git", "ok", f"{found[0]} at {program}")]
 
 
-def python() -> list[Check]:
+def python() -> list[ProbeCheck]:
     """The interpreter that runs this."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < LEAST_PYTHON:
-        return [Check("python", "fail", f"{version} is too old", "install Python 3.11 or newer")]
-    return [Check("python", "ok", f"{version} at {sys.executable}")]
+        return [ProbeCheck("python", "fail", f"{version} is too old", "install Python 3.11 or newer")]
+    return [ProbeCheck("python", "ok", f"{version} at {sys.executable}")]

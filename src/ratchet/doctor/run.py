@@ -14,7 +14,7 @@ Status = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProbeCheck:
     """One finding. `warn`: works without it, but less well. `mend` tells how to put it right."""
 
     name: str
@@ -23,16 +23,16 @@ class Check:
     mend: str | None = None
 
 
-Probe = Callable[[], list[Check]]
+Probe = Callable[[], list[ProbeCheck]]
 
 
 LIMIT_SECONDS = 20.0
 
 
-def run_all(checks: Iterable[Probe], seconds: float = LIMIT_SECONDS) -> list[Check]:
+def run_all(checks: Iterable[Probe], seconds: float = LIMIT_SECONDS) -> list[ProbeCheck]:
     """The checks of every probe, in the order given. A probe that raises or is late has failed."""
     probes = list(checks)
-    answers: SimpleQueue[tuple[int, list[Check]]] = SimpleQueue()
+    answers: SimpleQueue[tuple[int, list[ProbeCheck]]] = SimpleQueue()
     for number, probe in enumerate(probes):
         # Daemons: a probe that hangs must not keep the process from ending.
         Thread(target=_answer, args=(number, probe, answers), daemon=True).start()
@@ -41,18 +41,20 @@ def run_all(checks: Iterable[Probe], seconds: float = LIMIT_SECONDS) -> list[Che
     return [check for checks in found_or_late for check in checks]
 
 
-def _answer(number: int, probe: Probe, answers: SimpleQueue[tuple[int, list[Check]]]) -> None:
+def _answer(number: int, probe: Probe, answers: SimpleQueue[tuple[int, list[ProbeCheck]]]) -> None:
     try:
         checks = probe()
     except Exception as error:  # noqa: BLE001  A broken probe is a finding; the others must still be heard.
-        checks = [Check(_name(probe), "fail", f"the check itself failed: {type(error).__name__}: {error}")]
+        checks = [
+            ProbeCheck(_name(probe), "fail", f"the check itself failed: {type(error).__name__}: {error}")
+        ]
     answers.put((number, checks))
 
 
 def _gather(
-    answers: SimpleQueue[tuple[int, list[Check]]], count: int, deadline: float
-) -> dict[int, list[Check]]:
-    found: dict[int, list[Check]] = {}
+    answers: SimpleQueue[tuple[int, list[ProbeCheck]]], count: int, deadline: float
+) -> dict[int, list[ProbeCheck]]:
+    found: dict[int, list[ProbeCheck]] = {}
     while len(found) < count:
         try:
             number, checks = answers.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -62,8 +64,8 @@ def _gather(
     return found
 
 
-def _late(probe: Probe, seconds: float) -> Check:
-    return Check(_name(probe), "fail", f"no answer within {seconds:g} s")
+def _late(probe: Probe, seconds: float) -> ProbeCheck:
+    return ProbeCheck(_name(probe), "fail", f"no answer within {seconds:g} s")
 
 
 def _name(probe: Probe) -> str:

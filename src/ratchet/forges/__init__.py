@@ -6,22 +6,22 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.forges.api import (
-        Forbidden,
         ForgeError,
+        ForgeForbidden,
+        ForgeRefused,
         NoForge,
         NotThere,
         RateLimited,
-        Refused,
         Unauthenticated,
         Unreachable,
     )
     from ratchet.forges.forge import (
-        Check,
         CheckState,
-        EventKind,
         Forge,
+        ForgeCheck,
         ForgeEvent,
-        Job,
+        ForgeEventKind,
+        ForgeJob,
         Provider,
         PullRequest,
         PullRequestState,
@@ -32,15 +32,16 @@ else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
-    "Check",
     "CheckState",
     "Delivery",
-    "EventKind",
-    "Forbidden",
     "Forge",
+    "ForgeCheck",
     "ForgeError",
     "ForgeEvent",
-    "Job",
+    "ForgeEventKind",
+    "ForgeForbidden",
+    "ForgeJob",
+    "ForgeRefused",
     "MalformedDelivery",
     "NoForge",
     "NotThere",
@@ -48,7 +49,6 @@ __all__ = [
     "PullRequest",
     "PullRequestState",
     "RateLimited",
-    "Refused",
     "Trouble",
     "Unauthenticated",
     "Unreachable",

@@ -50,7 +50,7 @@ class RestApi:
             "user-agent": "ratchet",
         }
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+    async def ask(self, method: str, path: str, body: Any = None) -> ForgeResponse:
         import httpx2
 
         url = self._elsewhere.get(path, f"{self._url}/{path}")
@@ -61,7 +61,7 @@ class RestApi:
                 self._client() as client,
                 client.stream(method, url, headers=headers, content=content) as response,
             ):
-                return Answer(response.status_code, _lower(response.headers), await _read(response))
+                return ForgeResponse(response.status_code, _lower(response.headers), await _read(response))
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             told = self.hide(str(error)) or type(error).__name__
             raise Unreachable(
@@ -111,7 +111,7 @@ _MINUTE = 60.0
 _LONGEST_WAIT = 24 * 3600.0
 
 
-def refusal(answer: Answer, api: Api, what: str) -> ForgeError:
+def refusal(answer: ForgeResponse, api: Api, what: str) -> ForgeError:
     """The error for an answer; `what` names what was asked for."""
     said = api.hide(complaint(answer))
     status = answer.status
@@ -120,7 +120,7 @@ def refusal(answer: Answer, api: Api, what: str) -> ForgeError:
     if status == 401:
         return Unauthenticated(f"{what}: the forge does not accept the login: {said}", hint=api.login)
     if status == 403:
-        return Forbidden(
+        return ForgeForbidden(
             f"{what}: the forge forbids it: {said}",
             hint="the token needs the right to write pull requests of this repository, and to read its checks",
         )
@@ -136,10 +136,10 @@ def refusal(answer: Answer, api: Api, what: str) -> ForgeError:
         )
     if status >= 500:
         return Unreachable(f"{what}: the forge failed (HTTP {status}): {said}", hint="try again later")
-    return Refused(f"{what}: the forge refused (HTTP {status}): {said}")
+    return ForgeRefused(f"{what}: the forge refused (HTTP {status}): {said}")
 
 
-def complaint(answer: Answer) -> str:
+def complaint(answer: ForgeResponse) -> str:
     """What the forge says in an answer that is no success, in one line."""
     value = answer.value if answer.content else None
     found: list[str] = []
@@ -164,11 +164,11 @@ def _texts(value: object, depth: int = 3) -> list[str]:
     return []
 
 
-def _exhausted(answer: Answer) -> bool:
+def _exhausted(answer: ForgeResponse) -> bool:
     return answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers
 
 
-def _wait(answer: Answer) -> float:
+def _wait(answer: ForgeResponse) -> float:
     """The seconds until it is worth asking again: what the forge says, within reason, else a minute."""
     after = answer.headers.get("retry-after", "")
     reset = answer.headers.get("x-ratelimit-reset") or answer.headers.get("ratelimit-reset") or ""
@@ -206,7 +206,7 @@ class Unauthenticated(ForgeError):
     """There is no token, or the forge does not accept it."""
 
 
-class Forbidden(ForgeError):
+class ForgeForbidden(ForgeError):
     """The token is good, but not for this."""
 
 
@@ -226,7 +226,7 @@ class Unreachable(ForgeError):
     """The forge did not answer, or answered with an error of its own."""
 
 
-class Refused(ForgeError):
+class ForgeRefused(ForgeError):
     """The forge understood and said no."""
 
 
@@ -235,7 +235,7 @@ SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ForgeResponse:
     """What came back. The names of headers are in lower case."""
 
     status: int
@@ -268,7 +268,7 @@ class Api(Protocol):
     login: str
     """What a person does when the forge does not accept who asks."""
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+    async def ask(self, method: str, path: str, body: Any = None) -> ForgeResponse:
         """Send one request; `path` is relative and escaped. Raises `Unreachable` or `Unauthenticated`."""
         ...
 
@@ -345,7 +345,7 @@ class ProgramApi:
         self._environment = _scrubbed(environment)
         self.login = f"{PROGRAMS[provider]} auth login --hostname {host}"
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+    async def ask(self, method: str, path: str, body: Any = None) -> ForgeResponse:
         words = ["api", "--include", "--hostname", self._host, "--method", method]
         if body is not None:
             words += ["--header", "Content-Type: application/json", "--input", "-"]
@@ -433,7 +433,7 @@ def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     return {**{name: environment[name] for name in _KEPT if name in environment}, **_QUIET}
 
 
-def _answer(said: bytes) -> Answer | None:
+def _answer(said: bytes) -> ForgeResponse | None:
     """The answer in what `--include` shows: a line with the status, headers, an empty line, the content."""
     if not said.startswith(b"HTTP/"):
         return None
@@ -443,4 +443,4 @@ def _answer(said: bytes) -> Answer | None:
     if not status or not status[0].isdecimal():
         return None
     headers = dict(line.split(": ", 1) for line in lines if ": " in line)
-    return Answer(int(status[0]), {name.lower(): value for name, value in headers.items()}, content)
+    return ForgeResponse(int(status[0]), {name.lower(): value for name, value in headers.items()}, content)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
 
-class EventKind(StrEnum):
+class ForgeEventKind(StrEnum):
     CHECK = "check"
     PULL_REQUEST = "pull_request"
     PUSH = "push"
@@ -29,7 +29,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ForgeJob:
     """One of the checks that a delivery about a whole pipeline lists."""
 
     name: str
@@ -48,7 +48,7 @@ class ForgeEvent:
     delivery: str
     # The forge's own word for it: `workflow_run`, `pipeline`.
     name: str
-    kind: EventKind
+    kind: ForgeEventKind
     # The address of the repository, as the forge writes it.
     repository: str | None = None
     # Branches that it is about, as the forge writes them; a commit may be on several.
@@ -60,7 +60,7 @@ class ForgeEvent:
     outcome: str | None = None
     url: str | None = None
     trouble: Trouble = Trouble()
-    jobs: tuple[Job, ...] = ()
+    jobs: tuple[ForgeJob, ...] = ()
     pull_request: int | None = None
     draft: bool = False
     merged: bool = False
@@ -109,7 +109,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ForgeCheck:
     """What one check says about a commit."""
 
     name: str
@@ -143,7 +143,7 @@ class Forge(Protocol):
         """It is a draft no longer; fine if it was none."""
         ...
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
+    async def checks(self, commit: str) -> tuple[ForgeCheck, ...]:
         """What the forge knows about a commit now; at most a few hundred."""
         ...
 

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ratchet.config.database_url import mask_text
-from ratchet.forges.api import Answer, Api, Refused, Unreachable, complaint, refusal, with_query
+from ratchet.forges.api import Api, ForgeRefused, ForgeResponse, Unreachable, complaint, refusal, with_query
 from ratchet.forges.forge import (
-    Check,
     CheckState,
-    EventKind,
+    ForgeCheck,
     ForgeEvent,
+    ForgeEventKind,
     PullRequest,
     PullRequestState,
     Trouble,
@@ -99,13 +99,13 @@ class GitHub:
         answer = await self._api.ask("POST", GRAPHQL, asked)
         value = self._good(answer, self._named(number))
         if part(value).get("errors"):
-            raise Refused(
+            raise ForgeRefused(
                 f"{self._named(number)} stays a draft: {self._api.hide(complaint(answer))}",
                 hint="mark it as ready on the forge, or give the token the right to write pull requests",
             )
         return replace(there, draft=False)
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
+    async def checks(self, commit: str) -> tuple[ForgeCheck, ...]:
         place, what = f"{self._place}/commits/{quote(commit, safe='')}", f"the checks of {commit[:12]}"
         runs = part(await self._get(with_query(f"{place}/check-runs", per_page=_PAGE), what))
         status = part(await self._get(with_query(f"{place}/status", per_page=_PAGE), what))
@@ -122,7 +122,7 @@ class GitHub:
     async def _get(self, path: str, what: str) -> Any:
         return self._good(await self._api.ask("GET", path), what)
 
-    def _good(self, answer: Answer, what: str) -> Any:
+    def _good(self, answer: ForgeResponse, what: str) -> Any:
         if not answer.ok:
             raise refusal(answer, self._api, what)
         return answer.value
@@ -157,8 +157,8 @@ class GitHub:
         )
 
 
-def _check(name: Any, word: Any, url: Any) -> Check:
-    return Check(text(name) or "check", github_state(text(word)) or CheckState.PENDING, text(url))
+def _check(name: Any, word: Any, url: Any) -> ForgeCheck:
+    return ForgeCheck(text(name) or "check", github_state(text(word)) or CheckState.PENDING, text(url))
 
 
 _NAME = re.compile(r"[a-z_]{1,60}")
@@ -170,7 +170,7 @@ def read_github(headers: Mapping[str, str], payload: Payload) -> ForgeEvent:
     name = headers.get("x-github-event", "").strip().lower()
     if not _NAME.fullmatch(name):
         name = "webhook"
-    plain = ForgeEvent("github", "", name, EventKind.OTHER, repository=_repository(payload))
+    plain = ForgeEvent("github", "", name, ForgeEventKind.OTHER, repository=_repository(payload))
     read = _READERS.get(name)
     return plain if read is None else read(plain, payload)
 
@@ -288,7 +288,7 @@ def _pull_request(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     action = text(payload.get("action"), 60)
     return replace(
         plain,
-        kind=EventKind.PULL_REQUEST,
+        kind=ForgeEventKind.PULL_REQUEST,
         branches=() if foreign else _texts(head.get("ref")),
         commit=commit(head.get("sha")),
         outcome=action,
@@ -305,7 +305,7 @@ def _push(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     head = part(payload.get("head_commit"))
     return replace(
         plain,
-        kind=EventKind.PUSH,
+        kind=ForgeEventKind.PUSH,
         branches=_texts(payload.get("ref")),
         commit=commit(payload.get("after")),
         url=link(payload.get("compare")),
@@ -314,7 +314,7 @@ def _push(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
 
 
 def _ping(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
-    return replace(plain, kind=EventKind.PING, url=link(part(payload.get("hook")).get("url")))
+    return replace(plain, kind=ForgeEventKind.PING, url=link(part(payload.get("hook")).get("url")))
 
 
 _READERS: Mapping[str, Callable[[ForgeEvent, Payload], ForgeEvent]] = {
@@ -343,7 +343,7 @@ def _check_event(
     word = text(found.get("conclusion"), 60) or text(found.get("status"), 60)
     return replace(
         plain,
-        kind=EventKind.CHECK,
+        kind=ForgeEventKind.CHECK,
         branches=branches,
         commit=commit(sha),
         check=name,

@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ratchet.config.database_url import mask_text
-from ratchet.forges.api import Answer, Api, Unreachable, refusal, with_query
+from ratchet.forges.api import Api, ForgeResponse, Unreachable, refusal, with_query
 from ratchet.forges.forge import (
-    Check,
     CheckState,
-    EventKind,
+    ForgeCheck,
     ForgeEvent,
-    Job,
+    ForgeEventKind,
+    ForgeJob,
     PullRequest,
     PullRequestState,
     Trouble,
@@ -105,11 +105,11 @@ class GitLab:
             return there
         return await self._change(number, {"title": _plain(there.title)})
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
+    async def checks(self, commit: str) -> tuple[ForgeCheck, ...]:
         place = f"{self._place}/repository/commits/{quote(commit, safe='')}/statuses"
         answer = await self._api.ask("GET", with_query(place, per_page=_PAGE))
         return tuple(
-            Check(
+            ForgeCheck(
                 text(each.get("name")) or "check",
                 gitlab_state(text(each.get("status")), may_fail=each.get("allow_failure") is True)
                 or CheckState.PENDING,
@@ -126,7 +126,7 @@ class GitLab:
         answer = await self._api.ask("PUT", f"{self._place}/merge_requests/{number}", wanted)
         return self._read(self._good(answer, self._named(number)))
 
-    def _good(self, answer: Answer, what: str) -> Any:
+    def _good(self, answer: ForgeResponse, what: str) -> Any:
         if not answer.ok:
             raise refusal(answer, self._api, what)
         return answer.value
@@ -182,7 +182,7 @@ def read_gitlab(headers: Mapping[str, str], payload: Payload) -> ForgeEvent:
     name = (text(payload.get("object_kind"), 60) or _HOOKS.get(hook, "webhook")).lower()
     if not _NAME.fullmatch(name):
         name = "webhook"
-    plain = ForgeEvent("gitlab", "", name, EventKind.OTHER, repository=_repository(payload))
+    plain = ForgeEvent("gitlab", "", name, ForgeEventKind.OTHER, repository=_repository(payload))
     read = _READERS.get(name)
     return plain if read is None else read(plain, payload)
 
@@ -195,7 +195,7 @@ def _pipeline(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     word = text(found.get("status"), 60) or text(found.get("state"), 60)
     read = replace(
         plain,
-        kind=EventKind.CHECK,
+        kind=ForgeEventKind.CHECK,
         branches=()
         if _foreign(merge_request)
         else _branches(
@@ -213,8 +213,8 @@ def _pipeline(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     return read if read.state is not CheckState.FAILED else replace(read, trouble=_trouble(read.jobs, found))
 
 
-def _jobs(payload: Payload) -> tuple[Job, ...]:
-    found: dict[str, Job] = {}
+def _jobs(payload: Payload) -> tuple[ForgeJob, ...]:
+    found: dict[str, ForgeJob] = {}
     for each in items(payload.get("builds")):
         name, word = text(each.get("name")), text(each.get("status"), 60)
         state = gitlab_state(word, may_fail=each.get("allow_failure") is True)
@@ -228,22 +228,22 @@ def _jobs(payload: Payload) -> tuple[Job, ...]:
             continue
         failed = state is CheckState.FAILED
         step = first(text(each.get("failure_reason")), text(each.get("stage")))
-        found[name] = Job(name, state, word.lower(), at, Trouble(name, step) if failed else Trouble())
+        found[name] = ForgeJob(name, state, word.lower(), at, Trouble(name, step) if failed else Trouble())
     return tuple(found.values())
 
 
-def _trouble(jobs: tuple[Job, ...], found: Payload) -> Trouble:
+def _trouble(jobs: tuple[ForgeJob, ...], found: Payload) -> Trouble:
     failed = next((each.trouble for each in jobs if each.state is CheckState.FAILED), Trouble())
-    return _told(found, failed)
+    return _reported_trouble(found, failed)
 
 
-def _told(found: Payload, otherwise: Trouble) -> Trouble:
+def _reported_trouble(found: Payload, otherwise: Trouble) -> Trouble:
     """Where it failed, as a script that reports for itself tells it."""
-    told = part(found.get("detail"))
-    log = tail(told.get("log_tail"))
+    detail = part(found.get("detail"))
+    log = tail(detail.get("log_tail"))
     return Trouble(
-        text(told.get("job")) or otherwise.job,
-        text(told.get("step")) or otherwise.step,
+        text(detail.get("job")) or otherwise.job,
+        text(detail.get("step")) or otherwise.step,
         mask_text(log) if log else None,
     )
 
@@ -255,14 +255,14 @@ def _build(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     step = first(text(payload.get("build_failure_reason")), text(payload.get("build_stage")))
     return replace(
         plain,
-        kind=EventKind.CHECK,
+        kind=ForgeEventKind.CHECK,
         branches=() if payload.get("tag") is True else _branches(payload.get("ref")),
         commit=commit(first(payload.get("sha"), part(payload.get("commit")).get("sha"))),
         check=job or "job",
         state=state,
         outcome=None if word is None else word.lower(),
         url=link(payload.get("build_url")),
-        trouble=_told(payload, Trouble(job, step)) if state is CheckState.FAILED else Trouble(),
+        trouble=_reported_trouble(payload, Trouble(job, step)) if state is CheckState.FAILED else Trouble(),
         at=first(
             *(
                 moment(payload.get(name))
@@ -277,7 +277,7 @@ def _merge_request(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     state = text(found.get("state"), 60) or text(found.get("status"), 60)
     return replace(
         plain,
-        kind=EventKind.PULL_REQUEST,
+        kind=ForgeEventKind.PULL_REQUEST,
         branches=()
         if _foreign(found)
         else _branches(found.get("source_branch"), found.get("ref"), payload.get("ref")),
@@ -295,7 +295,7 @@ def _merge_request(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
 def _push(plain: ForgeEvent, payload: Payload) -> ForgeEvent:
     return replace(
         plain,
-        kind=EventKind.PUSH,
+        kind=ForgeEventKind.PUSH,
         branches=_branches(payload.get("ref")),
         commit=commit(first(payload.get("checkout_sha"), payload.get("after"))),
     )

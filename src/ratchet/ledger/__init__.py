@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ratchet.ledger._columns import to_json
     from ratchet.ledger.artifacts import Artifact, ArtifactStore
     from ratchet.ledger.check import Collected, collect_artifacts
-    from ratchet.ledger.events import Event, Filter, Topic
+    from ratchet.ledger.events import Event, EventFilter, Topic
     from ratchet.ledger.ledger import Ledger, follow, follow_async
     from ratchet.ledger.runs import Attempt, Run, Step
     from ratchet.ledger.statuses import change_run, change_step
@@ -24,7 +24,7 @@ __all__ = [
     "Budgets",
     "Collected",
     "Event",
-    "Filter",
+    "EventFilter",
     "Ledger",
     "Run",
     "Spender",

@@ -60,7 +60,7 @@ class Manifest(_Page):
     counters: dict[str, Annotated[int, Field(ge=0, lt=MAX_NUMBER)]]
 
 
-class Part(_Page):
+class BackupPart(_Page):
     """Some rows of one table."""
 
     table: str
@@ -71,7 +71,7 @@ class Part(_Page):
 class Contents(_Page):
     """Everything between the two pages. `left_out` are artifacts that the ledger itself had lost."""
 
-    parts: list[Part]
+    parts: list[BackupPart]
     artifacts: NonNegativeInt
     artifact_bytes: NonNegativeInt
     left_out: list[Sha256]
@@ -97,7 +97,7 @@ class Writer:
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
-        self._parts: list[Part] = []
+        self._parts: list[BackupPart] = []
         self._left_out: list[str] = []
         self._artifacts = self._artifact_bytes = 0
 
@@ -109,7 +109,7 @@ class Writer:
             content = b"".join(lines)
             self._add_bytes(part_name(table.name, number), content)
             digest = hashlib.sha256(content).hexdigest()
-            self._parts.append(Part(table=table.name, rows=len(lines), sha256=digest))
+            self._parts.append(BackupPart(table=table.name, rows=len(lines), sha256=digest))
 
     def add_artifact(self, sha256: str, content: bytes | Path) -> None:
         """Add what is in the database or in a file, unless it is missing or does not match its hash."""

@@ -67,7 +67,7 @@ _RESTORE = "restore a backup: `ratchet ledger restore FILE`"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LedgerFinding:
     """One thing that is not as it should be, and what to do about it."""
 
     severity: Severity
@@ -77,7 +77,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    findings: tuple[Finding, ...]
+    findings: tuple[LedgerFinding, ...]
 
     @property
     def ok(self) -> bool:
@@ -86,7 +86,7 @@ class CheckReport:
 
 def check(ledger: Ledger) -> CheckReport:
     """Check the database, the schema, the rows and the artifact files. Others may go on working meanwhile."""
-    findings: list[Finding] = []
+    findings: list[LedgerFinding] = []
     try:
         with ledger.read() as tx:
             findings += _database(tx.connection)
@@ -100,36 +100,38 @@ def check(ledger: Ledger) -> CheckReport:
                 findings += _numbers(tx.connection)
                 findings += _files(ledger)
     except LedgerCorrupt as error:
-        findings.append(Finding("error", str(error), _RESTORE))
+        findings.append(LedgerFinding("error", str(error), _RESTORE))
     return CheckReport(tuple(findings))
 
 
-def _database(connection: sa.Connection) -> Iterator[Finding]:
+def _database(connection: sa.Connection) -> Iterator[LedgerFinding]:
     if connection.dialect.name == "sqlite":
         for (line,) in connection.exec_driver_sql(f"PRAGMA integrity_check({_EXAMPLES})"):
             if line != "ok":
-                yield Finding("error", f"the database file is damaged: {line}", _RESTORE)
+                yield LedgerFinding("error", f"the database file is damaged: {line}", _RESTORE)
         for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(
             _EXAMPLES
         ):
-            yield Finding(
+            yield LedgerFinding(
                 "error", f"row {row} of {table} names a row of {parent} that is not there", _RESTORE
             )
         return
     invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid OR NOT indisready"
     for name in connection.execute(sa.text(invalid)).scalars():
-        yield Finding(
+        yield LedgerFinding(
             "error", f"the index {name} is not valid", f"run `REINDEX INDEX {name}` in the database"
         )
     loose = "SELECT conname FROM pg_constraint WHERE NOT convalidated"
     for name in connection.execute(sa.text(loose)).scalars():
-        yield Finding("warning", f"the constraint {name} was never checked", "validate it in the database")
+        yield LedgerFinding(
+            "warning", f"the constraint {name} was never checked", "validate it in the database"
+        )
     failures = "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
     if connection.execute(sa.text(failures)).scalar():
-        yield Finding("error", "PostgreSQL has met pages with a wrong checksum", _RESTORE)
+        yield LedgerFinding("error", "PostgreSQL has met pages with a wrong checksum", _RESTORE)
 
 
-def _schema(connection: sa.Connection) -> Iterator[Finding]:
+def _schema(connection: sa.Connection) -> Iterator[LedgerFinding]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -139,29 +141,29 @@ def _schema(connection: sa.Connection) -> Iterator[Finding]:
 
     context = MigrationContext.configure(connection, opts={"include_name": ours})
     for difference in compare_metadata(context, metadata):
-        yield Finding("error", f"the schema is not this version's: {_told(difference)}", _RESTORE)
+        yield LedgerFinding("error", f"the schema is not this version's: {_described(difference)}", _RESTORE)
 
 
-def _told(difference: Any) -> str:
+def _described(difference: Any) -> str:
     """Alembic's word for a difference, such as `add_index ix_events_type`: what would have to be done."""
     if isinstance(difference, list):
-        return "; ".join(map(_told, difference))
+        return "; ".join(map(_described, difference))
     named = [each if isinstance(each, str) else getattr(each, "name", None) for each in difference[1:]]
     return " ".join([difference[0], *(str(name) for name in named if name)])
 
 
-def _statuses(connection: sa.Connection) -> Iterator[Finding]:
+def _statuses(connection: sa.Connection) -> Iterator[LedgerFinding]:
     for table, known in ((runs, RunStatus), (steps, StepStatus)):
         query = sa.select(table.c.id, table.c.status).where(
             table.c.status.not_in([str(each) for each in known])
         )
         for number, status in connection.execute(query.limit(_EXAMPLES)):
-            yield Finding(
+            yield LedgerFinding(
                 "error", f"row {number} of {table.name} has the unknown status {status!r}", _RESTORE
             )
 
 
-def _open_attempts(connection: sa.Connection) -> Iterator[Finding]:
+def _open_attempts(connection: sa.Connection) -> Iterator[LedgerFinding]:
     final = [str(each) for each in StepStatus if each.final]
     query = (
         sa.select(attempts.c.id, steps.c.id, steps.c.status)
@@ -169,12 +171,12 @@ def _open_attempts(connection: sa.Connection) -> Iterator[Finding]:
         .where(attempts.c.ended_at.is_(None), steps.c.status.in_(final))
     )
     for attempt, step, status in connection.execute(query.limit(_EXAMPLES)):
-        yield Finding(
+        yield LedgerFinding(
             "warning", f"attempt {attempt} is open, but its step {step} is {status}", "nothing to do"
         )
 
 
-def _totals(connection: sa.Connection) -> Iterator[Finding]:
+def _totals(connection: sa.Connection) -> Iterator[LedgerFinding]:
     names = [field.name for field in fields(Usage)]
     for scope in SCOPES:
         scope_id = usage.c[f"{scope}_id"]
@@ -191,12 +193,12 @@ def _totals(connection: sa.Connection) -> Iterator[Finding]:
         both = sums.join(kept, kept.c.scope_id == sums.c.scope_id, full=True)
         query = sa.select(sa.func.coalesce(sums.c.scope_id, kept.c.scope_id)).select_from(both).where(differs)
         for number in connection.execute(query.limit(_EXAMPLES)).scalars():
-            yield Finding(
+            yield LedgerFinding(
                 "error", f"the usage total of {scope} {number} is not the sum of its usage", _RESTORE
             )
 
 
-def _days(connection: sa.Connection) -> Iterator[Finding]:
+def _days(connection: sa.Connection) -> Iterator[LedgerFinding]:
     names = [field.name for field in fields(Usage)]
     # Whole days: the division that SQLAlchemy writes itself keeps the rest.
     day = usage.c.at.op("/")(DAY_MS).label("day")
@@ -215,32 +217,36 @@ def _days(connection: sa.Connection) -> Iterator[Finding]:
     query = sa.select(sa.func.coalesce(sums.c.day, kept.c.day)).select_from(both).where(differs)
     for found in connection.execute(query.limit(_EXAMPLES)).scalars():
         told = datetime.fromtimestamp(found * DAY_MS / 1000, UTC).date().isoformat()
-        yield Finding("error", f"the usage of {told} is not the sum of what was used that day", _RESTORE)
+        yield LedgerFinding(
+            "error", f"the usage of {told} is not the sum of what was used that day", _RESTORE
+        )
 
 
-def _numbers(connection: sa.Connection) -> Iterator[Finding]:
+def _numbers(connection: sa.Connection) -> Iterator[LedgerFinding]:
     # Read row by row in their order, not by the index that promises it.
     twice = sa.select(events.c.id).group_by(events.c.id).having(sa.func.count() > 1)
     for number in connection.execute(twice.limit(_EXAMPLES)).scalars():
-        yield Finding("error", f"event {number} is there more than once", _RESTORE)
+        yield LedgerFinding("error", f"event {number} is there more than once", _RESTORE)
     given = counters(connection)
     for table in NUMBERED:
         highest = connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
         if highest > given[table.name]:
             what = f"{table.name} has row {highest}, but its counter stands at {given[table.name]}"
-            yield Finding("error", what, f"set the counter of {table.name} to {highest} in the database")
+            yield LedgerFinding(
+                "error", what, f"set the counter of {table.name} to {highest} in the database"
+            )
 
 
-def _files(ledger: Ledger) -> Iterator[Finding]:
+def _files(ledger: Ledger) -> Iterator[LedgerFinding]:
     # The collector is kept out: a file it takes would look lost.
     with ledger.artifacts.held(), ledger.read() as tx:
         lost = 0
         for sha256, wrong in itertools.chain(_contents(tx.connection), _large(ledger, tx.connection)):
             lost += wrong is not None
             if wrong and lost <= _EXAMPLES:
-                yield Finding("error", f"artifact {sha256} {wrong}", _RESTORE)
+                yield LedgerFinding("error", f"artifact {sha256} {wrong}", _RESTORE)
         if lost > _EXAMPLES:
-            yield Finding("error", f"{lost - _EXAMPLES} more artifacts are lost or damaged", _RESTORE)
+            yield LedgerFinding("error", f"{lost - _EXAMPLES} more artifacts are lost or damaged", _RESTORE)
         orphans = sum(
             tx.connection.execute(
                 sa.select(artifacts.c.id).where(artifacts.c.sha256 == sha256).limit(1)
@@ -249,7 +255,7 @@ def _files(ledger: Ledger) -> Iterator[Finding]:
             for sha256, _ in ledger.artifacts.stored()
         )
     if orphans:
-        yield Finding(
+        yield LedgerFinding(
             "info",
             f"{orphans} artifact files are named by nobody",
             "`ratchet ledger vacuum` removes old ones",

@@ -183,7 +183,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Which events to read; a field that is `None` does not restrict.
 
     `type` ending in `.`, `.*` or `_*` means every type that starts so: `run.*`, `setup_*`.
@@ -218,7 +218,7 @@ class Filter:
 
     @property
     def only_family(self) -> bool:
-        return self.family is not None and self == Filter(type=self.type)
+        return self.family is not None and self == EventFilter(type=self.type)
 
 
 def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -235,18 +235,18 @@ def append(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
 
 
 def since(
-    connection: sa.Connection, after: int = 0, *, where: Filter | None = None, limit: int = 500
+    connection: sa.Connection, after: int = 0, *, where: EventFilter | None = None, limit: int = 500
 ) -> list[Event]:
     """The oldest `limit` events with a number above `after`."""
-    return _page(connection, where or Filter(), [events.c.id > after], limit=limit)
+    return _page(connection, where or EventFilter(), [events.c.id > after], limit=limit)
 
 
 def latest(
-    connection: sa.Connection, *, before: int | None = None, where: Filter | None = None, limit: int = 50
+    connection: sa.Connection, *, before: int | None = None, where: EventFilter | None = None, limit: int = 50
 ) -> list[Event]:
     """The newest `limit` events, newest first, below the number `before`."""
     bounds = [] if before is None else [events.c.id < before]
-    return _page(connection, where or Filter(), bounds, limit=limit, newest_first=True)
+    return _page(connection, where or EventFilter(), bounds, limit=limit, newest_first=True)
 
 
 def last_id(connection: sa.Connection) -> int:
@@ -256,7 +256,7 @@ def last_id(connection: sa.Connection) -> int:
 
 def _page(
     connection: sa.Connection,
-    where: Filter,
+    where: EventFilter,
     bounds: list[sa.ColumnElement[bool]],
     *,
     limit: int,

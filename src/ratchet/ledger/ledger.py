@@ -26,7 +26,7 @@ from ratchet.ledger.database import (
     sqlite_path,
     translated,
 )
-from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, Filter, last_id, latest, since
+from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, EventFilter, last_id, latest, since
 from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
@@ -120,7 +120,7 @@ def follow(
     ledger: Ledger,
     after: int,
     *,
-    where: Filter | None = None,
+    where: EventFilter | None = None,
     stop: threading.Event | None = None,
     safety_seconds: float = SAFETY_SECONDS,
 ) -> Iterator[Event]:
@@ -143,7 +143,7 @@ def follow(
 
 
 async def follow_async(
-    ledger: Ledger, after: int, *, where: Filter | None = None, stop: asyncio.Event | None = None
+    ledger: Ledger, after: int, *, where: EventFilter | None = None, stop: asyncio.Event | None = None
 ) -> AsyncGenerator[Event, None]:
     """Like `follow`, without a thread of its own; ring the bell after setting `stop`, or cancel the task."""
     with rings(ledger) as rung:
@@ -182,7 +182,7 @@ async def wait_for_ring(rung: asyncio.Event, seconds: float) -> None:
             await rung.wait()
 
 
-def _new(ledger: Ledger, after: int, where: Filter | None) -> list[Event] | None:
+def _new(ledger: Ledger, after: int, where: EventFilter | None) -> list[Event] | None:
     """What is new; `None` when the database cannot be read for now."""
     try:
         with ledger.read() as tx:
@@ -197,7 +197,7 @@ async def run_at_rest(ledger: Ledger, run_id: int, seconds: float) -> Run:
     after, run = await asyncio.to_thread(_now, ledger, run_id)
     if run.status.stands or not seconds:
         return run
-    changes = follow_async(ledger, after, where=Filter(run_id=run_id, type="run.*"))
+    changes = follow_async(ledger, after, where=EventFilter(run_id=run_id, type="run.*"))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), contextlib.aclosing(changes):
             async for _ in changes:
@@ -242,7 +242,7 @@ def read_log(tx: Transaction, attempt_id: int, *, offset: int = 0, max_bytes: in
 
 def tail_log(tx: Transaction, attempt_id: int, *, most: int) -> str:
     """The end of a log: at most so many of its events, oldest first."""
-    found = latest(tx.connection, where=Filter(attempt_id=attempt_id), limit=most)
+    found = latest(tx.connection, where=EventFilter(attempt_id=attempt_id), limit=most)
     return "".join(log_line(event) for event in reversed(found))
 
 
@@ -285,14 +285,14 @@ def _look(ledger: Ledger, attempt_id: int, after: int) -> tuple[list[Event], boo
     try:
         with ledger.read() as tx:
             ended = get_attempt(tx, attempt_id).ended_at is not None
-            return since(tx.connection, after, where=Filter(attempt_id=attempt_id), limit=_PAGE), ended
+            return since(tx.connection, after, where=EventFilter(attempt_id=attempt_id), limit=_PAGE), ended
     except LedgerUnavailable as error:
         _log.warning("cannot follow a log for now, trying again: %s", error)
         return None
 
 
 def _events(tx: Transaction, attempt_id: int, after: int) -> Iterator[Event]:
-    where = Filter(attempt_id=attempt_id)
+    where = EventFilter(attempt_id=attempt_id)
     while page := since(tx.connection, after, where=where, limit=_PAGE):
         yield from page
         after = page[-1].id

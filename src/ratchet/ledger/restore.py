@@ -29,9 +29,9 @@ from ratchet.ledger.backup import (
     MAX_NUMBER,
     MAX_ROW_BYTES,
     TABLES,
+    BackupPart,
     Contents,
     Manifest,
-    Part,
     artifact_name,
     part_name,
 )
@@ -116,13 +116,13 @@ class _Walk:
             raise _Wrong("its rows or artifacts are not those that were written")
         return manifest, contents
 
-    def _parts(self, table: sa.Table) -> Iterator[Part]:
+    def _parts(self, table: sa.Table) -> Iterator[BackupPart]:
         number = 0
         while self._at(part_name(table.name, number)):
             yield self._part(table)
             number += 1
 
-    def _part(self, table: sa.Table) -> Part:
+    def _part(self, table: sa.Table) -> BackupPart:
         digest = hashlib.sha256()
         count = 0
         batch: list[Row] = []
@@ -137,7 +137,7 @@ class _Walk:
         if batch:
             self._visitor.rows(table, batch)
         self._member = self._next()
-        return Part(table=table.name, rows=count, sha256=digest.hexdigest())
+        return BackupPart(table=table.name, rows=count, sha256=digest.hexdigest())
 
     def _artifacts(self) -> Iterator[int]:
         last = ""

@@ -21,7 +21,7 @@ NO_CALLS = dict.fromkeys(
 _REVISIONS = "tools/revisions"
 
 
-class VersionStatus(StrEnum):
+class ToolVersionStatus(StrEnum):
     """A `promoted` version is or was the current one; a `candidate` waits for a verdict, a `refused` one had its."""
 
     CANDIDATE = "candidate"
@@ -72,7 +72,7 @@ class VersionRow:
     change_type: str
     parent_id: int | None
     origin: str
-    status: VersionStatus
+    status: ToolVersionStatus
     reason: str | None
     verdict: Any
     run_id: int | None
@@ -90,7 +90,7 @@ class VersionRow:
 
     @classmethod
     def of(cls, row: sa.Row[Any]) -> VersionRow:
-        return cls(**{**row._mapping, "status": VersionStatus(row.status)})
+        return cls(**{**row._mapping, "status": ToolVersionStatus(row.status)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ToolDraft:
     """A tool with its first version. `version` is the number that it says it has."""
 
     name: str
@@ -240,7 +240,7 @@ def add_version(
         "change_type": bump.value,
         "parent_id": parent_id,
         "origin": origin,
-        "status": VersionStatus.CANDIDATE,
+        "status": ToolVersionStatus.CANDIDATE,
         "reason": reason,
         "run_id": run_id,
         "simulated": simulated,
@@ -356,7 +356,7 @@ def promote_version(
     ).scalar_one()
     # Clocks differ and two moves may share a millisecond, but the order in which versions were current must not.
     now = tx.now if last is None else max(tx.now, last + 1)
-    values: dict[str, Any] = {"status": VersionStatus.PROMOTED, "promoted_at": now, "reason": reason}
+    values: dict[str, Any] = {"status": ToolVersionStatus.PROMOTED, "promoted_at": now, "reason": reason}
     if verdict is not None:
         values["verdict"] = verdict
     _set_version(tx, version.id, **values)
@@ -377,9 +377,9 @@ def refuse_version(
         sa.update(tool_versions)
         .where(
             tool_versions.c.id == version.id,
-            tool_versions.c.status.in_([VersionStatus.CANDIDATE, VersionStatus.REFUSED]),
+            tool_versions.c.status.in_([ToolVersionStatus.CANDIDATE, ToolVersionStatus.REFUSED]),
         )
-        .values(status=VersionStatus.REFUSED, reason=reason, verdict=verdict)
+        .values(status=ToolVersionStatus.REFUSED, reason=reason, verdict=verdict)
     )
     if refused.rowcount == 0:
         raise Conflict(
@@ -409,7 +409,9 @@ def roll_back(
     before = VersionRow.of(row)
     _move(tx, tool, before.id, tool.current_id)
     if tool.current_id is not None:
-        _set_version(tx, tool.current_id, status=VersionStatus.ROLLED_BACK, promoted_at=None, reason=reason)
+        _set_version(
+            tx, tool.current_id, status=ToolVersionStatus.ROLLED_BACK, promoted_at=None, reason=reason
+        )
     told = {"tool": tool.name, "from": tool.current_id, "to": before.id, "version": before.version}
     message = f"{tool.name} {before.version}"
     tx.event("tool.rolled_back", message=message, run_id=run_id, data=told | {"reason": reason})

@@ -18,12 +18,12 @@ from ratchet.ledger.tool_versions import (
     FIRST_VERSION,
     NO_CALLS,
     CalledRow,
-    Draft,
     Source,
     SourceRow,
+    ToolDraft,
     ToolRow,
+    ToolVersionStatus,
     VersionRow,
-    VersionStatus,
     add_version,
     called_versions,
     find_version,
@@ -47,12 +47,12 @@ __all__ = [
     "CallRow",
     "CallStats",
     "CalledRow",
-    "Draft",
     "Source",
     "SourceRow",
+    "ToolDraft",
     "ToolRow",
+    "ToolVersionStatus",
     "VersionRow",
-    "VersionStatus",
     "add_new_tools",
     "add_tool",
     "add_version",
@@ -105,7 +105,7 @@ def add_tool(tx: Transaction, name: str, source: Source, *, folder: str = "") ->
     return get_tool(tx, name, folder=folder)
 
 
-def add_new_tools(tx: Transaction, drafts: Sequence[Draft]) -> list[Draft]:
+def add_new_tools(tx: Transaction, drafts: Sequence[ToolDraft]) -> list[ToolDraft]:
     """Record those of which nothing is known yet, each with its first version in use, and return the others.
 
     The same as adding, versioning and promoting one after the other, at a tenth of the cost.
@@ -187,7 +187,7 @@ def remove_tool(tx: Transaction, tool: ToolRow, *, reason: str | None = None) ->
 
 def pin_version(tx: Transaction, tool: ToolRow, version: VersionRow) -> None:
     """Let this version be called whatever is promoted meanwhile. Raises `Conflict` for one that was refused."""
-    if version.status is VersionStatus.REFUSED:
+    if version.status is ToolVersionStatus.REFUSED:
         raise Conflict(
             f"version {version.version} of {tool.name} was refused: {version.reason}",
             hint="pin a version that was promoted",
@@ -210,7 +210,7 @@ def tools_by_id(tx: Transaction, ids: Sequence[int]) -> dict[int, ToolRow]:
     return {row.id: ToolRow.of(row) for row in tx.connection.execute(query)}
 
 
-def _new_tool(tx: Transaction, draft: Draft, revision: int) -> dict[str, Any]:
+def _new_tool(tx: Transaction, draft: ToolDraft, revision: int) -> dict[str, Any]:
     return {
         "folder": draft.folder,
         "name": draft.name,
@@ -224,7 +224,7 @@ def _new_tool(tx: Transaction, draft: Draft, revision: int) -> dict[str, Any]:
     }
 
 
-def _new_version(tx: Transaction, draft: Draft, tool_id: int) -> dict[str, Any]:
+def _new_version(tx: Transaction, draft: ToolDraft, tool_id: int) -> dict[str, Any]:
     return {
         "tool_id": tool_id,
         "version": draft.version or FIRST_VERSION,
@@ -232,7 +232,7 @@ def _new_version(tx: Transaction, draft: Draft, tool_id: int) -> dict[str, Any]:
         "definition": dict(draft.definition),
         "change_type": draft.bump.value,
         "origin": draft.origin,
-        "status": VersionStatus.PROMOTED,
+        "status": ToolVersionStatus.PROMOTED,
         "simulated": False,
         "created_at": tx.now,
         "promoted_at": tx.now,

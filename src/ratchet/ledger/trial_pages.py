@@ -31,12 +31,14 @@ _WITHIN = 500
 
 def tried_keys(most: Most) -> Keys:
     """The newest trials that tell something about an idea, out of a bounded page."""
-    return _told(_KEYS.where(OF_RUN), _WITHIN).limit(most)
+    return _tried_within(_KEYS.where(OF_RUN), _WITHIN).limit(most)
 
 
 def tried_keys_of_one(most: Most) -> Keys:
     """The same of the specialist `name`."""
-    return _told(_KEYS.where(OF_RUN, trials.c.specialist == sa.bindparam("name")), _WITHIN).limit(most)
+    return _tried_within(_KEYS.where(OF_RUN, trials.c.specialist == sa.bindparam("name")), _WITHIN).limit(
+        most
+    )
 
 
 def kept_keys(most: Most, *conditions: sa.ColumnElement[bool]) -> Keys:
@@ -53,9 +55,9 @@ def child_keys(most: Most) -> Keys:
     return _KEYS.where(OF_RUN, _CHILD).order_by(_NEWEST_FIRST).limit(most)
 
 
-def told_child_keys(most: Most, within: Most) -> Keys:
+def tried_child_keys(most: Most, within: Most) -> Keys:
     """The newest children of the trial `of` that tell something about an idea, out of a bounded page."""
-    return _told(_KEYS.where(OF_RUN, _CHILD), within).limit(most)
+    return _tried_within(_KEYS.where(OF_RUN, _CHILD), within).limit(most)
 
 
 def line_keys(most: Most) -> Keys:
@@ -78,11 +80,11 @@ def line_keys(most: Most) -> Keys:
     return sa.select(line.c.number, line.c.ended_at).order_by(line.c.place)
 
 
-def _told(page: Keys, within: Most) -> Keys:
+def _tried_within(page: Keys, within: Most) -> Keys:
     newest = page.add_columns(trials.c.status).order_by(_NEWEST_FIRST).limit(within).subquery()
-    untold = [newest.c.status == str(status) for status in TrialStatus if not status.tried]
-    told = newest.c.status.is_(None) | sa.not_(sa.or_(*untold))
-    return sa.select(newest.c.number, newest.c.ended_at).where(told)
+    untried = [newest.c.status == str(status) for status in TrialStatus if not status.tried]
+    tried = newest.c.status.is_(None) | sa.not_(sa.or_(*untried))
+    return sa.select(newest.c.number, newest.c.ended_at).where(tried)
 
 
 _LINES_AT = LINES.where(OF_RUN, trials.c.number.in_(sa.bindparam("numbers", expanding=True)))
@@ -173,7 +175,7 @@ class KeptScore(NamedTuple):
     ended_at: int | None
 
 
-class Branch(NamedTuple):
+class TrialBranch(NamedTuple):
     """As much of a trial as a drawing of the whole tree needs. `status` is None while it is in flight."""
 
     number: int
@@ -266,10 +268,10 @@ def parents(tx: Transaction, run_id: int) -> Iterator[tuple[int, int | None]]:
     return ((number, parent) for number, parent in rows)
 
 
-def branches_after(tx: Transaction, run_id: int, after: int = -1, *, limit: int = 5000) -> list[Branch]:
+def branches_after(tx: Transaction, run_id: int, after: int = -1, *, limit: int = 5000) -> list[TrialBranch]:
     """Where the trials with a number above `after` branch off, oldest first, a page at a time."""
     rows = tx.connection.execute(_BRANCHES, {"run": run_id, "after": after, "most": limit}).all()
-    return list(map(Branch._make, rows))
+    return list(map(TrialBranch._make, rows))
 
 
 def points_at(tx: Transaction, run_id: int, numbers: Sequence[int]) -> list[Point]:
@@ -434,7 +436,7 @@ def _statement(lengths: Lengths, direction: Direction) -> sa.CompoundSelect[Any]
         _PART_KEPT: kept_keys(_number(lengths.kept)),
         _PART_MISSED: missed_keys(direction, _number(lengths.missed)),
         _PART_LINE: line_keys(_number(lengths.line)),
-        _PART_CHILDREN: told_child_keys(
+        _PART_CHILDREN: tried_child_keys(
             _number(lengths.children), within=_number(2 * (lengths.children + 1))
         ),
         _PART_LESSONS: newest,

@@ -74,7 +74,7 @@ class Spender:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetAccount:
     """How one of them stands. Its limits are its own, or else the configured ones."""
 
     scope: Scope
@@ -94,7 +94,7 @@ class Account:
         return Usage() if self._used[0] is None else Usage(*self._used)
 
 
-def accounts(tx: Transaction, scopes: Sequence[tuple[Scope, int]], defaults: Budgets) -> list[Account]:
+def accounts(tx: Transaction, scopes: Sequence[tuple[Scope, int]], defaults: Budgets) -> list[BudgetAccount]:
     """How each of these stands, in their order; `defaults` are in force where no budget of its own is set."""
     if not scopes:
         return []
@@ -105,17 +105,19 @@ def accounts(tx: Transaction, scopes: Sequence[tuple[Scope, int]], defaults: Bud
     return [_account(scope, number, rows[scope], defaults) for scope, number in scopes]
 
 
-def account(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> Account:
+def account(tx: Transaction, scope: Scope, scope_id: int, defaults: Budgets) -> BudgetAccount:
     """How one attempt, run, project or version stands."""
     [found] = accounts(tx, [(scope, scope_id)], defaults)
     return found
 
 
-def _account(scope: Scope, number: int, row: Sequence[Any], defaults: Budgets) -> Account:
+def _account(scope: Scope, number: int, row: Sequence[Any], defaults: Budgets) -> BudgetAccount:
     own, policy, limits, used = row[0], row[1], row[2 : 2 + len(_LIMITS)], row[2 + len(_LIMITS) :]
     if not own:
-        return Account(scope, number, defaults.limits.get(scope, Limits()), defaults.policy, used)
-    return Account(scope, number, Limits(*limits), BudgetPolicy(policy) if policy else defaults.policy, used)
+        return BudgetAccount(scope, number, defaults.limits.get(scope, Limits()), defaults.policy, used)
+    return BudgetAccount(
+        scope, number, Limits(*limits), BudgetPolicy(policy) if policy else defaults.policy, used
+    )
 
 
 _log = logging.getLogger(__name__)
@@ -233,7 +235,7 @@ def _add(tx: Transaction, scopes: Sequence[tuple[Scope, int]], used: Usage) -> N
     )
 
 
-def _say_exceeded(tx: Transaction, after: Sequence[Account], used: Usage, spender: Spender) -> None:
+def _say_exceeded(tx: Transaction, after: Sequence[BudgetAccount], used: Usage, spender: Spender) -> None:
     for each in after:
         if not each.bounded:
             continue
@@ -257,7 +259,7 @@ def _say_exceeded(tx: Transaction, after: Sequence[Account], used: Usage, spende
         )
 
 
-def _left(of: Account) -> Limits:
+def _left(of: BudgetAccount) -> Limits:
     if not of.bounded:
         return Limits()
     spent = of.spent
@@ -315,7 +317,7 @@ def _running(tx: Transaction, spender: Spender) -> int:
     return tx.connection.execute(query).scalar_one()
 
 
-def _unheld(tx: Transaction, of: Account) -> Limits:
+def _unheld(tx: Transaction, of: BudgetAccount) -> Limits:
     if of.policy is not BudgetPolicy.STRICT or not of.bounded:
         return Limits()
     taken = of.spent + _held(tx, of.scope, of.scope_id)

@@ -53,7 +53,7 @@ _KEYS = uuid.UUID("7f0c3c55-9d0e-4f0a-a3ee-3d1c54b8a0f7")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MemoryEntry:
     id: str
     kind: str
     text: str
@@ -64,10 +64,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEntry:
     """An entry and how near it is. Compare likenesses only within one answer."""
 
-    entry: Entry
+    entry: MemoryEntry
     likeness: float
 
 
@@ -81,7 +81,7 @@ class Where(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class MemoryFilter:
     """A `Where` that has been checked."""
 
     id: str | None = None
@@ -90,7 +90,7 @@ class Filter:
     scope: str | None = None
 
     @classmethod
-    def of(cls, where: Where) -> Filter:
+    def of(cls, where: Where) -> MemoryFilter:
         unknown = where.keys() - Where.__annotations__.keys()
         if unknown:
             raise Misuse(
@@ -105,11 +105,11 @@ class Filter:
 
     @property
     def empty(self) -> bool:
-        return self == Filter()
+        return self == MemoryFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MemoryDraft:
     """An entry that has been checked and is about to be stored. `data` is its JSON."""
 
     id: str
@@ -129,7 +129,7 @@ class Draft:
         data: Mapping[str, Any] | None,
         scope: str | None,
         key: str | None,
-    ) -> Draft:
+    ) -> MemoryDraft:
         if not text.strip():
             raise Misuse("there is nothing to remember: the text is empty")
         _check_length("the text", text, LONGEST_TEXT)
@@ -239,17 +239,17 @@ class Memory(Protocol):
         its time.
         """
 
-    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         """The entries whose text means most nearly the same, nearest first; nothing for a blank text."""
 
-    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         """The entries that have any of these words, best first: for names and identifiers.
 
         Words are compared without case and accents. Rare words count for more; a word that thousands of entries have
         is left out beside rarer ones. Nothing in `query` is syntax.
         """
 
-    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[Entry]:
+    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[MemoryEntry]:
         """The newest entries, newest first."""
 
     def delete(self, **where: Unpack[Where]) -> int:

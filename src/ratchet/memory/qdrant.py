@@ -15,12 +15,12 @@ from ratchet.config.workflow_settings import Qdrant as Settings
 from ratchet.kernel import Misuse
 from ratchet.memory.embedders import folded, indexed, query_words
 from ratchet.memory.memory import (
-    Draft,
     Embedder,
-    Entry,
-    Filter,
-    Found,
+    FoundEntry,
     MemoryCorrupt,
+    MemoryDraft,
+    MemoryEntry,
+    MemoryFilter,
     MemoryUnavailable,
     Where,
     WrongEmbedder,
@@ -242,7 +242,7 @@ class QdrantMemory:
     ) -> str:
         from qdrant_client import models
 
-        draft = Draft.of(text, kind=kind, tags=tags, data=data, scope=scope, key=key)
+        draft = MemoryDraft.of(text, kind=kind, tags=tags, data=data, scope=scope, key=key)
         payload: dict[str, Any] = {
             "kind": draft.kind,
             "text": draft.text,
@@ -263,24 +263,24 @@ class QdrantMemory:
                 self._client.upsert(self._collection, [point], wait=True)
         return draft.id
 
-    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         if not meaning.strip():
             return []
         return self._query(self._embed(clean(meaning)), self._embedder.name, wanted, limit)
 
-    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         vector = sparse_query(clean(query))
         return self._query(vector, WORDS, wanted, limit) if vector.indices else []
 
-    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[Entry]:
+    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[MemoryEntry]:
         from qdrant_client import models
 
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         with self._used():
             records, _ = self._client.scroll(
                 self._collection,
@@ -291,7 +291,7 @@ class QdrantMemory:
         return [_entry(record) for record in sorted(records, key=_age, reverse=True)]
 
     def delete(self, **where: Unpack[Where]) -> int:
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         if wanted.empty:
             raise Misuse("nothing says which entries to forget", hint="name an id, a kind, tags or a scope")
         count = 0
@@ -310,14 +310,14 @@ class QdrantMemory:
             self._client.close()
 
     def _query(
-        self, query: list[float] | models.SparseVector, using: str, wanted: Filter, limit: int
-    ) -> list[Found]:
+        self, query: list[float] | models.SparseVector, using: str, wanted: MemoryFilter, limit: int
+    ) -> list[FoundEntry]:
         with self._used():
             points = self._client.query_points(
                 self._collection, query=query, using=using, query_filter=_conditions(wanted), limit=limit
             ).points
         return [
-            Found(_entry(point), point.score)
+            FoundEntry(_entry(point), point.score)
             for point in sorted(points, key=lambda point: (-point.score, *_age(point)))
         ]
 
@@ -330,7 +330,7 @@ class QdrantMemory:
         return translated(self._place)
 
 
-def _conditions(wanted: Filter) -> models.Filter | None:
+def _conditions(wanted: MemoryFilter) -> models.Filter | None:
     from qdrant_client import models
 
     exact = [("kind", wanted.kind), ("scope", wanted.scope), *(("tags", tag) for tag in sorted(wanted.tags))]
@@ -344,10 +344,10 @@ def _conditions(wanted: Filter) -> models.Filter | None:
     return models.Filter(must=conditions) if conditions else None
 
 
-def _entry(point: models.Record | models.ScoredPoint) -> Entry:
+def _entry(point: models.Record | models.ScoredPoint) -> MemoryEntry:
     payload = point.payload or {}
     try:
-        return Entry(
+        return MemoryEntry(
             id=str(point.id),
             kind=payload["kind"],
             text=payload["text"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ratchet.config.workflow_settings import Memory as Settings
+from ratchet.config.workflow_settings import MemorySettings as Settings
 from ratchet.memory.embedders import SharedWords, WordLlama
 from ratchet.memory.memory import Embedder, Memory
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
-    Answer,
     Call,
     Document,
     Message,
+    ScriptedAnswer,
     Speaker,
     Tokens,
     objects,
@@ -40,14 +40,14 @@ class Chat:
         inside = [each.get("function") or each.get("custom") for each in objects(body.get("tools"))]
         return [str(each.get("name")) for each in objects(inside)]
 
-    def document(self, answer: Answer) -> Document:
+    def document(self, answer: ScriptedAnswer) -> Document:
         choice = {"index": 0, "message": _message(answer), "finish_reason": _reason(answer), "logprobs": None}
         document = {**_head(answer, "chat.completion"), "choices": [choice]}
         if answer.turn.usage is not None:
             document["usage"] = _usage(answer.turn.usage)
         return document
 
-    def events(self, answer: Answer) -> Iterator[bytes]:
+    def events(self, answer: ScriptedAnswer) -> Iterator[bytes]:
         for delta in _deltas(answer):
             yield sse(_chunk(answer, delta))
         if answer.failed_in_stream:
@@ -64,11 +64,11 @@ class Chat:
         return openai_error(status, code, message)
 
 
-def _head(answer: Answer, kind: str) -> Document:
+def _head(answer: ScriptedAnswer, kind: str) -> Document:
     return {"id": answer.id, "object": kind, "created": answer.at, "model": answer.model}
 
 
-def _chunk(answer: Answer, delta: Document, reason: str | None = None) -> Document:
+def _chunk(answer: ScriptedAnswer, delta: Document, reason: str | None = None) -> Document:
     choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
     return {**_head(answer, "chat.completion.chunk"), "choices": [choice]}
 
@@ -83,13 +83,13 @@ def _usage(tokens: Tokens) -> Document:
     }
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: ScriptedAnswer) -> str:
     if answer.turn.ended == "length":
         return "length"
     return "tool_calls" if answer.turn.calls else "stop"
 
 
-def _message(answer: Answer) -> Document:
+def _message(answer: ScriptedAnswer) -> Document:
     turn = answer.turn
     refused = turn.ended == "refused"
     message: Document = {
@@ -110,7 +110,7 @@ def _call(call: Call, call_id: str) -> Document:
     return {"id": call_id, "type": "function", "function": {"name": call.full_name, "arguments": call.text}}
 
 
-def _deltas(answer: Answer) -> Iterator[Document]:
+def _deltas(answer: ScriptedAnswer) -> Iterator[Document]:
     turn = answer.turn
     yield {"role": "assistant", "content": ""}
     for piece in pieces(turn.thinking or ""):

@@ -15,7 +15,7 @@ from ratchet.modelserver.chat import Chat
 from ratchet.modelserver.messages import Messages
 from ratchet.modelserver.responses import Responses
 from ratchet.modelserver.script import NoTurn, Script, Seen
-from ratchet.modelserver.turn import Answer, Document, Turn, Wire
+from ratchet.modelserver.turn import Document, ScriptedAnswer, Turn, Wire
 
 if TYPE_CHECKING:
     from ratchet.modelserver.server import ModelServer
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             self.scripts.tell(script, seen, None, str(error), began)
             return
         model = str(body.get("model") or "scripted")
-        answer = Answer(turn, f"scripted-{script.name}-{number}", model, body, int(seen.at))
+        answer = ScriptedAnswer(turn, f"scripted-{script.name}-{number}", model, body, int(seen.at))
         try:
             deliver(self, wire, answer)
             ending = "answered"
@@ -153,7 +153,7 @@ class Gone(Exception):
     """The connection is of no more use: one side has closed it, or is to."""
 
 
-def deliver(to: BaseHTTPRequestHandler, wire: Wire, answer: Answer) -> None:
+def deliver(to: BaseHTTPRequestHandler, wire: Wire, answer: ScriptedAnswer) -> None:
     """Send `answer`. Raises `Gone` when the connection must be closed before its end."""
     turn, streamed = answer.turn, bool(answer.request.get("stream"))
     _pause(to, turn.delay_seconds)

@@ -6,7 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ratchet.modelserver.turn import Answer, Call, Document, Message, Tokens, objects, pieces, sse, text_of
+from ratchet.modelserver.turn import (
+    Call,
+    Document,
+    Message,
+    ScriptedAnswer,
+    Tokens,
+    objects,
+    pieces,
+    sse,
+    text_of,
+)
 
 # Status to the usual type and message.
 _USUAL: Mapping[int, tuple[str, str]] = {
@@ -31,10 +41,10 @@ class Messages:
     def tools(self, body: Mapping[str, Any]) -> list[str]:
         return [str(each.get("name")) for each in objects(body.get("tools"))]
 
-    def document(self, answer: Answer) -> Document:
+    def document(self, answer: ScriptedAnswer) -> Document:
         return {**_head(answer), "content": _blocks(answer), "stop_reason": _reason(answer)}
 
-    def events(self, answer: Answer) -> Iterator[bytes]:
+    def events(self, answer: ScriptedAnswer) -> Iterator[bytes]:
         for event in self._documents(answer):
             yield sse(event, event["type"])
 
@@ -43,7 +53,7 @@ class Messages:
         told = message or (f"scripted failure: {code}" if code else usual)
         return {"type": "error", "error": {"type": code or kind, "message": told}}
 
-    def _documents(self, answer: Answer) -> Iterator[Document]:
+    def _documents(self, answer: ScriptedAnswer) -> Iterator[Document]:
         used = _usage(answer.turn.usage)
         yield {"type": "message_start", "message": {**_head(answer), "usage": {**used, "output_tokens": 1}}}
         for index, block in enumerate(_blocks(answer)):
@@ -56,7 +66,7 @@ class Messages:
         yield {"type": "message_stop"}
 
 
-def _head(answer: Answer) -> Document:
+def _head(answer: ScriptedAnswer) -> Document:
     return {
         "id": answer.id,
         "type": "message",
@@ -81,12 +91,12 @@ def _usage(tokens: Tokens | None) -> Document:
     }
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: ScriptedAnswer) -> str:
     usual = "tool_use" if answer.turn.calls else "end_turn"
     return _REASONS.get(answer.turn.ended, usual)
 
 
-def _blocks(answer: Answer) -> list[Document]:
+def _blocks(answer: ScriptedAnswer) -> list[Document]:
     turn, blocks = answer.turn, list[Document]()
     if turn.thinking is not None:
         blocks.append({"type": "thinking", "thinking": turn.thinking, "signature": "scripted"})

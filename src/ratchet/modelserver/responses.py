@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
-    Answer,
     Call,
     Document,
     Message,
+    ScriptedAnswer,
     Speaker,
     Tokens,
     objects,
@@ -43,10 +43,10 @@ class Responses:
         items = [item for item in objects(body.get("input")) if item.get("type") == "additional_tools"]
         return [name for each in (body, *items) for name in _tool_names(each.get("tools"))]
 
-    def document(self, answer: Answer) -> Document:
+    def document(self, answer: ScriptedAnswer) -> Document:
         return _response(answer, _status(answer), _items(answer))
 
-    def events(self, answer: Answer) -> Iterator[bytes]:
+    def events(self, answer: ScriptedAnswer) -> Iterator[bytes]:
         numbers = itertools.count()
         for event in self._documents(answer):
             yield sse({**event, "sequence_number": next(numbers)}, event["type"])
@@ -54,7 +54,7 @@ class Responses:
     def error(self, status: int, code: str | None, message: str | None) -> Document:
         return openai_error(status, code, message)
 
-    def _documents(self, answer: Answer) -> Iterator[Document]:
+    def _documents(self, answer: ScriptedAnswer) -> Iterator[Document]:
         yield {"type": "response.created", "response": _response(answer, "in_progress", [])}
         yield {"type": "response.in_progress", "response": _response(answer, "in_progress", [])}
         for index, item in enumerate(_items(answer)):
@@ -63,7 +63,7 @@ class Responses:
         yield {"type": f"response.{status}", "response": _response(answer, status, _items(answer))}
 
 
-def _response(answer: Answer, status: str, output: list[Document]) -> Document:
+def _response(answer: ScriptedAnswer, status: str, output: list[Document]) -> Document:
     turn = answer.turn
     ended = status != "in_progress"
     error = {"code": turn.error_code, "message": turn.error_message or f"scripted failure: {turn.error_code}"}
@@ -93,11 +93,11 @@ def _usage(tokens: Tokens) -> Document:
     }
 
 
-def _status(answer: Answer) -> str:
+def _status(answer: ScriptedAnswer) -> str:
     return "incomplete" if answer.turn.ended == "length" else "completed"
 
 
-def _items(answer: Answer) -> list[Document]:
+def _items(answer: ScriptedAnswer) -> list[Document]:
     turn, items = answer.turn, list[Document]()
     if turn.thinking is not None:
         summary = [{"type": "summary_text", "text": turn.thinking}]

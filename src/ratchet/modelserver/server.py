@@ -21,7 +21,7 @@ from ratchet.modelserver.turn import Turn
 _PATIENCE_SECONDS = 5
 
 
-class Listener(socketserver.TCPServer):
+class ModelListener(socketserver.TCPServer):
     """Serves until `close`."""
 
     allow_reuse_address = True
@@ -90,7 +90,7 @@ class ModelServer:
         self._port = port
         self._watch = watch
         self._scripts: dict[str, Script] = {}
-        self._listener: Listener | None = None
+        self._listener: ModelListener | None = None
         # Clients are served at the same time; who watches hears of one exchange at a time.
         self._telling = threading.Lock()
 
@@ -107,7 +107,7 @@ class ModelServer:
         if self._listener is not None:
             return
         try:
-            self._listener = Listener((_HOST, self._port), type("Bound", (Handler,), {"scripts": self}))
+            self._listener = ModelListener((_HOST, self._port), type("Bound", (Handler,), {"scripts": self}))
         except OSError as error:
             raise Missing(
                 f"port {self._port} of {_HOST} cannot be used: {error}", hint="port 0 takes a free one"

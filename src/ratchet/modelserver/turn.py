@@ -56,7 +56,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptedAnswer:
     """A turn that answers a request."""
 
     turn: Turn
@@ -80,9 +80,9 @@ class Wire(Protocol):
 
     def tools(self, body: Mapping[str, Any]) -> list[str]: ...
 
-    def document(self, answer: Answer) -> Document: ...
+    def document(self, answer: ScriptedAnswer) -> Document: ...
 
-    def events(self, answer: Answer) -> Iterator[bytes]: ...
+    def events(self, answer: ScriptedAnswer) -> Iterator[bytes]: ...
 
     def error(self, status: int, code: str | None, message: str | None) -> Document: ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ratchet.kernel import Conflict, Misuse, RunStatus, StepStatus
-from ratchet.ledger import Event, Filter, Run, Transaction, change_step
+from ratchet.ledger import Event, EventFilter, Run, Transaction, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.questions import (
     Clarification,
@@ -174,7 +174,7 @@ def _release(tx: Transaction, runtime: Runtime, run: Run) -> None:
     if not blocks or list_blockers_of_run(tx, run.id, _phases(blocks, planning=planning)):
         return
     for step in list_steps(tx, run.id):
-        told = log.latest(tx.connection, where=Filter(step_id=step.id, type=_STEP_BLOCKED), limit=1)
+        told = log.latest(tx.connection, where=EventFilter(step_id=step.id, type=_STEP_BLOCKED), limit=1)
         if step.status is StepStatus.BLOCKED and told and told[0].id > began:
             change_step(tx, step.id, StepStatus.PENDING, expected=(StepStatus.BLOCKED,), reason="answered")
     if run.status is RunStatus.RUNNING:
@@ -185,7 +185,9 @@ def _release(tx: Transaction, runtime: Runtime, run: Run) -> None:
 
 def _newest(tx: Transaction, run_id: int, *types: str) -> list[Event]:
     """The newest event of a run of each type that it has."""
-    pages = (log.latest(tx.connection, where=Filter(run_id=run_id, type=each), limit=1) for each in types)
+    pages = (
+        log.latest(tx.connection, where=EventFilter(run_id=run_id, type=each), limit=1) for each in types
+    )
     return [event for page in pages for event in page]
 
 

@@ -16,7 +16,7 @@ from ratchet.ledger.projects import Project, find_project, projects_at, projects
 from ratchet.projects.address import read_address, remote_key
 from ratchet.workspaces import find_git
 from ratchet.workspaces.git import Git
-from ratchet.workspaces.repository import Found, find_repository, uncommitted
+from ratchet.workspaces.repository import FoundRepository, find_repository, uncommitted
 
 _REMOTE = "remote.origin.url"
 
@@ -189,10 +189,10 @@ def _key(origin: str, top: Path) -> str | None:
         return None
 
 
-def _symbolic(found: Found, ref: str) -> str | None:
+def _symbolic(found: FoundRepository, ref: str) -> str | None:
     said = found.own.run("symbolic-ref", "--quiet", ref, fine=(0, 1)).decode(errors="replace").strip()
     return said or None
 
 
-def _has(found: Found, ref: str) -> bool:
+def _has(found: FoundRepository, ref: str) -> bool:
     return found.git.asks("show-ref", "--verify", "--quiet", ref)

@@ -39,7 +39,7 @@ from ratchet.projects.stages import (
 from ratchet.projects.transfer import origin_of, transfer_for
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Identity, find_git
-from ratchet.workspaces.repository import Found, find_repository
+from ratchet.workspaces.repository import FoundRepository, find_repository
 
 
 async def resolve(job: JobContext, project_id: int) -> Done:
@@ -196,7 +196,7 @@ async def _brought_here(job: JobContext, project: Project) -> tuple[Path, bool]:
         raise Blocked(str(missing), event=event, hint=missing.hint) from missing
 
 
-def _found_origin(project: Project, found: Found) -> tuple[str | None, tuple[Note, ...]]:
+def _found_origin(project: Project, found: FoundRepository) -> tuple[str | None, tuple[Note, ...]]:
     """The address that the project is to have, and what is odd about the repository."""
     assert found.files is not None
     configured = GitSettings(found.files, found.git).origin

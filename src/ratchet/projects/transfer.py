@@ -29,7 +29,7 @@ from ratchet.projects.secrets import GIT_TOKEN, read_secret
 from ratchet.runtime import Runtime
 from ratchet.workspaces import find_git
 from ratchet.workspaces.directories import Claim, dead_claims
-from ratchet.workspaces.repository import Found
+from ratchet.workspaces.repository import FoundRepository
 from ratchet.workspaces.workspace import writing
 
 _OUTPUT = 32 * 1024 * 1024
@@ -247,7 +247,7 @@ class Transfer:
         self._said(place, {}, "clone", *words, self.address.text, str(target))
         return target
 
-    def fetch(self, found: Found, branch: str) -> str:
+    def fetch(self, found: FoundRepository, branch: str) -> str:
         """Bring a branch into the object store of a clone; the commit that it is at. No ref of the clone moves."""
         with self._borrowing(found) as (place, more):
             refspec = f"+refs/heads/{branch}:refs/fetched/tip"
@@ -255,7 +255,7 @@ class Transfer:
             self._said(place, more, "fetch", *words, "--", self.address.text, refspec)
             return (Path(more["GIT_DIR"]) / "refs" / "fetched" / "tip").read_text().strip()
 
-    def push(self, found: Found, refspec: str) -> GitResult:
+    def push(self, found: FoundRepository, refspec: str) -> GitResult:
         """Try to move a branch of the remote, never by force. How that ended is for the caller to judge."""
         with self._borrowing(found) as (place, more):
             return self._run(
@@ -290,7 +290,7 @@ class Transfer:
         return RemoteFailed(f"git {command} with {self.address.text} failed: {told[:500]}", hint=hint)
 
     @contextlib.contextmanager
-    def _borrowing(self, found: Found) -> Iterator[tuple[Path, dict[str, str]]]:
+    def _borrowing(self, found: FoundRepository) -> Iterator[tuple[Path, dict[str, str]]]:
         """An empty repository of our own whose objects and branches are those of a clone."""
         with self.claimed() as place:
             directory = place / "transfer.git"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.forges import Check, CheckState, provider_of
+from ratchet.forges import CheckState, ForgeCheck, provider_of
 from ratchet.kernel import JobId, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
 from ratchet.ledger.projects import Project, get_project
@@ -340,7 +340,7 @@ def _waiting(runtime: Runtime, run_id: int) -> tuple[Project, list[str]]:
 def _take(
     runtime: Runtime,
     project: Project,
-    said: list[tuple[str, tuple[Check, ...]]],
+    said: list[tuple[str, tuple[ForgeCheck, ...]]],
     asked_at: int,
     actor: str,
 ) -> None:

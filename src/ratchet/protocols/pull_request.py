@@ -10,7 +10,7 @@ from typing import Any
 
 from ratchet.forges import Forge, ForgeError, ForgeEvent, PullRequest, PullRequestState, open_forge
 from ratchet.kernel import RatchetError, RunStatus, with_hint
-from ratchet.ledger import Filter, Transaction
+from ratchet.ledger import EventFilter, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol, list_protocol_steps
@@ -130,7 +130,7 @@ def _forge(stream: Stream, *, again: bool = False) -> Forge | None:
 def _skip(stream: Stream, why: str, *, again: bool) -> None:
     """Say why there is no pull request: once and not at every push, but each time when a person asks for it."""
     with stream.job.write() as tx:
-        where = Filter(run_id=stream.protocol.run_id, type="open_pr_skipped")
+        where = EventFilter(run_id=stream.protocol.run_id, type="open_pr_skipped")
         if again or [each.message for each in latest(tx.connection, where=where, limit=1)] != [why]:
             stream.event(tx, "open_pr_skipped", why)
 

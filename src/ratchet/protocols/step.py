@@ -43,7 +43,7 @@ from ratchet.protocols.qa.baseline import environment_of, environments_of, red_c
 from ratchet.protocols.stream import ProtocolBlocked, Stream, identity_of
 from ratchet.runtime import configured_budgets
 from ratchet.runtime.attempts import ENDED
-from ratchet.workspaces import Kind, PatchRefused, Workspace
+from ratchet.workspaces import PatchRefused, Workspace, WorkspaceKind
 
 _TYPES = {"setup": "chore", "qa": "test"}
 
@@ -102,7 +102,7 @@ def _plan(stream: Stream, step: ProtocolStep, environment: Environment | None) -
         ref=stream.protocol.ref,
         message=commit_message(stream, step),
         author=identity_of(stream.project),
-        kind=None if engine.name == REBASE else Kind.WORKTREE,
+        kind=None if engine.name == REBASE else WorkspaceKind.WORKTREE,
         prepare=functools.partial(_go_on_from, stream, state.get("goes_on")),
         equip=None if environment is None else functools.partial(_equip, environment),
         finish=functools.partial(_finish, step=step, root=stream.root),

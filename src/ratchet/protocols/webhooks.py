@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ratchet.forges import CheckState, Delivery, EventKind, ForgeEvent, Trouble, UnsignedDelivery
+from ratchet.forges import CheckState, Delivery, ForgeEvent, ForgeEventKind, Trouble, UnsignedDelivery
 from ratchet.forges.forge import CANCELLED
 from ratchet.kernel import JobId, NotFound, RunId, StepStatus
 from ratchet.ledger import Transaction
@@ -67,7 +67,7 @@ def receive(
         projects = [_named(runtime, delivery, project_id, run_id)]
         event = delivery.read()
         _check_repository(projects[0], event)
-    if event.kind is EventKind.PING:
+    if event.kind is ForgeEventKind.PING:
         return ReceivedDelivery("pong", "ping")
     if not projects:
         raise NotFound("project of the repository", event.repository or "that the delivery does not name")
@@ -192,7 +192,7 @@ def take_delivery(
 def _protocol(tx: Transaction, project: Project, event: ForgeEvent, run_id: int | None) -> Protocol | None:
     if run_id is not None:
         return get_protocol(tx, run_id)
-    if event.kind is EventKind.CHECK and event.commit is not None:
+    if event.kind is ForgeEventKind.CHECK and event.commit is not None:
         of_commit = runs_of_commit(tx, project.id, event.commit)
         if of_commit:
             return get_protocol(tx, of_commit[-1])
@@ -207,7 +207,7 @@ def _protocol(tx: Transaction, project: Project, event: ForgeEvent, run_id: int 
 def _take(
     tx: Transaction, runtime: Runtime, project: Project, found: Protocol, event: ForgeEvent
 ) -> TakenDelivery:
-    if event.kind is EventKind.PULL_REQUEST:
+    if event.kind is ForgeEventKind.PULL_REQUEST:
         # Jobs first: a worker holds its job, and may want what comes next.
         lock_jobs(tx, found.run_id)
     hold(tx, project.id)
@@ -216,9 +216,9 @@ def _take(
     steps = list_protocol_steps(tx, protocol.run_id)
     about = _step(protocol, steps, event)
     _tell(tx, protocol, about, event)
-    if event.kind is EventKind.CHECK:
+    if event.kind is ForgeEventKind.CHECK:
         return _take_check(tx, runtime, project, protocol, about, event)
-    if event.kind is EventKind.PULL_REQUEST and not protocol.status.final:
+    if event.kind is ForgeEventKind.PULL_REQUEST and not protocol.status.final:
         return TakenDelivery(settle_pull_request(tx, runtime, protocol, event), protocol.run_id)
     return TakenDelivery(RECORDED, protocol.run_id)
 

@@ -38,7 +38,7 @@ from ratchet.research.sessions import (
 )
 from ratchet.research.sessions.context import HookCalls
 from ratchet.research.trial import finish_trial, open_named
-from ratchet.workspaces import Kind, RefsMoved, Workspace, WorkspaceError
+from ratchet.workspaces import RefsMoved, Workspace, WorkspaceError, WorkspaceKind
 from ratchet.workspaces.directories import remove_tree
 
 
@@ -283,7 +283,7 @@ class _Left:
 
 async def hold_session(campaign: Campaign, turn: SessionTurn) -> SessionEnd:
     """Let the engine work, record what it did, what it cost and what it handed in, and try what it left."""
-    kind = None if campaign.plan.lineage else Kind.TREE
+    kind = None if campaign.plan.lineage else WorkspaceKind.TREE
     repository, base = campaign.repository, turn.base.commit
     workspace = await in_thread(
         lambda: repository.workspace(base, kind=kind), unless=repository.is_at_hand(base)

@@ -16,7 +16,7 @@ _DIRECTORY = "servers"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     host: str
     port: int
 
@@ -35,7 +35,7 @@ class Address:
 
 
 @contextlib.contextmanager
-def announced(home: Path, address: Address) -> Iterator[None]:
+def announced(home: Path, address: ServerAddress) -> Iterator[None]:
     """Tell the other commands of this home where a server answers, for the block. What dead servers left is removed."""
     directory = home / _DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
@@ -56,13 +56,13 @@ def announced(home: Path, address: Address) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def server_addresses(home: Path) -> list[Address]:
+def server_addresses(home: Path) -> list[ServerAddress]:
     """Where the servers of this home answer; the one that was started last comes first."""
     found = [(path.stat().st_mtime_ns, address) for path, address in _living(home)]
     return [address for _, address in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
-def _living(home: Path) -> Iterator[tuple[Path, Address]]:
+def _living(home: Path) -> Iterator[tuple[Path, ServerAddress]]:
     for path in (home / _DIRECTORY).glob("*.json"):
         with contextlib.suppress(FileNotFoundError):
             address = _read(path)
@@ -70,12 +70,12 @@ def _living(home: Path) -> Iterator[tuple[Path, Address]]:
                 yield path, address
 
 
-def _read(path: Path) -> Address | None:
+def _read(path: Path) -> ServerAddress | None:
     """What the file says, or nothing when its server is dead: only the living hold the lock."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError), path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             told = json.load(file)
-            return Address(str(told["host"]), int(told["port"]))
+            return ServerAddress(str(told["host"]), int(told["port"]))
     return None

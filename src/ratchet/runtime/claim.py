@@ -169,7 +169,7 @@ def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
 _MUST_WAIT = sa.select(must_wait(sa.bindparam("key"), sa.bindparam("priority"), sa.bindparam("id")))
 
 
-class Look(NamedTuple):
+class QueueLook(NamedTuple):
     """What a look for jobs came to. `again_at` is when another is worth it though nobody rings, in milliseconds since
     1970: a job is due, or the rate limit of a queue lets the next one start."""
 
@@ -177,13 +177,13 @@ class Look(NamedTuple):
     again_at: int | None
 
 
-def look(tx: Transaction, rules: Rules, process_id: str, most: int) -> Look:
+def look(tx: Transaction, rules: Rules, process_id: str, most: int) -> QueueLook:
     """Claim jobs, and first put those in line whose time has come."""
     next_due = queue_due(tx)
     claimed = claim(tx, rules, process_id, most)
     rated = [rule for rule in rules.values() if rule.rate_limit is not None and _has_ready(tx, rule.name)]
     moments = [next_due, *(reopens_at(tx, rule) for rule in rated)]
-    return Look(claimed, min((moment for moment in moments if moment is not None), default=None))
+    return QueueLook(claimed, min((moment for moment in moments if moment is not None), default=None))
 
 
 def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job]:

@@ -21,7 +21,7 @@ from ratchet.ledger import Topic, Transaction, change_run, to_json
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import job_tallies, jobs, queues
 from ratchet.ledger.transaction import upsert
-from ratchet.runtime.claim import Look, QueueRule, claim, foreground_waits, look, must_wait
+from ratchet.runtime.claim import QueueLook, QueueRule, claim, foreground_waits, look, must_wait
 from ratchet.runtime.job import (
     BACKGROUND,
     DEFAULT_PRIORITY,
@@ -130,7 +130,7 @@ class Jobs:
         """Start up to `most` jobs on this process, the most urgent first."""
         return claim(tx, self._rules, process_id, most)
 
-    def look(self, tx: Transaction, process_id: str, most: int) -> Look:
+    def look(self, tx: Transaction, process_id: str, most: int) -> QueueLook:
         """Put jobs in line whose time has come, then claim; and when to look again."""
         return look(tx, self._rules, process_id, most)
 

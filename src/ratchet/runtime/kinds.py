@@ -104,7 +104,7 @@ ENTRY_POINTS = "ratchet.jobs"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """A handler may be `async` (preferred: it is cancelled when stopped) or plain (it runs in a thread and must look at
     `context.stopping` itself)."""
 
@@ -129,7 +129,7 @@ class Kinds:
     """The kinds that a process knows."""
 
     def __init__(self, entries: Iterable[EntryPoint] = ()) -> None:
-        self._kinds: dict[str, Kind] = {}
+        self._kinds: dict[str, JobKind] = {}
         self._actions: dict[str, Callable[[Transaction, Run], RunActions]] = {}
         self._starts: list[Callable[[Runtime], None]] = []
         self._unloaded = list(entries)
@@ -155,7 +155,7 @@ class Kinds:
     def add(self, name: str, handler: Handler, *, timeout_seconds: float | None = None) -> None:
         if name in self._kinds:
             raise Misuse(f"job kind {name!r} is defined twice")
-        self._kinds[name] = Kind(name, handler, timeout_seconds)
+        self._kinds[name] = JobKind(name, handler, timeout_seconds)
 
     def add_run(self, kind: str, actions: Callable[[Transaction, Run], RunActions]) -> None:
         """Define how runs of a kind are paused, resumed and cancelled."""
@@ -178,7 +178,7 @@ class Kinds:
         for call in self._starts:
             call(runtime)
 
-    def get(self, name: str) -> Kind:
+    def get(self, name: str) -> JobKind:
         """The kind called `name`, or `Misuse` naming the nearest."""
         self._load()
         kind = self._kinds.get(name)

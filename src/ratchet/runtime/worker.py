@@ -47,7 +47,7 @@ class Why(Enum):
     GAVE_WAY = "gave way"
 
 
-class Ended(Exception):
+class JobEnded(Exception):
     """The handler was ended from outside."""
 
     def __init__(self, why: Why) -> None:
@@ -59,7 +59,7 @@ class TimedOut(Exception):
     """The handler took longer than its job may."""
 
 
-class Running:
+class RunningJob:
     """A handler at work on the worker's event loop. `end` may be called from any thread, once or more."""
 
     def __init__(self, context: JobContext, loop: asyncio.AbstractEventLoop, threads: Executor) -> None:
@@ -108,7 +108,7 @@ class Running:
             if self._work.done() and not self._work.cancelled():
                 self._work.exception()  # looked at, so that it is not reported as forgotten
             if self._end.done():
-                raise Ended(self._end.result())
+                raise JobEnded(self._end.result())
             raise TimedOut(f"it took longer than {timeout_seconds:g} s")
 
     async def _call(self, handler: Handler) -> Any:
@@ -139,7 +139,7 @@ class Raised:
     final: bool = False
 
 
-Outcome = Returned | Raised | Ended
+Outcome = Returned | Raised | JobEnded
 
 
 class Execution:
@@ -152,14 +152,14 @@ class Execution:
         self._process_id = process_id
         self._loop = loop
         self._threads = threads
-        self.running: dict[int, Running] = {}
+        self.running: dict[int, RunningJob] = {}
         self.hurry = threading.Event()
 
-    def do(self, job: Job, *, go_on: bool) -> tuple[Job | None, Running]:
+    def do(self, job: Job, *, go_on: bool) -> tuple[Job | None, RunningJob]:
         """Do a started job. With `go_on`, recording its end also starts the next one that lies ready here."""
         metrics.job_wait_seconds.observe(max(0, (job.started_at or 0) - job.due_at) / 1000)
         began = time.monotonic()
-        running = self.running[job.id] = Running(
+        running = self.running[job.id] = RunningJob(
             JobContext(self._runtime, job, self._process_id), self._loop, self._threads
         )
         if self.hurry.is_set():
@@ -191,7 +191,7 @@ class Execution:
                     raise
                 trouble.make(error)
 
-    def _run(self, job: Job, running: Running) -> Outcome:
+    def _run(self, job: Job, running: RunningJob) -> Outcome:
         try:
             kind = self._runtime.kinds.get(job.kind)
             timeout = job.timeout_ms / 1000 if job.timeout_ms else kind.timeout_seconds
@@ -201,10 +201,10 @@ class Execution:
             result = started.result()
             _check_storable(result)
             return Returned(result)
-        except Ended as ended:
+        except JobEnded as ended:
             return ended
         except GaveWay:
-            return Ended(Why.GAVE_WAY)
+            return JobEnded(Why.GAVE_WAY)
         except TimedOut as error:
             return Raised(str(error))
         except Waiting as waiting:
@@ -215,7 +215,7 @@ class Execution:
         except CancelledError:
             return Raised("the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
-            return Raised(_told(error))
+            return Raised(_error_report(error))
 
     def _record(self, tx: Transaction, job: Job, outcome: Outcome, go_on: bool) -> tuple[str, Job | None]:
         try:
@@ -233,13 +233,13 @@ class Execution:
             case Returned(result):
                 jobs.finish(tx, job, result)
                 return "finished"
-            case Ended(why=Why.STOPPED):
+            case JobEnded(why=Why.STOPPED):
                 jobs.stopped(tx, job)
                 return "cancelled"
-            case Ended(why=Why.GAVE_WAY):
+            case JobEnded(why=Why.GAVE_WAY):
                 jobs.release(tx, job, "it gave way to work that comes first")
                 return "released"
-            case Ended():
+            case JobEnded():
                 jobs.release(tx, job)
                 return "released"
             case Raised(error, final):
@@ -256,7 +256,7 @@ def _check_storable(result: Any) -> None:
         )
 
 
-def _told(error: BaseException) -> str:
+def _error_report(error: BaseException) -> str:
     """The error for people first, then where it came from."""
     # The first frames are the worker's own.
     where = "".join(traceback.format_tb(error.__traceback__)[3:][-4:])
@@ -424,7 +424,7 @@ class Worker:
 
     def _work(self, job: Job) -> None:
         """Do a job, then the next that lies ready, until there is none. Holds one place, and gives it back."""
-        last: Running | None = None
+        last: RunningJob | None = None
         try:
             following: Job | None = job
             while following is not None:

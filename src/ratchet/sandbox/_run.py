@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ratchet.kernel import Misuse
 from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
-from ratchet.sandbox.nursery import Exchange, NodeKind, held_file, new_wiring, nursery
+from ratchet.sandbox.nursery import NodeKind, SandboxExchange, held_file, new_wiring, nursery
 from ratchet.sandbox.policy import (
     Bounds,
     Broken,
@@ -59,7 +59,7 @@ class Running:
     """Iterate over it for the lines of stdout, as they come; `wait` for its end. What was not iterated over is in
     `Finished.stdout`. A line above `LONGEST_LINE` stops the run."""
 
-    def __init__(self, exchange: Exchange, bounds: Bounds, layers: Sequence[str]) -> None:
+    def __init__(self, exchange: SandboxExchange, bounds: Bounds, layers: Sequence[str]) -> None:
         self._exchange = exchange
         self._bounds = bounds
         self._layers = tuple(map(str, layers))
@@ -143,7 +143,7 @@ async def _begin(
     bounds: Bounds,
     hear: Callable[[bytes], None] | None,
     overhear: Callable[[bytes], None] | None,
-) -> Exchange:
+) -> SandboxExchange:
     wiring = await new_wiring(with_input=True)
     try:
         with held_file(description) as file:
@@ -152,10 +152,10 @@ async def _begin(
         wiring.close()
         raise
     wiring.let_go()
-    return Exchange(wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhear=overhear)
+    return SandboxExchange(wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhear=overhear)
 
 
-def finished(report: dict[str, Any] | None, exchange: Exchange, layers: tuple[str, ...]) -> Finished:
+def finished(report: dict[str, Any] | None, exchange: SandboxExchange, layers: tuple[str, ...]) -> Finished:
     if report is None:
         raise Broken(
             "a process of the sandbox was killed, so nothing is known of this run", hint="try it again"
@@ -251,7 +251,7 @@ async def _run_node(
         wiring.close()
         raise
     wiring.let_go()
-    exchange = Exchange(
+    exchange = SandboxExchange(
         wiring,
         b"",
         most_bytes=bounds.output_bytes,

@@ -256,7 +256,7 @@ _MOST_REPORT_BYTES = 64 * 1024
 _DRAIN_SECONDS = 5.0
 
 
-class Exchange:
+class SandboxExchange:
     """Belongs to the event loop in which it was made. `ended` is set once nothing of the run is left.
 
     Output is listened to after `patience_seconds`. A run that ends before is read in one go at its end, which costs far

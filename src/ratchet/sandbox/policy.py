@@ -17,8 +17,8 @@ from typing import Any
 
 from ratchet.kernel import Missing, Misuse, RatchetError
 from ratchet.sandbox.inside import names
-from ratchet.sandbox.inside.spec import Spec
-from ratchet.sandbox.inside.view import PROGRAMS, View
+from ratchet.sandbox.inside.spec import CommandSpec
+from ratchet.sandbox.inside.view import PROGRAMS, FileView
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.trials import main; main()"
 _TRIAL_SECONDS = 20.0
@@ -49,7 +49,7 @@ COMMAND_FLOOR = frozenset({Layer.NO_NEW_PRIVILEGES, Layer.LIMITS, Layer.PID, Lay
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class LayerTrial:
     """What came of trying one layer."""
 
     layer: str
@@ -61,7 +61,7 @@ class Trial:
 class Layers:
     """What this kernel grants. Besides the layers, overlayfs was tried, which is for workspaces."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[LayerTrial, ...]
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ async def try_layers() -> None:
 @cache
 def _granted() -> Layers:
     if sys.platform != "linux":
-        return Layers(tuple(Trial(layer, False, f"{sys.platform} does not have it") for layer in Layer))
+        return Layers(tuple(LayerTrial(layer, False, f"{sys.platform} does not have it") for layer in Layer))
     command = [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent)]
     try:
         told = subprocess.run(
@@ -100,8 +100,8 @@ def _granted() -> Layers:
         )
         found: dict[str, tuple[bool, str]] = json.loads(told.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return Layers(tuple(Trial(layer, False, f"could not be tried: {error}") for layer in Layer))
-    return Layers(tuple(Trial(name, works, said) for name, (works, said) in found.items()))
+        return Layers(tuple(LayerTrial(layer, False, f"could not be tried: {error}") for layer in Layer))
+    return Layers(tuple(LayerTrial(name, works, said) for name, (works, said) in found.items()))
 
 
 _MIB = 1024 * 1024
@@ -307,12 +307,12 @@ def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, .
     return tuple(str(layer) for layer in Layer if layer in on)
 
 
-def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> Spec:
+def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> CommandSpec:
     if not argv:
         raise Misuse("a command needs at least the name of a program")
     if any("\0" in word for word in argv):
         raise Misuse(f"an argument of {argv[0]!r} has a NUL character in it")
-    return Spec(
+    return CommandSpec(
         argv=list(argv),
         cwd=str(cwd.resolve()),
         environment=dict(policy.environment),
@@ -329,9 +329,9 @@ def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> S
     )
 
 
-def _view(policy: Policy, bounds: Bounds) -> View:
+def _view(policy: Policy, bounds: Bounds) -> FileView:
     roots = {str(path): path.resolve() for path in (*policy.writable, *policy.readable)}
-    return View(
+    return FileView(
         everything=policy.see_everything,
         network=policy.network,
         python=python_directories(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.kernel import NotFound, RunStatus, StepStatus
-from ratchet.ledger import Event, Filter, Run, Transaction
+from ratchet.ledger import Event, EventFilter, Run, Transaction
 from ratchet.ledger.attention import (
     StepCounts,
     budget_standings,
@@ -89,7 +89,9 @@ def progress(tx: Transaction, run: Run, counts: StepCounts | None) -> dict[str, 
 def lately(api: Access, tx: Transaction, *, limit: int) -> list[Event]:
     """What happened last, in large steps."""
     found = [
-        event for family in _TOLD for event in latest(tx.connection, where=Filter(type=family), limit=limit)
+        event
+        for family in _TOLD
+        for event in latest(tx.connection, where=EventFilter(type=family), limit=limit)
     ]
     hidden = api.caller.hidden(tx, (event.project_id for event in found))
     seen = [event for event in found if event.project_id not in hidden]

@@ -19,7 +19,7 @@ from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
-from ratchet.runtime.addresses import Address, announced
+from ratchet.runtime.addresses import ServerAddress, announced
 from ratchet.runtime.signals import StopSignals
 from ratchet.server.app import create_app
 from ratchet.server.port import listen, url_of
@@ -70,7 +70,7 @@ def serve(
         StopSignals() as signals,
         listen(host or loaded.settings.server.host, *ports, token_configured=token.configured) as bound,
         open_ledger(loaded) as ledger,
-        announced(loaded.home, Address(*bound.getsockname()[:2])),
+        announced(loaded.home, ServerAddress(*bound.getsockname()[:2])),
     ):
         runtime = open_runtime(loaded, ledger, kinds)
         worker = Worker(runtime, role="server")

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ratchet.flowkit.spec import ToolDefinition
 from ratchet.kernel.semver import Bump
+
+if TYPE_CHECKING:
+    from ratchet.flowkit.spec import ToolDefinition
 
 _SCHEME = "workflow:"
 _APART = frozenset({"extra", "folder", "files", "warnings", "examples", "network", "cache", "constraints"})

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from ratchet.kernel import Misuse
 from ratchet.ledger.tools import (
     CallStats,
+    ToolVersionStatus,
     VersionRow,
-    VersionStatus,
     call_stats,
     list_versions,
     versions_by_id,
@@ -109,7 +109,7 @@ class ToolVersionAnswer:
     id: int
     version: str
     hash: str
-    status: VersionStatus
+    status: ToolVersionStatus
     is_called: bool
     change_type: str
     origin: str

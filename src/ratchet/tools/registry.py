@@ -16,8 +16,8 @@ from ratchet.ledger.tools import (
     CalledRow,
     Source,
     ToolRow,
+    ToolVersionStatus,
     VersionRow,
-    VersionStatus,
     called_versions,
     find_tool,
     get_version,
@@ -340,7 +340,7 @@ def _require_usable(tx: Transaction, row: ToolRow, wanted: VersionRow) -> None:
             f"tool {row.name} is pinned at {pinned.version}, so {wanted.version} is not used",
             hint=f"`ratchet tool unpin {full_name(row.name, row.folder)}` lets it go",
         )
-    if wanted.status is VersionStatus.REFUSED:
+    if wanted.status is ToolVersionStatus.REFUSED:
         raise Conflict(
             f"version {wanted.version} of tool {row.name} was refused: {wanted.reason}",
             hint=f"`ratchet tool show {row.name}` shows the others",

@@ -18,7 +18,7 @@ from ratchet.ledger.tools import (
     last_revision,
     versions_by_id,
 )
-from ratchet.memory import Found, Memory
+from ratchet.memory import FoundEntry, Memory
 from ratchet.memory.embedders import indexed
 from ratchet.tools.definition import Tool, ToolType
 
@@ -210,7 +210,7 @@ def candidates(
 ) -> list[ToolCandidate]:
     """The tools whose descriptions mean most nearly what `text` says."""
     wanted = [*tags, *([_type_tag(type)] if type is not None else [])]
-    found: list[Found] = []
+    found: list[FoundEntry] = []
     for folder in folders:
         found += memory.find(text, limit=_WEIGHED, tags=wanted, scope=scope_name(folder))
     likeness = {each.entry.data["row"]: each.likeness for each in found if "row" in each.entry.data}

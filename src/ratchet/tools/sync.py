@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from ratchet.kernel.semver import Bump
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.tools import (
-    Draft,
     Source,
     SourceRow,
+    ToolDraft,
     add_new_tools,
     add_tool,
     add_version,
@@ -238,10 +238,10 @@ def _record(ledger: Ledger, changed: Sequence[_Read]) -> None:
                 record_tool(tx, tool, known.source, scope=known.folder)
 
 
-def _draft(read: _Read) -> Draft:
+def _draft(read: _Read) -> ToolDraft:
     offer, tool = read.offer, read.tool
     assert tool is not None
-    return Draft(
+    return ToolDraft(
         name=tool.id,
         folder=offer.scope,
         source=Source(offer.place, offer.mark(tool.files), tool.hash),

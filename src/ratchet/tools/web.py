@@ -39,19 +39,19 @@ _NOT_TO_BE_SET = frozenset({"host", "content-length", "transfer-encoding", "conn
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class WebParameter:
     name: str
     place: str
     required: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class WebOperation:
     """`described` is false for one known by name only: then what is no part of the path goes where it fits."""
 
     method: str
     path: str
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[WebParameter, ...] = ()
     takes_body: bool = False
     described: bool = True
 
@@ -67,7 +67,7 @@ class OperationRequest:
     body: Any
 
 
-def find_operation(spec: Mapping[str, Any] | None, wanted: str | None) -> Operation:
+def find_operation(spec: Mapping[str, Any] | None, wanted: str | None) -> WebOperation:
     """The operation with the id `wanted`, or `GET /path`; the only one if none is named. Raises `ToolFailed`."""
     direct = _DIRECT.fullmatch(wanted or "")
     if spec is None:
@@ -77,7 +77,7 @@ def find_operation(spec: Mapping[str, Any] | None, wanted: str | None) -> Operat
                 hint="name it as `GET /path/{id}`, or give the tool a spec_path",
                 final=True,
             )
-        return Operation(direct[1].upper(), direct[2], described=False)
+        return WebOperation(direct[1].upper(), direct[2], described=False)
     listed = list(_operations(spec))
     if wanted is None and len(listed) == 1:
         return listed[0][1]
@@ -99,7 +99,7 @@ def server_of(spec: Mapping[str, Any] | None) -> str | None:
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else None
 
 
-def question(operation: Operation, values: Mapping[str, Any]) -> OperationRequest:
+def question(operation: WebOperation, values: Mapping[str, Any]) -> OperationRequest:
     """The inputs, each in its place. Raises `ToolFailed` for one that is missing or has no place."""
     rest = dict(values)
     query: list[tuple[str, str]] = []
@@ -141,7 +141,7 @@ def question(operation: Operation, values: Mapping[str, Any]) -> OperationReques
     return OperationRequest(operation.method, path, tuple(query), headers, body)
 
 
-def _operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, Operation]]:
+def _operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, WebOperation]]:
     paths = spec.get("paths")
     for path, item in (paths if isinstance(paths, Mapping) else {}).items():
         item = _resolved(item, spec)
@@ -156,12 +156,12 @@ def _operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, Operation]]:
                 (str(each.get("name")), str(each.get("in"))): bool(each.get("required"))
                 for each in (_resolved(one, spec) for one in listed)
             }
-            parameters = tuple(Parameter(*key, required) for key, required in by_place.items())
+            parameters = tuple(WebParameter(*key, required) for key, required in by_place.items())
             # The second version of the format has the body among the parameters.
             in_body = any(each.place == "body" for each in parameters)
             yield (
                 str(name),
-                Operation(
+                WebOperation(
                     method.upper(),
                     str(path),
                     tuple(each for each in parameters if each.place != "body"),
@@ -185,7 +185,7 @@ def _resolved(value: Any, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def _part(name: str, parts: Mapping[str, str], rest: dict[str, Any], operation: Operation) -> str:
+def _part(name: str, parts: Mapping[str, str], rest: dict[str, Any], operation: WebOperation) -> str:
     value = parts.get(name)
     if value is None and name in rest:
         value = _plain(rest.pop(name))
@@ -204,7 +204,7 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _named(operation: Operation) -> str:
+def _named(operation: WebOperation) -> str:
     return f"{operation.method} {operation.path}"
 
 

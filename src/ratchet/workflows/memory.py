@@ -12,7 +12,7 @@ from ratchet.flowkit.execution import Executed
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.ledger import Run
 from ratchet.ledger.workflows import get_workflow, remove_workflow
-from ratchet.memory import Entry, Memory, MemoryFault, open_memory
+from ratchet.memory import Memory, MemoryEntry, MemoryFault, open_memory
 from ratchet.memory.embedders import folded, query_words
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
@@ -84,7 +84,7 @@ def _mark_tag(mark: str) -> str:
     return f"sentence:{mark}"
 
 
-def _remembered(entry: Entry, likeness: float, *, exact: bool) -> RememberedPlan:
+def _remembered(entry: MemoryEntry, likeness: float, *, exact: bool) -> RememberedPlan:
     fields = {name: str(entry.data[name]) for name in _FIELDS}
     return RememberedPlan(id=entry.id, likeness=likeness, exact=exact, **fields)
 
@@ -282,7 +282,7 @@ def _remember(
     )
 
 
-def _lesson(entry: Entry, likeness: float) -> WorkflowLesson:
+def _lesson(entry: MemoryEntry, likeness: float) -> WorkflowLesson:
     data = entry.data
     return WorkflowLesson(
         entry.id,

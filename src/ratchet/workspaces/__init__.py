@@ -25,21 +25,17 @@ if TYPE_CHECKING:
     )
     from ratchet.workspaces.git import LEAST_GIT, find_git
     from ratchet.workspaces.repository import Repository
-    from ratchet.workspaces.trees import Bounds, Change, Commit, Entry, Identity, LogEntry
-    from ratchet.workspaces.workspace import Kind, Workspace
+    from ratchet.workspaces.trees import Commit, Identity, LogEntry, TreeBounds, TreeChange, TreeEntry
+    from ratchet.workspaces.workspace import Workspace, WorkspaceKind
     from ratchet.workspaces.worktree import Pruned
 else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
     "LEAST_GIT",
-    "Bounds",
-    "Change",
     "Commit",
-    "Entry",
     "GitFailed",
     "Identity",
-    "Kind",
     "KindUnavailable",
     "LogEntry",
     "NotARepository",
@@ -54,10 +50,14 @@ __all__ = [
     "RepositoryShallow",
     "RepositoryUnwritable",
     "TooLarge",
+    "TreeBounds",
+    "TreeChange",
+    "TreeEntry",
     "UnsafePath",
     "Workspace",
     "WorkspaceError",
     "WorkspaceGone",
+    "WorkspaceKind",
     "find_git",
     "memory_directory",
 ]

@@ -16,17 +16,17 @@ from pathlib import Path
 from ratchet.workspaces.directories import remove_at
 from ratchet.workspaces.errors import TooLarge, UnsafePath
 from ratchet.workspaces.git import Conversation, Git
-from ratchet.workspaces.objects import Batch, Objects
+from ratchet.workspaces.objects import ObjectBatch, Objects
 from ratchet.workspaces.trees import (
     DIRECTORY,
     FILE,
     LINK,
     PROGRAM,
     SUBMODULE,
-    Bounds,
-    Change,
-    Entry,
     Tree,
+    TreeBounds,
+    TreeChange,
+    TreeEntry,
     plain_name,
     subtree,
     unwanted_name,
@@ -38,20 +38,20 @@ Stamp = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenFiles:
     """What was written to each file and how it looked then: one that still looks so has not changed.
 
     The kernel's clock for files ticks slowly, so a file with the newest time may have changed within that tick.
     """
 
-    files: dict[str, tuple[Stamp, Entry]] = field(default_factory=dict)
+    files: dict[str, tuple[Stamp, TreeEntry]] = field(default_factory=dict)
     newest: int = 0
 
-    def add(self, path: str, found: os.stat_result, entry: Entry) -> None:
+    def add(self, path: str, found: os.stat_result, entry: TreeEntry) -> None:
         self.files[path] = (stamp(found), entry)
         self.newest = max(self.newest, found.st_ctime_ns)
 
-    def entry(self, path: str, found: os.stat_result) -> Entry | None:
+    def entry(self, path: str, found: os.stat_result) -> TreeEntry | None:
         """What a file holds, when its looks are enough to tell."""
         written = self.files.get(path)
         if written is None or found.st_ctime_ns >= self.newest or written[0] != stamp(found):
@@ -66,7 +66,7 @@ def stamp(found: os.stat_result) -> Stamp:
 class Filler:
     """Writes into one directory, given as an open descriptor."""
 
-    def __init__(self, objects: Objects, bounds: Bounds, written: Written) -> None:
+    def __init__(self, objects: Objects, bounds: TreeBounds, written: WrittenFiles) -> None:
         self._objects = objects
         self._bounds = bounds
         self._written = written
@@ -83,7 +83,7 @@ class Filler:
                 with opened(name, descriptor) as below:
                     self.fill(below, entry.hash, f"{prefix}{name}/")
 
-    def change(self, descriptor: int, changes: Iterable[Change]) -> None:
+    def change(self, descriptor: int, changes: Iterable[TreeChange]) -> None:
         """Bring a directory from one tree to another. Raises `UnsafePath` when a directory on the way is none."""
         wanted = list(changes)
         for change in wanted:
@@ -116,7 +116,7 @@ class Filler:
             finally:
                 os.close(file)
 
-    def _place(self, descriptor: int, path: str, entry: Entry) -> None:
+    def _place(self, descriptor: int, path: str, entry: TreeEntry) -> None:
         with parent_of(descriptor, path, make=True) as (parent, name):
             if entry.mode == SUBMODULE:
                 os.mkdir(name, dir_fd=parent)
@@ -235,11 +235,17 @@ _CHUNK = 1024 * 1024
 _RULES = ".gitignore"
 
 
-class Snapshot:
+class DirectorySnapshot:
     """Takes one snapshot of one directory into a batch."""
 
     def __init__(
-        self, batch: Batch, bounds: Bounds, written: Written, ignore: Ignore, *, skip: str | None = None
+        self,
+        batch: ObjectBatch,
+        bounds: TreeBounds,
+        written: WrittenFiles,
+        ignore: Ignore,
+        *,
+        skip: str | None = None,
     ) -> None:
         """`skip` is a name at the top that is not looked at."""
         self._batch = batch
@@ -262,12 +268,12 @@ class Snapshot:
 
     def _directory(
         self, descriptor: int, base: str | None, lower: str | None, prefix: str, *, rules: bool
-    ) -> dict[str, Entry]:
+    ) -> dict[str, TreeEntry]:
         old = self._batch.read_tree(base) if base else {}
         with os.scandir(descriptor) as listing:
             found = {each.name: each for each in listing if prefix or each.name != self._skip}
         under: Tree = {}
-        entries: dict[str, Entry] = {}
+        entries: dict[str, TreeEntry] = {}
         if lower is not None and not is_opaque(descriptor):
             under = self._batch.read_tree(lower)
             entries = {name: under[name] for name in under if name not in found}
@@ -298,12 +304,12 @@ class Snapshot:
         self,
         parent: int,
         each: os.DirEntry[str],
-        was: Entry | None,
-        under: Entry | None,
+        was: TreeEntry | None,
+        under: TreeEntry | None,
         path: str,
         *,
         rules: bool,
-    ) -> Entry | None:
+    ) -> TreeEntry | None:
         if each.is_symlink():
             return self._link(parent, each.name, was, path)
         if each.is_dir(follow_symlinks=False):
@@ -317,8 +323,15 @@ class Snapshot:
         return self._file(parent, each.name, was, path)
 
     def _below(
-        self, parent: int, name: str, was: Entry | None, under: Entry | None, path: str, *, rules: bool
-    ) -> Entry | None:
+        self,
+        parent: int,
+        name: str,
+        was: TreeEntry | None,
+        under: TreeEntry | None,
+        path: str,
+        *,
+        rules: bool,
+    ) -> TreeEntry | None:
         if path.count("/") >= self._bounds.depth:
             raise TooLarge(
                 path, f"is more than {self._bounds.depth} directories deep", "depth", self._bounds.depth
@@ -337,15 +350,15 @@ class Snapshot:
             os.close(below)
         if base is not None and entries == self._batch.read_tree(base):
             return was
-        return Entry(DIRECTORY, self._batch.tree(entries)) if entries else None
+        return TreeEntry(DIRECTORY, self._batch.tree(entries)) if entries else None
 
-    def _link(self, parent: int, name: str, was: Entry | None, path: str) -> Entry:
+    def _link(self, parent: int, name: str, was: TreeEntry | None, path: str) -> TreeEntry:
         if plain_name(name) in (".gitmodules", "gitmod~1"):
             raise UnsafePath(path, "must be a file and not a link")
         target = os.readlink(os.fsencode(name), dir_fd=parent)
-        return Entry(LINK, self._batch.blob(target, was.hash if was else None))
+        return TreeEntry(LINK, self._batch.blob(target, was.hash if was else None))
 
-    def _file(self, parent: int, name: str, was: Entry | None, path: str) -> Entry:
+    def _file(self, parent: int, name: str, was: TreeEntry | None, path: str) -> TreeEntry:
         descriptor = _open(name, _READ, parent, path)
         try:
             status = os.fstat(descriptor)
@@ -354,7 +367,7 @@ class Snapshot:
             content = self._content(descriptor, status.st_size, path)
         finally:
             os.close(descriptor)
-        return Entry(_mode(status), self._batch.blob(content, was.hash if was else None))
+        return TreeEntry(_mode(status), self._batch.blob(content, was.hash if was else None))
 
     def _content(self, descriptor: int, expected: int, path: str) -> bytes:
         # One byte more than expected: an answer that is shorter than asked for is the end of the file.

@@ -22,9 +22,9 @@ from ratchet.workspaces.git import Conversation, Git, damaged
 from ratchet.workspaces.trees import (
     DIRECTORY,
     LINK,
-    Bounds,
     ReadTree,
     Tree,
+    TreeBounds,
     parse_tree,
     tree_content,
     tree_of,
@@ -71,7 +71,7 @@ _MODE = 0o444
 _number = itertools.count()
 
 
-class Batch:
+class ObjectBatch:
     """Objects that appear in the repository together, at `finish`. One thread at a time.
 
     `mark` is part of the names of unfinished files, so that those of a dead process can be told.
@@ -289,18 +289,18 @@ class Objects:
         content = self._contents.get(commit) or b""
         return content.startswith(b"tree ") and self._room_left(tree_of(content), most) >= 0
 
-    def content(self, number: str, batch: Batch | None, *, limit: int | None = None) -> bytes:
+    def content(self, number: str, batch: ObjectBatch | None, *, limit: int | None = None) -> bytes:
         """A file of the repository, or of a batch that is not finished."""
         known = None if batch is None else batch.content(number)
         return known if known is not None else self.read(number, "blob", limit=limit)
 
     @contextlib.contextmanager
-    def batch(self, mark: str, *, dry: bool = False) -> Iterator[Batch]:
+    def batch(self, mark: str, *, dry: bool = False) -> Iterator[ObjectBatch]:
         """Objects written in the block appear at its end, or not at all when it raises. `dry` only works out hashes.
 
         They are on disk then.
         """
-        batch = Batch(self.directory, self.algorithm, self.tree, mark, dry=dry)
+        batch = ObjectBatch(self.directory, self.algorithm, self.tree, mark, dry=dry)
         try:
             yield batch
             batch.finish()
@@ -365,7 +365,7 @@ class Objects:
 _REMEMBERED = 50_000
 
 
-class Facts(NamedTuple):
+class TreeFacts(NamedTuple):
     """`files` counts directories too, `depth` how deep they are nested."""
 
     files: int
@@ -377,7 +377,7 @@ class Surveyor:
     """Surveys trees; a subtree is looked at once, so a new commit costs only what is new in it."""
 
     def __init__(self) -> None:
-        self._known: Cache[Facts] = Cache(_REMEMBERED)
+        self._known: Cache[TreeFacts] = Cache(_REMEMBERED)
         self._sound: Cache[bool] = Cache(_REMEMBERED)
 
     def has_sound_links(self, tree: str) -> bool:
@@ -387,7 +387,7 @@ class Surveyor:
     def note_sound_links(self, tree: str) -> None:
         self._sound.put(tree, True, 1)
 
-    def survey(self, read: ReadTree, tree: str, bounds: Bounds, path: str = "") -> Facts:
+    def survey(self, read: ReadTree, tree: str, bounds: TreeBounds, path: str = "") -> TreeFacts:
         """Raises `TooLarge` beyond the bounds, before a small object can stand for billions of files."""
         known = self._known.get(tree)
         above = path.count("/")
@@ -402,7 +402,7 @@ class Surveyor:
             raise _too_many(path, bounds)
         return known
 
-    def _look(self, read: ReadTree, tree: str, bounds: Bounds, path: str) -> Facts:
+    def _look(self, read: ReadTree, tree: str, bounds: TreeBounds, path: str) -> TreeFacts:
         files = depth = 0
         links: list[str] = []
         for name, entry in read(tree).items():
@@ -416,8 +416,8 @@ class Surveyor:
                 links.append(name)
             if files > bounds.files:
                 raise _too_many(path, bounds)
-        return Facts(files, depth, tuple(links))
+        return TreeFacts(files, depth, tuple(links))
 
 
-def _too_many(path: str, bounds: Bounds) -> TooLarge:
+def _too_many(path: str, bounds: TreeBounds) -> TooLarge:
     return TooLarge(path or ".", f"holds more than {bounds.files} files", "files", bounds.files)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ratchet.workspaces.directories import empty, mount_overlay, remove_tree, unmount
 from ratchet.workspaces.errors import RepositoryError, WorkspaceError
-from ratchet.workspaces.files import Filler, Snapshot, Written
-from ratchet.workspaces.objects import Batch
-from ratchet.workspaces.trees import Change, compare
+from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles
+from ratchet.workspaces.objects import ObjectBatch
+from ratchet.workspaces.trees import TreeChange, compare
 from ratchet.workspaces.workspace import Ground, opened_root, writing
 
 _NEAR = 64
@@ -98,7 +98,7 @@ class WarmCheckouts:
             (made / "files").mkdir(parents=True)
             (made / "lock").touch()
             with opened_root(made / "files") as root:
-                Filler(ground.objects, ground.bounds, Written()).fill(root, tree)
+                Filler(ground.objects, ground.bounds, WrittenFiles()).fill(root, tree)
             self._root.mkdir(exist_ok=True)
             try:
                 made.rename(self._root / tree)
@@ -204,20 +204,22 @@ class OverlayCheckout:
         self._tree = tree
         with writing(self.path), opened_root(self.path) as root:
             empty(root)
-            Filler(self._ground.objects, self._ground.bounds, Written()).fill(root, tree)
+            Filler(self._ground.objects, self._ground.bounds, WrittenFiles()).fill(root, tree)
 
-    def snapshot(self, batch: Batch) -> str:
+    def snapshot(self, batch: ObjectBatch) -> str:
         ignore = self._ground.ignore(self.path)
         lower = self._warm.tree if self._warm is not None else None
         try:
             with opened_root(self._upper) as root:
-                return Snapshot(batch, self._ground.bounds, Written(), ignore).take(root, self._tree, lower)
+                return DirectorySnapshot(batch, self._ground.bounds, WrittenFiles(), ignore).take(
+                    root, self._tree, lower
+                )
         finally:
             ignore.close()
 
-    def place(self, changes: Iterable[Change]) -> None:
+    def place(self, changes: Iterable[TreeChange]) -> None:
         with writing(self.path), opened_root(self.path) as root:
-            Filler(self._ground.objects, self._ground.bounds, Written()).change(root, changes)
+            Filler(self._ground.objects, self._ground.bounds, WrittenFiles()).change(root, changes)
 
     def own_commits(self) -> tuple[str, ...]:
         return ()

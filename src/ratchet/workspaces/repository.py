@@ -32,11 +32,11 @@ from ratchet.workspaces.overlay import OverlayCheckout, Overlays
 from ratchet.workspaces.trees import (
     FILE,
     PROGRAM,
-    Bounds,
-    Change,
-    Entry,
     Identity,
     LogEntry,
+    TreeBounds,
+    TreeChange,
+    TreeEntry,
     commit_content,
     compare,
     edit,
@@ -48,10 +48,10 @@ from ratchet.workspaces.trees import (
 )
 from ratchet.workspaces.workspace import (
     FEW_FILES,
-    Checkout,
     Ground,
-    Kind,
     Workspace,
+    WorkspaceBackend,
+    WorkspaceKind,
     check_git_files,
     choose,
     count_lines,
@@ -62,7 +62,7 @@ from ratchet.workspaces.worktree import Pruned, TreeCheckout, WorktreeCheckout, 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRepository:
     """`git` is bound to the directory that holds refs and objects, `own` to that of a linked worktree.
 
     `files` is a clone's directory of files, `None` for a bare repository.
@@ -76,7 +76,7 @@ class Found:
     files: Path | None
 
 
-def find_repository(path: Path, program: str) -> Found:
+def find_repository(path: Path, program: str) -> FoundRepository:
     """Look at exactly this path: a clone, a linked worktree or a bare repository. Nothing above it is searched."""
     directory = _git_directory(path)
     git = Git(program, directory)
@@ -94,7 +94,7 @@ def find_repository(path: Path, program: str) -> Found:
         # Git says "not a repository" where HEAD, refs or objects are there and one of them cannot be read.
         raise damaged(path, "its HEAD, refs, objects or config cannot be read") from error
     bare, shallow, algorithm, common, objects = said.decode(errors="surrogateescape").splitlines()
-    return Found(
+    return FoundRepository(
         git=Git(program, (directory / common).resolve()),
         own=git,
         objects=(directory / objects).resolve(),
@@ -210,7 +210,9 @@ class Repository:
     repository alone.
     """
 
-    def __init__(self, path: Path, found: Found, *, workspaces: Path | None, bounds: Bounds) -> None:
+    def __init__(
+        self, path: Path, found: FoundRepository, *, workspaces: Path | None, bounds: TreeBounds
+    ) -> None:
         self.path = path
         self.bare = found.files is None
         self.shallow = found.shallow
@@ -230,13 +232,15 @@ class Repository:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, *, workspaces: Path | None = None, bounds: Bounds | None = None) -> Self:
+    def open(cls, path: Path, *, workspaces: Path | None = None, bounds: TreeBounds | None = None) -> Self:
         """Raises `NotARepository`, `RepositoryCorrupt`, or `Missing` without a git that is new enough."""
         path = path.resolve()
-        return cls(path, find_repository(path, find_git()), workspaces=workspaces, bounds=bounds or Bounds())
+        return cls(
+            path, find_repository(path, find_git()), workspaces=workspaces, bounds=bounds or TreeBounds()
+        )
 
     @classmethod
-    def create(cls, path: Path, *, workspaces: Path | None = None, bounds: Bounds | None = None) -> Self:
+    def create(cls, path: Path, *, workspaces: Path | None = None, bounds: TreeBounds | None = None) -> Self:
         """A new, empty, bare repository. It appears whole or not at all. Raises `Conflict` when something is there."""
         path = path.resolve()
         if path.exists():
@@ -311,18 +315,18 @@ class Repository:
             if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
                 raise Misuse(f"{path!r} lies below another file of the same commit")
         with self._objects.batch(self._mark) as batch:
-            changes: dict[str, Entry | None] = {}
+            changes: dict[str, TreeEntry | None] = {}
             for path, content in files.items():
                 was = find(self._objects.tree, tree, paths[path]) if tree else None
                 new = PROGRAM if path in executable else FILE
                 mode = was.mode if was is not None and was.is_file else new
-                changes[path] = None if content is None else Entry(mode, batch.blob(content))
+                changes[path] = None if content is None else TreeEntry(mode, batch.blob(content))
             made = edit(batch.read_tree, batch.tree, tree, changes) or batch.tree({})
-            edits = [Change(path, None, entry) for path, entry in changes.items()]
+            edits = [TreeChange(path, None, entry) for path, entry in changes.items()]
             check_git_files(self._git, edits, lambda entry: self._objects.content(entry.hash, batch))
             return batch.add(b"commit", commit_content(made, parents, message, author=author, at=at))
 
-    def changes(self, old: str, new: str) -> list[Change]:
+    def changes(self, old: str, new: str) -> list[TreeChange]:
         """The paths that differ between two commits."""
         return list(compare(self._objects.tree, self._tree(old), self._tree(new)))
 
@@ -358,7 +362,7 @@ class Repository:
             raise NotFound("file", f"{commit}:{path}")
         return self._objects.read(entry.hash, "blob", limit=self.bounds.file_bytes)
 
-    def list_files(self, commit: str) -> dict[str, Entry]:
+    def list_files(self, commit: str) -> dict[str, TreeEntry]:
         """Every path of a commit that is not a directory. Raises `TooLarge` beyond the bounds."""
         tree = self._tree(commit)
         self._surveyor.survey(self._objects.tree, tree, self.bounds)
@@ -387,7 +391,7 @@ class Repository:
         self,
         commit: str,
         *,
-        kind: Kind | None = None,
+        kind: WorkspaceKind | None = None,
         name: str = "workspace",
         branch: bool = False,
         guard: Sequence[str] = GUARDED,
@@ -408,13 +412,13 @@ class Repository:
         files = ground.survey(tree).files
         chosen, reason = choose(kind, files, lambda: self._overlays.refusal(ground))
         path = ground.claim.directory / ground.claim.new_name(name)
-        checkout: Checkout
+        checkout: WorkspaceBackend
         match chosen:
-            case Kind.TREE:
+            case WorkspaceKind.TREE:
                 checkout = TreeCheckout(ground, path, tree)
-            case Kind.WORKTREE:
+            case WorkspaceKind.WORKTREE:
                 checkout = WorktreeCheckout(ground, path, tree, base, branch=branch, guard=guard)
-            case Kind.OVERLAY:
+            case WorkspaceKind.OVERLAY:
                 checkout = OverlayCheckout(ground, self._overlays, path, tree)
         try:
             checkout.fill()
@@ -431,9 +435,9 @@ class Repository:
         """Whether a workspace of a commit is made in no time: its files are few, and in memory."""
         return self._ground is not None and self._objects.are_at_hand(commit, most=FEW_FILES)
 
-    def refusal(self, kind: Kind) -> str | None:
+    def refusal(self, kind: WorkspaceKind) -> str | None:
         """Why a kind of workspace cannot be had here, really tried; `None` when it can."""
-        return self._overlays.refusal(self._claimed()) if kind is Kind.OVERLAY else None
+        return self._overlays.refusal(self._claimed()) if kind is WorkspaceKind.OVERLAY else None
 
     def prune(self) -> Pruned:
         """Remove what dead processes left. Workspaces of living ones and worktrees of people stay."""

@@ -14,7 +14,7 @@ from ratchet.workspaces.errors import UnsafePath
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class TreeBounds:
     """Limits of one tree. Bytes count what is read or written, so unchanged files of a base are free.
 
     `outward_links` lets symbolic links lead out of the workspace, for repositories that need them.
@@ -81,7 +81,7 @@ SUBMODULE = 0o160000
 _MODES = {mode: mode for mode in (DIRECTORY, FILE, PROGRAM, LINK, SUBMODULE)} | {0o100664: FILE}
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     mode: int
     hash: str
 
@@ -90,17 +90,17 @@ class Entry(NamedTuple):
         return self.mode & 0o170000 == 0o100000
 
 
-Tree: TypeAlias = Mapping[str, Entry]
+Tree: TypeAlias = Mapping[str, TreeEntry]
 ReadTree: TypeAlias = Callable[[str], Tree]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeChange:
     """One path that differs between two trees; `None` on the side where it is absent."""
 
     path: str
-    before: Entry | None
-    after: Entry | None
+    before: TreeEntry | None
+    after: TreeEntry | None
 
     @property
     def status(self) -> str:
@@ -109,9 +109,9 @@ class Change:
         return "removed" if self.after is None else "changed"
 
 
-def parse_tree(content: bytes, hash_bytes: int) -> dict[str, Entry]:
+def parse_tree(content: bytes, hash_bytes: int) -> dict[str, TreeEntry]:
     """The entries of a tree object. Raises `UnsafePath` for what no checkout may ever write."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TreeEntry] = {}
     at = 0
     while at < len(content):
         space = content.find(b" ", at)
@@ -128,7 +128,7 @@ def parse_tree(content: bytes, hash_bytes: int) -> dict[str, Entry]:
         if reason is not None:
             raise UnsafePath(name, reason, hint="this commit must not be checked out; look with `git fsck`")
         at = end + 1 + hash_bytes
-        entries[name] = Entry(_MODES[mode], content[end + 1 : at].hex())
+        entries[name] = TreeEntry(_MODES[mode], content[end + 1 : at].hex())
     return entries
 
 
@@ -142,9 +142,9 @@ def tree_content(entries: Tree) -> bytes:
     return b"".join(b"%o %s\0%s" % (entry.mode, name, bytes.fromhex(entry.hash)) for _, name, entry in lines)
 
 
-def find(read: ReadTree, tree: str, parts: list[str]) -> Entry | None:
+def find(read: ReadTree, tree: str, parts: list[str]) -> TreeEntry | None:
     """The entry at a path, or `None`. Links are not followed."""
-    entry: Entry | None = Entry(DIRECTORY, tree)
+    entry: TreeEntry | None = TreeEntry(DIRECTORY, tree)
     for part in parts:
         if entry is None or entry.mode != DIRECTORY:
             return None
@@ -152,7 +152,7 @@ def find(read: ReadTree, tree: str, parts: list[str]) -> Entry | None:
     return entry
 
 
-def walk(read: ReadTree, tree: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+def walk(read: ReadTree, tree: str, prefix: str = "") -> Iterator[tuple[str, TreeEntry]]:
     """Every entry that is not a directory, with its path."""
     for name, entry in read(tree).items():
         if entry.mode == DIRECTORY:
@@ -161,7 +161,7 @@ def walk(read: ReadTree, tree: str, prefix: str = "") -> Iterator[tuple[str, Ent
             yield prefix + name, entry
 
 
-def compare(read: ReadTree, before: str | None, after: str | None, prefix: str = "") -> Iterator[Change]:
+def compare(read: ReadTree, before: str | None, after: str | None, prefix: str = "") -> Iterator[TreeChange]:
     """What differs between two trees, in the order of names. Equal subtrees are not looked into."""
     if before == after:
         return
@@ -177,15 +177,15 @@ def compare(read: ReadTree, before: str | None, after: str | None, prefix: str =
         if not (was_below and now_below):
             was, now = None if was_below else was, None if now_below else now
             if was or now:
-                yield Change(path, was, now)
+                yield TreeChange(path, was, now)
 
 
 def edit(
-    read: ReadTree, write: Callable[[Tree], str], tree: str | None, changes: Mapping[str, Entry | None]
+    read: ReadTree, write: Callable[[Tree], str], tree: str | None, changes: Mapping[str, TreeEntry | None]
 ) -> str | None:
     """The tree with entries set or removed by path; `None` when nothing is left. Paths must be checked before."""
     entries = dict(read(tree)) if tree else {}
-    below: dict[str, dict[str, Entry | None]] = {}
+    below: dict[str, dict[str, TreeEntry | None]] = {}
     for path, entry in changes.items():
         name, slash, rest = path.partition("/")
         if slash:
@@ -197,13 +197,13 @@ def edit(
     for name, rest_of in below.items():
         edited = edit(read, write, subtree(entries.get(name)), rest_of)
         if edited is not None:
-            entries[name] = Entry(DIRECTORY, edited)
+            entries[name] = TreeEntry(DIRECTORY, edited)
         elif subtree(entries.get(name)):
             del entries[name]
     return write(entries) if entries else None
 
 
-def subtree(entry: Entry | None) -> str | None:
+def subtree(entry: TreeEntry | None) -> str | None:
     """The hash of a directory, `None` for anything else."""
     return entry.hash if entry is not None and entry.mode == DIRECTORY else None
 
@@ -226,7 +226,7 @@ class Commit:
 
     hash: str
     tree: str
-    changes: tuple[Change, ...]
+    changes: tuple[TreeChange, ...]
     own_commits: tuple[str, ...] = ()
 
     @property

@@ -24,15 +24,15 @@ from ratchet.workspaces.errors import (
 )
 from ratchet.workspaces.files import OPEN_DIRECTORY, Ignore
 from ratchet.workspaces.git import Git, Refs
-from ratchet.workspaces.objects import Batch, Facts, Objects, Surveyor
+from ratchet.workspaces.objects import ObjectBatch, Objects, Surveyor, TreeFacts
 from ratchet.workspaces.trees import (
     LINK,
-    Bounds,
-    Change,
     Commit,
-    Entry,
     Identity,
     ReadTree,
+    TreeBounds,
+    TreeChange,
+    TreeEntry,
     commit_content,
     compare,
     find,
@@ -42,7 +42,7 @@ from ratchet.workspaces.trees import (
 )
 
 
-class Kind(StrEnum):
+class WorkspaceKind(StrEnum):
     """`tree`: files and no git. `worktree`: git works in it. `overlay`: a mount over a shared checkout."""
 
     TREE = "tree"
@@ -50,7 +50,7 @@ class Kind(StrEnum):
     OVERLAY = "overlay"
 
 
-class Checkout(Protocol):
+class WorkspaceBackend(Protocol):
     """A directory filled from a tree."""
 
     @property
@@ -74,11 +74,11 @@ class Checkout(Protocol):
         """Bring the directory to another commit, whatever is in it. It stays the same directory, also to a session."""
         ...
 
-    def snapshot(self, batch: Batch) -> str:
+    def snapshot(self, batch: ObjectBatch) -> str:
         """The tree of the directory as it is found."""
         ...
 
-    def place(self, changes: Iterable[Change]) -> None:
+    def place(self, changes: Iterable[TreeChange]) -> None:
         """Write changes into the directory."""
         ...
 
@@ -95,23 +95,28 @@ class Checkout(Protocol):
 LARGE_FILES = 1000
 
 
-def choose(wanted: Kind | None, files: int, no_overlay: Callable[[], str | None]) -> tuple[Kind, str]:
+def choose(
+    wanted: WorkspaceKind | None, files: int, no_overlay: Callable[[], str | None]
+) -> tuple[WorkspaceKind, str]:
     """The kind and the reason for it. `no_overlay` tells why this machine has no overlay mounts, asked when it matters.
 
     Raises `KindUnavailable` for a kind that was asked for and cannot be had.
     """
-    if wanted is Kind.OVERLAY and (refusal := no_overlay()) is not None:
+    if wanted is WorkspaceKind.OVERLAY and (refusal := no_overlay()) is not None:
         raise KindUnavailable(
             f"overlay workspaces are not possible here: {refusal}", hint="use the kind tree"
         )
     if wanted is not None:
         return wanted, "asked for"
     if files < LARGE_FILES:
-        return Kind.TREE, f"{files} files are few"
+        return WorkspaceKind.TREE, f"{files} files are few"
     refusal = no_overlay()
     if refusal is not None:
-        return Kind.TREE, f"{files} files are many, but overlay mounts are not possible here: {refusal}"
-    return Kind.OVERLAY, f"{files} files are many"
+        return (
+            WorkspaceKind.TREE,
+            f"{files} files are many, but overlay mounts are not possible here: {refusal}",
+        )
+    return WorkspaceKind.OVERLAY, f"{files} files are many"
 
 
 _ATTRIBUTES = (".gitattributes", "gitatt~1")
@@ -120,7 +125,9 @@ _LONGEST_LINE = 2048
 _LARGEST = 64 * 1024
 
 
-def check_git_files(git: Git, changes: Iterable[Change], content_of: Callable[[Entry], bytes]) -> None:
+def check_git_files(
+    git: Git, changes: Iterable[TreeChange], content_of: Callable[[TreeEntry], bytes]
+) -> None:
     """Raise `UnsafePath` for a changed .gitattributes or .gitmodules that git would refuse."""
     for change in changes:
         name = plain_name(change.path.rpartition("/")[2])
@@ -159,7 +166,7 @@ def _check_modules(git: Git, path: str, content: bytes) -> None:
 _HOPS = 40
 
 
-def check_link(read: ReadTree, target_of: Callable[[Entry], str], tree: str, path: str) -> None:
+def check_link(read: ReadTree, target_of: Callable[[TreeEntry], str], tree: str, path: str) -> None:
     """Raise `UnsafePath` when the link at `path` of the tree leads out of it, or in circles.
 
     What a link leads to need not exist. A step through something absent is taken by its name alone.
@@ -208,15 +215,15 @@ class Ground:
     objects: Objects
     refs: Refs
     surveyor: Surveyor
-    bounds: Bounds
+    bounds: TreeBounds
     claim: Claim
 
-    def survey(self, tree: str, batch: Batch | None = None) -> Facts:
+    def survey(self, tree: str, batch: ObjectBatch | None = None) -> TreeFacts:
         """Look at a whole tree before it is checked out or committed. Raises `TooLarge` or `UnsafePath`."""
         read = self.objects.tree if batch is None else batch.read_tree
         facts = self.surveyor.survey(read, tree, self.bounds)
 
-        def target_of(link: Entry) -> str:
+        def target_of(link: TreeEntry) -> str:
             return os.fsdecode(self.objects.content(link.hash, batch, limit=_LONGEST_TARGET))
 
         if not self.bounds.outward_links and not self.surveyor.has_sound_links(tree):
@@ -225,7 +232,7 @@ class Ground:
             self.surveyor.note_sound_links(tree)
         return facts
 
-    def check_git_files(self, changes: Iterable[Change], batch: Batch) -> None:
+    def check_git_files(self, changes: Iterable[TreeChange], batch: ObjectBatch) -> None:
         """Raise `UnsafePath` for changes to git's own files that git would refuse."""
         check_git_files(self.git, changes, lambda entry: self.objects.content(entry.hash, batch))
 
@@ -304,11 +311,11 @@ class Workspace:
     def __init__(
         self,
         ground: Ground,
-        checkout: Checkout,
+        checkout: WorkspaceBackend,
         *,
         base: str,
         tree: str,
-        kind: Kind,
+        kind: WorkspaceKind,
         reason: str,
         on_discard: Callable[[Workspace], None],
     ) -> None:
@@ -343,7 +350,7 @@ class Workspace:
 
     def holds_little(self) -> bool:
         """Whether it is committed or discarded in no time: a plain directory with a few small files."""
-        return self.kind is Kind.TREE and holds_little(self.path)
+        return self.kind is WorkspaceKind.TREE and holds_little(self.path)
 
     def commit(
         self,
@@ -372,7 +379,7 @@ class Workspace:
                 number = batch.add(b"commit", content)
             return Commit(number, tree, changes, own_commits)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[TreeChange]:
         """What differs from the base. Nothing is written."""
         with self._held(), self._ground.objects.batch(self._ground.claim.name, dry=True) as batch:
             tree = self._checkout.snapshot(batch)

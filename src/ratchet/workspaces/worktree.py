@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ratchet.workspaces.directories import dead_claims, empty, remove_tree, unmount_below
 from ratchet.workspaces.errors import RefsMoved, UnsafePath
-from ratchet.workspaces.files import Filler, Snapshot, Written
+from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles
 from ratchet.workspaces.git import Git, Refs
-from ratchet.workspaces.objects import Batch, remove_unfinished
-from ratchet.workspaces.trees import RATCHET, Change
+from ratchet.workspaces.objects import ObjectBatch, remove_unfinished
+from ratchet.workspaces.trees import RATCHET, TreeChange
 from ratchet.workspaces.workspace import Ground, opened_root, writing
 
 
@@ -25,7 +25,7 @@ class TreeCheckout:
         self.path = path
         self._ground = ground
         self._tree = tree
-        self._written = Written()
+        self._written = WrittenFiles()
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -37,7 +37,7 @@ class TreeCheckout:
         return ()
 
     def fill(self) -> None:
-        self._written = Written()
+        self._written = WrittenFiles()
         with writing(self.path):
             made = self._made()
             with opened_root(self.path) as root:
@@ -57,10 +57,10 @@ class TreeCheckout:
         self._tree = tree
         self.fill()
 
-    def snapshot(self, batch: Batch) -> str:
+    def snapshot(self, batch: ObjectBatch) -> str:
         return whole_snapshot(self._ground, self.path, self._tree, batch, self._written)
 
-    def place(self, changes: Iterable[Change]) -> None:
+    def place(self, changes: Iterable[TreeChange]) -> None:
         with writing(self.path), opened_root(self.path) as root:
             Filler(self._ground.objects, self._ground.bounds, self._written).change(root, changes)
 
@@ -72,13 +72,19 @@ class TreeCheckout:
 
 
 def whole_snapshot(
-    ground: Ground, path: Path, tree: str, batch: Batch, written: Written, *, skip: str | None = None
+    ground: Ground,
+    path: Path,
+    tree: str,
+    batch: ObjectBatch,
+    written: WrittenFiles,
+    *,
+    skip: str | None = None,
 ) -> str:
     """The tree of a directory that holds everything, `skip` at its top left out."""
     ignore = ground.ignore(path)
     try:
         with opened_root(path) as root:
-            return Snapshot(batch, ground.bounds, written, ignore, skip=skip).take(root, tree)
+            return DirectorySnapshot(batch, ground.bounds, written, ignore, skip=skip).take(root, tree)
     finally:
         ignore.close()
 
@@ -162,7 +168,7 @@ class WorktreeCheckout:
         self._branch = BRANCHES + path.name if branch else None
         self._guard = guard
         self._administration = Administration(ground.git.directory, path)
-        self._written = Written()
+        self._written = WrittenFiles()
         self._refs: dict[str, str] = {}
 
     @property
@@ -180,7 +186,7 @@ class WorktreeCheckout:
 
     def fill(self) -> None:
         self.remove()
-        self._written = Written()
+        self._written = WrittenFiles()
         if self._branch is not None:
             self._ground.refs.change({self._branch: (None, self._base)})
         with writing(self.path):
@@ -195,7 +201,7 @@ class WorktreeCheckout:
     def refill(self, base: str, tree: str) -> None:
         self._check_pointer()
         self._base, self._tree = base, tree
-        self._written = Written()
+        self._written = WrittenFiles()
         if self._branch is not None:
             self._ground.refs.change({self._branch: (self._ground.refs.value(self._branch), base)})
         with writing(self.path), opened_root(self.path) as root:
@@ -204,11 +210,11 @@ class WorktreeCheckout:
             Filler(self._ground.objects, self._ground.bounds, self._written).fill(root, tree)
         Git(self._ground.git.program, self._administration.directory).run("read-tree", base)
 
-    def snapshot(self, batch: Batch) -> str:
+    def snapshot(self, batch: ObjectBatch) -> str:
         self._check_pointer()
         return whole_snapshot(self._ground, self.path, self._tree, batch, self._written, skip=".git")
 
-    def place(self, changes: Iterable[Change]) -> None:
+    def place(self, changes: Iterable[TreeChange]) -> None:
         with writing(self.path), opened_root(self.path) as root:
             Filler(self._ground.objects, self._ground.bounds, self._written).change(root, changes)
 

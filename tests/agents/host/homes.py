@@ -12,7 +12,7 @@ from typing import Any
 from ratchet.agents.contract import Role, place_of
 from ratchet.agents.servers import Called, call_tool
 from ratchet.config import Loaded
-from ratchet.ledger import Filter, events
+from ratchet.ledger import EventFilter, events
 from ratchet.ledger.agents import add_version, create_agent, end_creation, get_agent, move_current
 from ratchet.ledger.runs import create_run
 from ratchet.runtime import Runtime
@@ -95,7 +95,7 @@ class Home:
     def told(self, kind: str) -> list[dict[str, Any]]:
         """What was recorded of that kind."""
         with self.runtime.ledger.read() as tx:
-            found = events.since(tx.connection, where=Filter(type=f"agent.{kind}"))
+            found = events.since(tx.connection, where=EventFilter(type=f"agent.{kind}"))
         return [event.data for event in found]
 
     def has_begun(self, commit: str) -> bool:

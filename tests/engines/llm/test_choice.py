@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.config.engine_settings import Endpoint, Llm
+from ratchet.config.engine_settings import EndpointSettings, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
 from ratchet.kernel import ConfigError, Missing, Misuse
@@ -17,7 +17,7 @@ from tests.engines.llm.subject import LlmSubject
 __all__ = ["config_place"]
 
 SETTINGS = Llm(
-    endpoints={"local": Endpoint(base_url="http://127.0.0.1:1/v1")},
+    endpoints={"local": EndpointSettings(base_url="http://127.0.0.1:1/v1")},
     roles={
         "code": {"fast": ("local/small",), "strong": ("anthropic/claude-sonnet-5", "local/big")},
         "qa": {"only": ("local/qa",)},
@@ -94,7 +94,7 @@ def test_without_a_default_and_with_no_key_or_several_setup_is_named(environment
 
 def test_a_provider_keeps_its_protocol_and_its_key_when_only_its_address_changes() -> None:
     names = ("openai", "anthropic", "openrouter", "ollama")
-    moved = {name: Endpoint(base_url=f"http://{name}.here/v1") for name in names}
+    moved = {name: EndpointSettings(base_url=f"http://{name}.here/v1") for name in names}
     found = [candidates(f"{name}/m", Llm(endpoints=moved))[0] for name in names]
     assert [each.endpoint.kind for each in found] == ["openai", "anthropic", "openai", "ollama"]
     assert [each.key_variable for each in found] == [
@@ -145,7 +145,7 @@ def test_an_address_is_understood_with_and_without_its_version(kind: str, given:
 
 
 def test_an_endpoint_may_take_the_name_of_a_ready_one() -> None:
-    settings = Llm(endpoints={"openai": Endpoint(base_url="http://proxy/v1", key_variable="MINE")})
+    settings = Llm(endpoints={"openai": EndpointSettings(base_url="http://proxy/v1", key_variable="MINE")})
     [found] = candidates("openai/m", settings)
     assert (found.url, found.key_variable) == ("http://proxy/v1", "MINE")
 

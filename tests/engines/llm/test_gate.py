@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ratchet.config.engine_settings import Endpoint
+from ratchet.config.engine_settings import EndpointSettings
 from ratchet.engines import Failure, Request
 from ratchet.engines.llm.connection import Closed, Gate, gate_of
 from ratchet.modelserver import Turn, hang, say
@@ -94,7 +94,7 @@ def test_a_place_is_free_again_after_a_failure_and_after_a_cancellation(llm: Llm
 def test_calls_begin_only_so_often_in_a_minute() -> None:
     async def run() -> None:
         clock = Clock()
-        gate = Gate(Endpoint(requests_per_minute=2), clock=clock)
+        gate = Gate(EndpointSettings(requests_per_minute=2), clock=clock)
         assert [await passes(gate) for _ in range(3)] == [True, True, False]
         clock.now = 59.9
         assert not await passes(gate)
@@ -107,7 +107,7 @@ def test_calls_begin_only_so_often_in_a_minute() -> None:
 def test_no_call_begins_when_the_tokens_of_a_minute_are_used() -> None:
     async def run() -> None:
         clock = Clock()
-        gate = Gate(Endpoint(tokens_per_minute=1000), clock=clock)
+        gate = Gate(EndpointSettings(tokens_per_minute=1000), clock=clock)
         gate.used(600)
         assert await passes(gate)
         clock.now = 30
@@ -131,7 +131,7 @@ def test_who_came_first_goes_first() -> None:
     order: list[int] = []
 
     async def run() -> None:
-        gate = Gate(Endpoint(concurrency=1))
+        gate = Gate(EndpointSettings(concurrency=1))
 
         async def one(number: int) -> None:
             async with gate.passing(1000):
@@ -150,7 +150,7 @@ def test_who_came_first_goes_first() -> None:
 def test_a_pause_ends_and_a_longer_one_is_not_waited_for() -> None:
     async def run() -> None:
         clock = Clock()
-        gate = Gate(Endpoint(), clock=clock)
+        gate = Gate(EndpointSettings(), clock=clock)
         gate.close_for(5)
         assert not await passes(gate, patience=10)
         with pytest.raises(Closed) as caught:
@@ -164,7 +164,7 @@ def test_a_pause_ends_and_a_longer_one_is_not_waited_for() -> None:
 
 def test_a_new_pause_sends_away_those_who_wait_already() -> None:
     async def run() -> None:
-        gate = Gate(Endpoint(concurrency=1))
+        gate = Gate(EndpointSettings(concurrency=1))
         async with gate.passing(1):
             waiting = [asyncio.create_task(passes(gate, 1)) for _ in range(3)]
             await asyncio.sleep(0.01)
@@ -178,7 +178,7 @@ def test_a_new_pause_sends_away_those_who_wait_already() -> None:
 def test_no_endpoint_closes_its_gate_for_ever() -> None:
     async def run() -> None:
         clock = Clock()
-        gate = Gate(Endpoint(), clock=clock)
+        gate = Gate(EndpointSettings(), clock=clock)
         gate.close_for(1e9)
         clock.now = 601
         assert await passes(gate, patience=1)
@@ -187,6 +187,6 @@ def test_no_endpoint_closes_its_gate_for_ever() -> None:
 
 
 def test_other_limits_or_another_address_are_another_gate() -> None:
-    limits = Endpoint(concurrency=2)
+    limits = EndpointSettings(concurrency=2)
     assert gate_of("http://a", limits) is gate_of("http://a", limits.model_copy())
     assert gate_of("http://a", limits) is not gate_of("http://b", limits)

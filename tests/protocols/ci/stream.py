@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.forges import CheckState, EventKind, ForgeEvent
+from ratchet.forges import CheckState, ForgeEvent, ForgeEventKind
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger import Filter, change_run, change_step
+from ratchet.ledger import EventFilter, change_run, change_step
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import add_project, get_project
 from ratchet.ledger.protocols import (
@@ -58,7 +58,7 @@ class Waiting:
     @property
     def all_events(self) -> list[Event]:
         with self.runtime.ledger.read() as tx:
-            return latest(tx.connection, where=Filter(run_id=self.run_id), limit=500)
+            return latest(tx.connection, where=EventFilter(run_id=self.run_id), limit=500)
 
     @property
     def jobs(self) -> list[Job]:
@@ -81,14 +81,20 @@ class Waiting:
         self.sent += 1
         values = {"delivery": f"d-{self.sent}", "branches": (NAME,), "outcome": str(state), **more}
         return ForgeEvent(
-            "github", name="check_run", kind=EventKind.CHECK, commit=commit, check=name, state=state, **values
+            "github",
+            name="check_run",
+            kind=ForgeEventKind.CHECK,
+            commit=commit,
+            check=name,
+            state=state,
+            **values,
         )
 
     def pull_request(self, **more: Any) -> TakenDelivery:
         """Somebody does something with the pull request."""
         self.sent += 1
         values: dict[str, Any] = {"provider": "github", "name": "pull_request", "branches": (NAME,), **more}
-        return self.take(ForgeEvent(delivery=f"d-{self.sent}", kind=EventKind.PULL_REQUEST, **values))
+        return self.take(ForgeEvent(delivery=f"d-{self.sent}", kind=ForgeEventKind.PULL_REQUEST, **values))
 
     def change_step(self, index: int, **values: Any) -> None:
         with self.runtime.ledger.write(actor="test") as tx:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from ratchet.forges import CheckState, EventKind, ForgeEvent, Job, Trouble
+from ratchet.forges import CheckState, ForgeEvent, ForgeEventKind, ForgeJob, Trouble
 from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger.projects import add_project, get_project
 from ratchet.ledger.protocols import change_protocol_step, checks_of
@@ -166,7 +166,7 @@ def test_ci_that_was_given_up_for_a_newer_push_has_not_failed(runtime: Runtime) 
 
 def test_jobs_of_a_pipeline_count_as_checks(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST, required=["lint", "test"])
-    jobs = tuple(Job(name, P, "success", None) for name in ("lint", "test"))
+    jobs = tuple(ForgeJob(name, P, "success", None) for name in ("lint", "test"))
     waiting.check(P, name="pipeline", jobs=jobs)
     assert waiting.statuses[0] is DONE
 
@@ -321,7 +321,7 @@ def test_the_same_delivery_changes_nothing_the_second_time(runtime: Runtime) -> 
     assert waiting.take(event).outcome == "repeated"
     assert waiting.events == before
     # The same id of another forge is another delivery.
-    other = ForgeEvent("gitlab", event.delivery, "push", EventKind.PUSH, branches=(NAME,))
+    other = ForgeEvent("gitlab", event.delivery, "push", ForgeEventKind.PUSH, branches=(NAME,))
     assert waiting.take(other).outcome == "recorded"
 
 
@@ -401,7 +401,13 @@ def test_checks_that_come_at_once_settle_a_step_exactly_once(runtime: Runtime, s
 def test_a_check_and_a_merge_at_once_leave_a_completed_protocol(runtime: Runtime) -> None:
     waiting = make_waiting(runtime, FIRST)
     merge = ForgeEvent(
-        "github", "merge", "pull_request", EventKind.PULL_REQUEST, branches=(NAME,), merged=True, closed=True
+        "github",
+        "merge",
+        "pull_request",
+        ForgeEventKind.PULL_REQUEST,
+        branches=(NAME,),
+        merged=True,
+        closed=True,
     )
     _at_once(waiting, waiting.said(P), merge)
     assert waiting.protocol.status is RunStatus.COMPLETED

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus, StepStatus
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import change_project, get_project
 from ratchet.ledger.protocols import list_protocols
@@ -86,7 +86,7 @@ def test_an_import_is_a_planned_protocol_with_spec_steps_and_template(
     assert (steps[0].policy[0]["behavior"], steps[0].policy[0]["module_id"]) == ("loop", "iteration-checker")
     assert world.events(run_id)[-1] == "codemachine_imported"
     with world.ledger.read() as tx:
-        [told] = latest(tx.connection, where=Filter(run_id=run_id, type="codemachine_imported"), limit=1)
+        [told] = latest(tx.connection, where=EventFilter(run_id=run_id, type="codemachine_imported"), limit=1)
     assert told.actor == "test"
     assert told.data["spec_hash"] == protocol.spec_hash
 
@@ -157,7 +157,7 @@ def test_a_workspace_that_cannot_be_carried_out_leaves_nothing_but_the_reason(
         assert told in str(caught.value)
         assert caught.value.http_status == 400
         with importer.world.ledger.read() as tx:
-            [failed] = latest(tx.connection, where=Filter(type="codemachine_import_failed"), limit=1)
+            [failed] = latest(tx.connection, where=EventFilter(type="codemachine_import_failed"), limit=1)
         assert (failed.project_id, failed.run_id) == (importer.world.project_id, None)
         assert told in str(failed.message)
     assert importer.nothing_is_left()

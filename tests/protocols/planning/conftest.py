@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.engines import Engine
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Event, Filter, Transaction, change_run
+from ratchet.ledger import Event, EventFilter, Transaction, change_run
 from ratchet.ledger.events import since
 from ratchet.ledger.projects import Project, change_project, get_project
 from ratchet.ledger.protocols import Protocol, ProtocolStep, add_protocol, get_protocol, list_protocol_steps
@@ -142,7 +142,7 @@ class Desk:
 
     def events(self, protocol: Protocol, type: str) -> list[Event]:
         with self.runtime.ledger.read() as tx:
-            return since(tx.connection, where=Filter(run_id=protocol.run_id, type=type))
+            return since(tx.connection, where=EventFilter(run_id=protocol.run_id, type=type))
 
     def git(self, *words: str) -> str:
         return git(self.clone, *words)

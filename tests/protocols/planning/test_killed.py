@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import since
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol, list_protocol_steps
@@ -66,7 +66,7 @@ def test_planning_killed_at_any_stage_is_finished_and_no_recorded_session_is_pai
         assert planned.status is RunStatus.PLANNED, planned.reason
         assert len(list_sessions(tx, run_id=run_id)) == 3
         assert [each.name for each in list_protocol_steps(tx, run_id)] == ["00-setup", "01-a"]
-        [told] = since(tx.connection, where=Filter(run_id=run_id, type="planned"))
+        [told] = since(tx.connection, where=EventFilter(run_id=run_id, type="planned"))
         project = get_project(tx, project_id)
     assert len(script.requests) == len(turns(again=again))
     assert places_passed(tmp_path).count("session ended") == len(turns(again=again))

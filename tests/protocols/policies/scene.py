@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger import Filter, Ledger, Transaction, change_run, change_step
+from ratchet.ledger import EventFilter, Ledger, Transaction, change_run, change_step
 from ratchet.ledger.events import Event, since
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import (
@@ -53,7 +53,7 @@ class Scene:
     def events(self, family: str) -> list[Event]:
         """Those whose type starts so, oldest first."""
         with self.ledger.read() as tx:
-            found = since(tx.connection, where=Filter(run_id=self.run_id), limit=1000)
+            found = since(tx.connection, where=EventFilter(run_id=self.run_id), limit=1000)
         return [event for event in found if event.type.startswith(family)]
 
     def told(self, family: str) -> list[str]:

@@ -16,7 +16,7 @@ from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.protocols.engine_choice import Author
 from ratchet.protocols.qa import QaJudge, qa_judge
-from ratchet.workspaces import Kind, Repository
+from ratchet.workspaces import Repository, WorkspaceKind
 
 ROOT = ".protocols/0001-demo"
 AUTHOR = "codex"
@@ -124,7 +124,7 @@ class Ground:
 
     def work(self, act: Callable[[Path], object]) -> str:
         """A commit of what `act` does to a checkout, as an author's session would make it."""
-        workspace = self.repository.workspace(self.base, kind=Kind.TREE)
+        workspace = self.repository.workspace(self.base, kind=WorkspaceKind.TREE)
         try:
             act(workspace.path)
             return workspace.commit("Change").hash

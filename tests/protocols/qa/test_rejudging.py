@@ -12,7 +12,7 @@ from ratchet.engines import Session
 from ratchet.judges import Candidate, Judged, first_failure
 from ratchet.judges.judge import ruled
 from ratchet.kernel import BudgetExceeded, Limits, Outcome
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.events import latest
 from ratchet.ledger.protocols import ProtocolStep, add_protocol_steps, get_protocol_step
@@ -95,7 +95,7 @@ def test_the_verdict_and_its_evidence_are_recorded(
         stored = {each.name: each.sha256 for each in of_run(tx, run_id)}
         sessions = list_sessions(tx, run_id=run_id)
         used = total(tx, "run", run_id)
-        events = latest(tx.connection, where=Filter(run_id=run_id), limit=50)
+        events = latest(tx.connection, where=EventFilter(run_id=run_id), limit=50)
     assert {"qa.json", MARKDOWN, "review.json"} <= stored.keys()
     assert stored["qa.json"] == judged.verdict.report
     assert [(each.engine, each.role) for each in sessions] == [("llm", "reviewer")]

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import Outcome, Verdict
 from ratchet.protocols.qa.contract import SizeGate
-from ratchet.workspaces import Bounds, Repository
+from ratchet.workspaces import Repository, TreeBounds
 from tests.protocols.qa.ground import Ground
 
 
@@ -51,7 +51,7 @@ def test_a_million_lines_are_refused_without_being_read(ground: Ground) -> None:
 
 def test_a_file_beyond_the_bounds_of_the_repository_fails(ground: Ground) -> None:
     commit = ground.change({"a.txt": b"x" * 100})
-    with Repository.open(ground.repository.path, bounds=Bounds(file_bytes=50)) as narrow:
+    with Repository.open(ground.repository.path, bounds=TreeBounds(file_bytes=50)) as narrow:
         gate = SizeGate(repository=narrow, base=ground.base, most_lines=10)
         said = ground.ask(gate, commit).verdict
     assert said.outcome is Outcome.FAILED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Misuse, NotFound, RunStatus
-from ratchet.ledger import Filter, Ledger, change_run
+from ratchet.ledger import EventFilter, Ledger, change_run
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import Protocol, add_protocol, change_protocol, get_protocol
@@ -59,7 +59,7 @@ def protocol_of(ledger: Ledger, run_id: int) -> Protocol:
 
 def events_of(ledger: Ledger, run_id: int, type: str) -> list[Any]:
     with ledger.read() as tx:
-        return [event.data for event in latest(tx.connection, where=Filter(run_id=run_id, type=type))]
+        return [event.data for event in latest(tx.connection, where=EventFilter(run_id=run_id, type=type))]
 
 
 def audit_now(runtime: Runtime, run_id: int, *, backfill: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Refused, SizeCheck, TaskAdapter
-from ratchet.workspaces.trees import LINK, Change, Entry, commit_content
+from ratchet.workspaces.trees import LINK, TreeChange, TreeEntry, commit_content
 from tests.research.measurement.conftest import SOLVE, Bench, MakeBench, ended
 
 
@@ -102,10 +102,10 @@ def test_a_link_that_leads_out_is_disqualified_when_it_is_measured_all_the_same(
     bench = make_bench("x = 1\n", "def score(asked):\n    return {'score': 1}", trial=None)
     with bench.repository._objects.batch("test") as batch:
         blob = batch.blob(b"/etc/passwd")
-        tree = batch.tree({"recipe.py": Entry(LINK, blob)})
+        tree = batch.tree({"recipe.py": TreeEntry(LINK, blob)})
         commit = batch.add(b"commit", commit_content(tree, [bench.base], "link", author=None, at=None))
     assert bench.repository.changes(bench.base, commit) == [
-        Change("recipe.py", bench.repository.list_files(bench.base)["recipe.py"], Entry(LINK, blob))
+        TreeChange("recipe.py", bench.repository.list_files(bench.base)["recipe.py"], TreeEntry(LINK, blob))
     ]
     assert bench.fail(commit).status is TrialStatus.DISQUALIFIED
 

@@ -18,7 +18,7 @@ from ratchet.ledger.runs import create_run
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.sessions import Idea, SessionContext, tools_for
-from ratchet.workspaces import Kind, Repository, Workspace
+from ratchet.workspaces import Repository, Workspace, WorkspaceKind
 
 RECIPE = "WIDTH = 64\n\n\ndef answer(question):\n    return WIDTH\n"
 HYPOTHESIS = "widen the layer, since it looks too narrow"
@@ -39,7 +39,7 @@ class Lab:
         specialist: str = "opt",
         parent: int = 0,
         lineage: bool = True,
-        kind: Kind = Kind.TREE,
+        kind: WorkspaceKind = WorkspaceKind.TREE,
         ends: TrialStatus = TrialStatus.DISCARD,
         task: TaskAdapter | None = None,
     ) -> SessionContext:

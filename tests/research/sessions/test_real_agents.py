@@ -15,7 +15,7 @@ from ratchet.kernel import TrialStatus
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.session import session_tools
 from ratchet.research.sessions import SessionContext, system_prompt, user_prompt
-from ratchet.workspaces import Kind
+from ratchet.workspaces import WorkspaceKind
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
@@ -89,7 +89,7 @@ def test_a_specialist_checks_edits_and_submits(
     ]
     engine, script = opened(kind, tmp_path / "home", model_server, turns)
     context = lab.context(
-        ends=TrialStatus.KEEP, lineage=lineage, kind=Kind.WORKTREE if lineage else Kind.TREE
+        ends=TrialStatus.KEEP, lineage=lineage, kind=WorkspaceKind.WORKTREE if lineage else WorkspaceKind.TREE
     )
     hold(engine, context)
     [idea] = lab.ideas

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus
 from ratchet.research.sessions.context import Idea
-from ratchet.workspaces import Kind
+from ratchet.workspaces import WorkspaceKind
 from tests.research.sessions.lab import GOOD, RECIPE, Lab, use
 
 WIDE = RECIPE.replace("64", "128")
@@ -111,8 +111,8 @@ def test_a_trial_whose_files_are_elsewhere_is_said_to_be(lab: Lab) -> None:
         use(lab.context(), "rebase_to", exp_id=1)
 
 
-@pytest.mark.parametrize("kind", [Kind.TREE, Kind.WORKTREE])
-def test_rebasing_brings_the_files_and_makes_that_trial_the_parent(lab: Lab, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WorkspaceKind.TREE, WorkspaceKind.WORKTREE])
+def test_rebasing_brings_the_files_and_makes_that_trial_the_parent(lab: Lab, kind: WorkspaceKind) -> None:
     lab.trial(WIDE)
     context = lab.context(kind=kind)
     (context.workspace.path / "recipe.py").write_text("edited\n")
@@ -144,7 +144,7 @@ def test_changes_that_were_never_allowed_are_not_taken_over(lab: Lab) -> None:
 
 def test_a_rebase_that_fails_half_way_leaves_nothing_that_can_be_handed_in(lab: Lab) -> None:
     lab.trial(WIDE)
-    context = lab.context(kind=Kind.WORKTREE)
+    context = lab.context(kind=WorkspaceKind.WORKTREE)
     (context.workspace.path / ".git").unlink()
     with pytest.raises(RatchetError):
         use(context, "rebase_to", exp_id=1)

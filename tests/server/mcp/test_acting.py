@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger.events import latest
 from ratchet.ledger.questions import request_approval
 from ratchet.runtime.processes import leave, register
@@ -18,7 +18,7 @@ from tests.server.mcp.conftest import PROJECT_TOKEN, World, text_of, told
 
 def actors(world: World, run_id: int) -> set[str]:
     with world.ledger.read() as tx:
-        return {event.actor for event in latest(tx.connection, where=Filter(run_id=run_id))}
+        return {event.actor for event in latest(tx.connection, where=EventFilter(run_id=run_id))}
 
 
 @pytest.mark.soak

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.config import Settings, load_settings
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import since
 from ratchet.ledger.tools import VersionRow, get_tool, list_versions
 from ratchet.tools.registry import Toolbox, open_toolbox
@@ -43,7 +43,7 @@ class Home:
     def events(self, type: str = "tool.*") -> list[tuple[str, str]]:
         """What happened to which tool, shipped ones left out."""
         with self.ledger.read() as tx:
-            found = since(tx.connection, where=Filter(type=type), limit=1000)
+            found = since(tx.connection, where=EventFilter(type=type), limit=1000)
         told = [(event.type, event.data["tool"]) for event in found if event.data is not None]
         return [(type, tool) for type, tool in told if tool.startswith("my_")]
 

@@ -10,7 +10,7 @@ import pytest
 from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_steps
-from ratchet.ledger.tools import VersionStatus, find_version, get_tool, pin_version
+from ratchet.ledger.tools import ToolVersionStatus, find_version, get_tool, pin_version
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
@@ -85,7 +85,7 @@ def test_variants_that_are_no_better_are_refused_each_with_its_reason(
     for name, reason in REFUSALS.items():
         row = refused[f"tried {name}"]
         assert reason in str(row.reason), name
-        assert (row.status, row.parent_id) == (VersionStatus.REFUSED, before.id)
+        assert (row.status, row.parent_id) == (ToolVersionStatus.REFUSED, before.id)
         assert row.verdict["improvement"] == 0.0
 
 
@@ -182,7 +182,7 @@ def test_a_promotion_can_be_taken_back_and_is_not_made_again(runtime: Runtime, l
     with ledger.read() as tx:
         taken_back = find_version(tx, first.tool_id, second.hash)
     assert taken_back is not None
-    assert taken_back.status is VersionStatus.ROLLED_BACK
+    assert taken_back.status is ToolVersionStatus.ROLLED_BACK
 
 
 @pytest.mark.soak

@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.tools import VersionStatus
+from ratchet.ledger.tools import ToolVersionStatus
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime, start_run
 from tests.runtime.deaths import die_at, places_passed
@@ -45,7 +45,7 @@ def test_a_killed_run_pays_for_no_session_twice_and_promotes_once(
     run = completed(ledger, run_id)
     second = current(ledger)
     assert (run.result["promoted"], run.result["version"]) == (True, second.version)
-    assert [row.status for row in versions(ledger)] == [VersionStatus.PROMOTED] * 2
+    assert [row.status for row in versions(ledger)] == [ToolVersionStatus.PROMOTED] * 2
     assert (second.parent_id, second.run_id) == (first.id, run_id)
     with ledger.read() as tx:
         assert len(list_sessions(tx, run_id=run_id)) == 1

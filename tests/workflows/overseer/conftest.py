@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Engine
-from ratchet.ledger import Filter, Run
+from ratchet.ledger import EventFilter, Run
 from ratchet.ledger.events import since
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.sessions import SessionRow, list_sessions
@@ -97,7 +97,7 @@ class Desk:
 
     def events(self, run_id: int, type: str) -> list[Any]:
         with self.runtime.ledger.read() as tx:
-            return [each.data for each in since(tx.connection, where=Filter(run_id=run_id, type=type))]
+            return [each.data for each in since(tx.connection, where=EventFilter(run_id=run_id, type=type))]
 
     def close(self) -> None:
         while self.opened:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.runtime import Runtime
 from tests.runtime.conftest import ended
@@ -44,5 +44,5 @@ def test_a_background_run_gives_way_and_repeats_nothing(
     assert settle(ledger, run_id)["status"] == "completed"
     assert [line.partition(":")[0] for line in marks(file)] == [f"s{n}" for n in range(_STEPS)]
     with ledger.read() as tx:
-        released = log.since(tx.connection, where=Filter(run_id=run_id, type="job.released"))
+        released = log.since(tx.connection, where=EventFilter(run_id=run_id, type="job.released"))
     assert len(released) >= 1

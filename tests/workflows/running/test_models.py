@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowInput, WorkflowSpec, WorkflowStep
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.sessions import list_sessions
@@ -103,7 +103,7 @@ def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[Mo
     assert done["steps"]["write"]["metrics"]["tokens"] > 0
     with runtime.ledger.read() as tx:
         assert len(list_sessions(tx, run_id=done["run_id"])) == 2
-        tokens = log.since(tx.connection, where=Filter(run_id=done["run_id"], type="step.token"))
+        tokens = log.since(tx.connection, where=EventFilter(run_id=done["run_id"], type="step.token"))
     heard = "".join(event.data["text"] for event in tokens if event.data["name"] == "write")
     assert heard == "A long {tale} of ratchets."
     again = run(runtime, tale(), {"topic": "ratchets"})

@@ -10,7 +10,7 @@ import pytest
 from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RunStatus, StepStatus
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.questions import decide_approval, list_approvals
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("worker")
 
 def kinds_of(ledger: Ledger, run_id: int) -> list[str]:
     with ledger.read() as tx:
-        return [event.type for event in log.since(tx.connection, where=Filter(run_id=run_id))]
+        return [event.type for event in log.since(tx.connection, where=EventFilter(run_id=run_id))]
 
 
 def test_a_workflow_runs_in_sandboxed_processes_and_everything_is_on_record(
@@ -192,7 +192,7 @@ def test_what_a_node_writes_to_stderr_is_told_while_it_runs_and_is_no_failure(
     done = run(runtime, spec)
     assert done["status"] == "completed"
     with ledger.read() as tx:
-        said = log.since(tx.connection, where=Filter(run_id=done["run_id"], type="step.output"))
+        said = log.since(tx.connection, where=EventFilter(run_id=done["run_id"], type="step.output"))
     assert "careful" in "".join(event.data["text"] for event in said)
 
 

@@ -11,7 +11,7 @@ import pytest
 from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse, NotFound, RunStatus
-from ratchet.ledger import Filter, Ledger, events
+from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.ledger.runs import Run, list_runs
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Job, JobContext, JobStatus, Runtime, list_jobs, list_schedules
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_keeps_the_next_from_starting(
     [run] = runs(ledger)
     assert skipped == {"skipped": f"sums: its run {run.id} has not ended"}
     with ledger.read() as tx:
-        [event] = events.since(tx.connection, where=Filter(type="schedule.skipped"))
+        [event] = events.since(tx.connection, where=EventFilter(type="schedule.skipped"))
     assert event.run_id == run.id
 
 

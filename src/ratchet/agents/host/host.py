@@ -24,7 +24,7 @@ from ratchet.agents.servers import Launch
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.kernel import RatchetError
-from ratchet.ledger import Event, Filter, follow_async
+from ratchet.ledger import Event, EventFilter, follow_async
 from ratchet.ledger import events as event_log
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
@@ -107,7 +107,7 @@ class Host:
             self._tasks.start(partial(self._restore, found[:_RESTORED]))
         else:
             seen = await asyncio.to_thread(self._last_event)
-        news = follow_async(self._runtime.ledger, seen, where=Filter(type="agent.*"))
+        news = follow_async(self._runtime.ledger, seen, where=EventFilter(type="agent.*"))
         async with contextlib.aclosing(news):
             async for event in news:
                 if event.type in _NEWS:

@@ -11,7 +11,7 @@ from ratchet.cli.command import command
 from ratchet.cli.output import confirm
 from ratchet.cli.params import PORT
 from ratchet.kernel import Missing
-from ratchet.runtime.addresses import Address, server_addresses
+from ratchet.runtime.addresses import ServerAddress, server_addresses
 from ratchet.server.token import Token, find_token
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def console(session: Session, port: int | None, show: bool) -> None:
         webbrowser.open(link)
 
 
-def _address(loaded: Loaded, port: int | None) -> Address:
+def _address(loaded: Loaded, port: int | None) -> ServerAddress:
     found = [each for each in server_addresses(loaded.home) if port in (None, each.port)]
-    return found[0] if found else Address(loaded.settings.server.host, loaded.settings.server.port)
+    return found[0] if found else ServerAddress(loaded.settings.server.host, loaded.settings.server.port)
 
 
 def _ask(url: str, token: Token) -> None:

@@ -13,7 +13,7 @@ from ratchet.cli.command import command
 from ratchet.cli.output import print_document
 from ratchet.cli.progress import working
 from ratchet.cli.words import hanging
-from ratchet.doctor import Check, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
+from ratchet.doctor import ProbeCheck, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.home import ledger
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def doctor(session: Session) -> int:
     return 1 if failed else 0
 
 
-def print_checks(checks: list[Check]) -> None:
+def print_checks(checks: list[ProbeCheck]) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         colour = {"ok": "green", "warn": "yellow", "fail": "red"}[check.status]

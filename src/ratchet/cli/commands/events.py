@@ -12,7 +12,7 @@ from ratchet.cli.output import note, print_line, show_list
 from ratchet.cli.params import COUNT, ID, Number
 from ratchet.cli.session import interrupted
 from ratchet.cli.words import clock, one_line, pairs
-from ratchet.ledger import Event, Filter, Ledger, follow
+from ratchet.ledger import Event, EventFilter, Ledger, follow
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since
 from ratchet.operations import record
@@ -55,7 +55,7 @@ def events(
     Everything that Ratchet does is an event, and its number tells the order. The newest come last. With --json each
     event is one line.
     """
-    where = Filter(**wanted)  # type: ignore[arg-type]
+    where = EventFilter(**wanted)  # type: ignore[arg-type]
     with existing_ledger(session) as ledger:
         if following:
             _follow(session, ledger, where, since, _SHOWN_BEFORE_FOLLOWING if limit is None else limit)
@@ -63,7 +63,7 @@ def events(
             _list(session, _read(ledger, where, since, _SHOWN if limit is None else limit))
 
 
-def _read(ledger: Ledger, where: Filter, since: int | None, limit: int) -> list[Event]:
+def _read(ledger: Ledger, where: EventFilter, since: int | None, limit: int) -> list[Event]:
     with ledger.read() as tx:
         if since is not None:
             return events_since(tx.connection, since, where=where, limit=limit)
@@ -90,7 +90,7 @@ def _list(session: Session, found: list[Event]) -> None:
     )
 
 
-def _follow(session: Session, ledger: Ledger, where: Filter, since: int | None, limit: int) -> None:
+def _follow(session: Session, ledger: Ledger, where: EventFilter, since: int | None, limit: int) -> None:
     if since is None:
         with ledger.read() as tx:
             # Both in one transaction: what comes after it is followed, nothing is left out or shown twice.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.config import Artifacts, Loaded
     from ratchet.ledger import Ledger
-    from ratchet.ledger.check import Finding
+    from ratchet.ledger.check import LedgerFinding
 
 _DAY_MS = 86_400_000
 
@@ -150,7 +150,7 @@ def _mention_losses(left_out: tuple[str, ...]) -> None:
         )
 
 
-def _print_findings(findings: tuple[Finding, ...]) -> None:
+def _print_findings(findings: tuple[LedgerFinding, ...]) -> None:
     for finding in findings:
         print(f"{finding.severity:7}  {finding.what}\n         to mend: {finding.mend}")
     if not findings:

@@ -17,7 +17,7 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import age, compact
 from ratchet.kernel import Misuse, NotFound
-from ratchet.memory import FILE_NAME, Entry, Found, Memory, open_memory, search_advice
+from ratchet.memory import FILE_NAME, FoundEntry, Memory, MemoryEntry, open_memory, search_advice
 from ratchet.memory import reembed as reembed_all
 from ratchet.operations import record
 
@@ -183,7 +183,7 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-_COLUMNS: dict[str, Callable[[Entry], object]] = {
+_COLUMNS: dict[str, Callable[[MemoryEntry], object]] = {
     "id": lambda entry: entry.id,
     "kind": lambda entry: entry.kind,
     "scope": lambda entry: entry.scope,
@@ -193,13 +193,13 @@ _COLUMNS: dict[str, Callable[[Entry], object]] = {
 }
 
 
-def _of_entry(column: Callable[[Entry], object]) -> Callable[[Found], object]:
+def _of_entry(column: Callable[[MemoryEntry], object]) -> Callable[[FoundEntry], object]:
     return lambda found: column(found.entry)
 
 
-def _record(entry: Entry) -> dict[str, Any]:
+def _record(entry: MemoryEntry) -> dict[str, Any]:
     return {**record(entry), "tags": sorted(entry.tags)}
 
 
-def _found_record(found: Found) -> dict[str, Any]:
+def _found_record(found: FoundEntry) -> dict[str, Any]:
     return {"likeness": found.likeness, **_record(found.entry)}

@@ -19,7 +19,7 @@ from ratchet.cli.protocol_pages import print_overview, pull_request
 from ratchet.cli.session import interrupted
 from ratchet.cli.words import age, lines, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
-from ratchet.ledger import Attempt, Event, Filter, Ledger, Step, Transaction, follow
+from ratchet.ledger import Attempt, Event, EventFilter, Ledger, Step, Transaction, follow
 from ratchet.ledger.ledger import log_line, read_log
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import Protocol, count_protocol_steps, list_protocol_steps
@@ -177,7 +177,7 @@ def _follow(
             note(f"Protocol {protocol.run_id} is {protocol.status}: nothing is said now.")
             return
     with interrupted() as stop:
-        for event in follow(ledger, after, where=Filter(run_id=protocol.run_id), stop=stop):
+        for event in follow(ledger, after, where=EventFilter(run_id=protocol.run_id), stop=stop):
             if event.attempt_id is not None and (steps is None or event.step_id in steps):
                 _print(session, event)
             if event.type.startswith("run."):

@@ -14,7 +14,7 @@ from ratchet.cli.reference.api_page import api_page
 from ratchet.cli.reference.manual import commands_page
 from ratchet.cli.reference.schema_words import GENERATED, code, page, prose, resolved, table, type_words
 from ratchet.config.keys import Keys
-from ratchet.config.schema import ANY, Leaf, Table, entries
+from ratchet.config.schema import ANY, KeyLeaf, KeyTable, entries
 from ratchet.config.sources import ALIASES, IGNORED, Key, dotted, variable
 from ratchet.kernel import Misuse
 
@@ -57,22 +57,22 @@ def _groups() -> Iterator[str]:
     yield "## All keys"
     for name, group in groupby(found, key=lambda entry: entry.key[0]):
         inner = list(group)
-        head = next((each for each in inner if isinstance(each, Table) and each.key[0] == name), None)
+        head = next((each for each in inner if isinstance(each, KeyTable) and each.key[0] == name), None)
         yield f"### {name}"
         yield (_sentence(head.field.description) if head is not None and head.key == (name,) else "")
         yield from _tables(inner, schema)
 
 
-def _tables(found: Sequence[Leaf | Table], schema: Mapping[str, Any]) -> Iterator[str]:
+def _tables(found: Sequence[KeyLeaf | KeyTable], schema: Mapping[str, Any]) -> Iterator[str]:
     """The keys of each table in it, with what the table is for."""
     for key, group in groupby(
-        (each for each in found if isinstance(each, Leaf)), key=lambda leaf: leaf.key[:-1]
+        (each for each in found if isinstance(each, KeyLeaf)), key=lambda leaf: leaf.key[:-1]
     ):
         leaves = list(group)
         if len(key) > 1:
             yield f"#### {dotted(key)}"
             about = next(
-                (each.field.description for each in found if isinstance(each, Table) and each.key == key),
+                (each.field.description for each in found if isinstance(each, KeyTable) and each.key == key),
                 None,
             )
             yield _sentence(about)
@@ -81,7 +81,7 @@ def _tables(found: Sequence[Leaf | Table], schema: Mapping[str, Any]) -> Iterato
         )
 
 
-def _row(leaf: Leaf, schema: Mapping[str, Any]) -> Sequence[str]:
+def _row(leaf: KeyLeaf, schema: Mapping[str, Any]) -> Sequence[str]:
     older = [code(name) for name, alias in ALIASES.items() if alias.key == leaf.key]
     variables = [code(variable(leaf.key)), *older]
     return (
@@ -105,7 +105,7 @@ def _schema_of(key: Key, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "string"} if key == ("database_url",) else kind
 
 
-def _default(leaf: Leaf) -> str:
+def _default(leaf: KeyLeaf) -> str:
     if leaf.key in _DEFAULTS:
         return _DEFAULTS[leaf.key]
     value = leaf.field.get_default(call_default_factory=True, validated_data={})

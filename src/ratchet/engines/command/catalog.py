@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ratchet.config.engine_settings import Command
+from ratchet.config.engine_settings import CommandSettings
 
 # Each of them takes its key from the variable of the maker whose model it is told to use.
 _KEYS = (
@@ -26,8 +26,8 @@ _REFUSALS = (
     "refused=(?i)context.{0,10}(length|window)",
 )
 
-READY: Mapping[str, Command] = {
-    "opencode": Command(
+READY: Mapping[str, CommandSettings] = {
+    "opencode": CommandSettings(
         argv=("opencode", "run", "--format=json", "--auto", "--model={model}"),
         environment=_KEYS,
         variables=("OPENCODE_DISABLE_AUTOUPDATE=true", "OPENCODE_DISABLE_LSP_DOWNLOAD=true"),
@@ -43,7 +43,7 @@ READY: Mapping[str, Command] = {
         version=("--version",),
         install="npm install -g opencode-ai",
     ),
-    "gemini": Command(
+    "gemini": CommandSettings(
         argv=("gemini", "--output-format=json", "--approval-mode=yolo", "--model={model}"),
         environment=(
             "GEMINI_API_KEY",
@@ -65,7 +65,7 @@ READY: Mapping[str, Command] = {
         version=("--version",),
         install="npm install -g @google/gemini-cli",
     ),
-    "aider": Command(
+    "aider": CommandSettings(
         argv=(
             "aider",
             "--message-file={prompt_file}",
@@ -96,7 +96,7 @@ READY: Mapping[str, Command] = {
         version=("--version",),
         install="pip install aider-chat",
     ),
-    "codemachine": Command(
+    "codemachine": CommandSettings(
         argv=("codemachine", "start", "--spec={prompt_file}"),
         environment=_KEYS,
         variables=("CODEMACHINE_PLAIN_LOGS=1",),

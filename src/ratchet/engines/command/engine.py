@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ratchet.config.engine_settings import Command, placeholders_in
+from ratchet.config.engine_settings import CommandSettings, placeholders_in
 from ratchet.engines.command.catalog import READY
 from ratchet.engines.command.session import CommandSession
 from ratchet.engines.endpoint import HiddenKeys
@@ -40,7 +40,7 @@ _LONGEST_WORD = 128 * 1024 - 1
 _ANSWER_FORM = "Answer with nothing but JSON that fits this JSON Schema:"
 
 
-def find_program(description: Command, name: str, environment: Mapping[str, str]) -> Path:
+def find_program(description: CommandSettings, name: str, environment: Mapping[str, str]) -> Path:
     """The program that the description begins with. Raises `Fault` if it is not there."""
     program = description.argv[0]
     # Not by way of a Path, which would make ./agent the name of a program on the PATH.
@@ -52,7 +52,7 @@ def find_program(description: Command, name: str, environment: Mapping[str, str]
 
 
 def prepare(
-    description: Command,
+    description: CommandSettings,
     program: Path,
     request: Request,
     home: Path,
@@ -85,7 +85,7 @@ def prepare(
     )
 
 
-def answer_file(description: Command, request: Request, home: Path) -> Path | None:
+def answer_file(description: CommandSettings, request: Request, home: Path) -> Path | None:
     """The file that the answer is in, if it is in one; a relative path starts at the workspace."""
     kind, _, name = description.answer.partition(":")
     if kind != "file":
@@ -96,7 +96,7 @@ def answer_file(description: Command, request: Request, home: Path) -> Path | No
 
 
 def _values(
-    description: Command, request: Request, home: Path, workspace: Path, model: str | None
+    description: CommandSettings, request: Request, home: Path, workspace: Path, model: str | None
 ) -> dict[str, str | None]:
     """What each placeholder stands for. A text that has a file of its own is in the file as well."""
     values: dict[str, str | None] = {
@@ -116,7 +116,7 @@ def _values(
     return values
 
 
-def _prompt(description: Command, request: Request) -> str:
+def _prompt(description: CommandSettings, request: Request) -> str:
     """The prompt, with whatever the description has no place of its own for."""
     parts = [request.prompt]
     if request.system and not mentions(description.argv, "system", "system_file"):
@@ -127,7 +127,7 @@ def _prompt(description: Command, request: Request) -> str:
 
 
 def _variables(
-    description: Command,
+    description: CommandSettings,
     values: Mapping[str, str | None],
     home: Path,
     scratch: Path,
@@ -160,7 +160,7 @@ def open_command(surroundings: Surroundings, name: str) -> Engine:
 
 
 class CommandEngine:
-    def __init__(self, surroundings: Surroundings, name: str, description: Command) -> None:
+    def __init__(self, surroundings: Surroundings, name: str, description: CommandSettings) -> None:
         self._name = name
         self._description = description
         self._prices = surroundings.settings.llm.prices

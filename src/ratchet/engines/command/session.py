@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.engine_settings import Command, Prices
+from ratchet.config.engine_settings import CommandSettings, Prices
 from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import (
     EventKind,
@@ -58,7 +58,7 @@ _MULTIPLES = {"k": 1_000, "m": 1_000_000}
 class Findings:
     """Takes each line as it comes. Output that should be JSON and is not leaves the answer unfound."""
 
-    def __init__(self, description: Command) -> None:
+    def __init__(self, description: CommandSettings) -> None:
         self._description = description
         self._kind, _, self._where = description.answer.partition(":")
         self._lines: list[str] = []
@@ -200,7 +200,7 @@ _TRANSCRIPT = "its transcript has all that it printed"
 
 
 def fault_of(
-    description: Command, name: str, finished: Finished, output: str, error: str | None
+    description: CommandSettings, name: str, finished: Finished, output: str, error: str | None
 ) -> Fault | None:
     """Why the session has failed; `None` if its process ended well and reported no error."""
     if finished.exit_code == 0 and error is None:
@@ -215,12 +215,12 @@ def fault_of(
     )
 
 
-def did_nothing(description: Command, output: str) -> bool:
+def did_nothing(description: CommandSettings, output: str) -> bool:
     """Whether a failed session has surely done nothing."""
     return description.nothing_done is not None and re.search(description.nothing_done, output) is not None
 
 
-def _meaning(description: Command, finished: Finished, output: str) -> tuple[Failure, float | None]:
+def _meaning(description: CommandSettings, finished: Finished, output: str) -> tuple[Failure, float | None]:
     for each in description.exit_codes:
         code, _, failure = each.partition("=")
         if finished.exit_code == int(code):
@@ -232,7 +232,7 @@ def _meaning(description: Command, finished: Finished, output: str) -> tuple[Fai
     return Failure.CRASHED, None
 
 
-def _seconds(description: Command, output: str) -> float | None:
+def _seconds(description: CommandSettings, output: str) -> float | None:
     """How long to wait, from any pattern that tells it: the exit code alone does not."""
     matches = (re.search(each.partition("=")[2], output) for each in description.patterns)
     return next((seconds for match in matches if match and (seconds := _waiting(match)) is not None), None)
@@ -259,7 +259,7 @@ class CommandSession:
     def __init__(
         self,
         name: str,
-        description: Command,
+        description: CommandSettings,
         request: Request,
         secrets: HiddenKeys,
         prices: Mapping[str, Prices],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ratchet.config.engine_settings import Endpoint, Llm
+from ratchet.config.engine_settings import EndpointSettings, Llm
 from ratchet.engines.endpoint import SettingNames, base_url_setting
 from ratchet.engines.providers import (
     OLLAMA_HOST,
@@ -28,7 +28,7 @@ class ModelCandidate:
     """One model of one endpoint."""
 
     place: str
-    endpoint: Endpoint
+    endpoint: EndpointSettings
     model: str
     home: str | None = None
     """Where the endpoint is if its table names no address."""
@@ -113,13 +113,13 @@ def default_model(settings: Llm, environment: Mapping[str, str]) -> str | None:
     return f"{only.name}/{only.models[0]}" if only else None
 
 
-def endpoint_at(place: str, settings: Llm) -> Endpoint | None:
+def endpoint_at(place: str, settings: Llm) -> EndpointSettings | None:
     """The endpoint of that name. What its table leaves out is as the provider of that name has it."""
     described, provider = settings.endpoints.get(place), PROVIDERS.get(place)
     if provider is None:
         return described
     if described is None:
-        return Endpoint(kind=provider.protocol)
+        return EndpointSettings(kind=provider.protocol)
     if "kind" in described.model_fields_set:
         return described
     return described.model_copy(update={"kind": provider.protocol})
@@ -189,7 +189,7 @@ def _at_address(name: str) -> ModelCandidate:
         )
     return ModelCandidate(
         address.rstrip("/"),
-        Endpoint(kind="openai", base_url=address),
+        EndpointSettings(kind="openai", base_url=address),
         model,
         address=f"the address of {name}",
     )

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.engine_settings import Endpoint
+from ratchet.config.engine_settings import EndpointSettings
 from ratchet.engines.llm.choice import ModelCandidate
 from ratchet.engines.providers import PROVIDERS
 
@@ -184,7 +184,7 @@ class _Waiter:
 
 
 class Gate:
-    def __init__(self, endpoint: Endpoint, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, endpoint: EndpointSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = endpoint
         self._clock = clock
         self._open = 0
@@ -270,12 +270,12 @@ class Gate:
             self._queue[0].wake()
 
 
-_gates: dict[tuple[str, Endpoint], Gate] = {}
+_gates: dict[tuple[str, EndpointSettings], Gate] = {}
 # Two sessions that ask for a new gate at once must get the same one.
 _gates_lock = threading.Lock()
 
 
-def gate_of(url: str, endpoint: Endpoint) -> Gate:
+def gate_of(url: str, endpoint: EndpointSettings) -> Gate:
     """The one gate that this process has for an endpoint with these limits."""
     with _gates_lock:
         return _gates.setdefault((url, endpoint), Gate(endpoint))

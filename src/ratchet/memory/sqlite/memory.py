@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ratchet.kernel import Misuse
 from ratchet.memory.memory import (
-    Draft,
     Embedder,
-    Entry,
-    Filter,
-    Found,
+    FoundEntry,
+    MemoryDraft,
+    MemoryEntry,
+    MemoryFilter,
     Where,
     WrongEmbedder,
     check_limit,
@@ -73,7 +73,7 @@ class SqliteMemory:
         scope: str | None = None,
         key: str | None = None,
     ) -> str:
-        draft = Draft.of(text, kind=kind, tags=tags, data=data, scope=scope, key=key)
+        draft = MemoryDraft.of(text, kind=kind, tags=tags, data=data, scope=scope, key=key)
         vector = self._embed(draft.text)
         with self._transaction("IMMEDIATE") as connection:
             self._check_embedder(rows.state(connection))
@@ -81,9 +81,9 @@ class SqliteMemory:
                 rows.write(connection, draft, vector, now=time.time_ns() // 1_000_000)
         return draft.id
 
-    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def find(self, meaning: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         if not meaning.strip():
             return []
         query = self._embed(clean(meaning))
@@ -93,20 +93,20 @@ class SqliteMemory:
             near = vectors.nearest(query, limit, among, kind=wanted.kind, scope=wanted.scope)
             return rows.found(connection, near)
 
-    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[Found]:
+    def words(self, query: str, *, limit: int = 10, **where: Unpack[Where]) -> list[FoundEntry]:
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         with self._transaction() as connection:
             return rows.found(connection, match(connection, clean(query), wanted, limit))
 
-    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[Entry]:
+    def entries(self, *, limit: int = 100, **where: Unpack[Where]) -> list[MemoryEntry]:
         check_limit(limit)
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         with self._transaction() as connection:
             return list(rows.newest(connection, wanted, limit))
 
     def delete(self, **where: Unpack[Where]) -> int:
-        wanted = Filter.of(where)
+        wanted = MemoryFilter.of(where)
         if wanted.empty:
             raise Misuse("nothing says which entries to forget", hint="name an id, a kind, tags or a scope")
         with self._transaction("IMMEDIATE") as connection:
@@ -140,7 +140,7 @@ class SqliteMemory:
             self._seen = state.change
         return self._vectors
 
-    def _meant(self, connection: sqlite3.Connection, wanted: Filter) -> NDArray[np.int64] | None:
+    def _meant(self, connection: sqlite3.Connection, wanted: MemoryFilter) -> NDArray[np.int64] | None:
         """See `rows.numbers`. Kept until something changes: reading ten thousand takes as long as the search."""
         key = (wanted.id, wanted.tags)
         if key not in self._among:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ratchet.memory.embedders import parts, query_words
-from ratchet.memory.memory import Draft, Entry, Filter, Found
+from ratchet.memory.memory import FoundEntry, MemoryDraft, MemoryEntry, MemoryFilter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _RANKED = 2_000
 
 
-def match(connection: sqlite3.Connection, query: str, wanted: Filter, limit: int) -> list[Near]:
+def match(connection: sqlite3.Connection, query: str, wanted: MemoryFilter, limit: int) -> list[Near]:
     """The entries that have any of the words, best first; equal ones by number."""
     words = _telling(connection, query_words(query))
     if not words:
@@ -89,7 +89,7 @@ def state(connection: sqlite3.Connection) -> State:
     return State(*row)
 
 
-def condition(wanted: Filter) -> tuple[str, list[str]]:
+def condition(wanted: MemoryFilter) -> tuple[str, list[str]]:
     """What `wanted` is in SQL, and the values in it."""
     parts, values = ["1"], []
     for column in ("id", "kind", "scope"):
@@ -103,7 +103,7 @@ def condition(wanted: Filter) -> tuple[str, list[str]]:
     return " AND ".join(parts), values
 
 
-def holds(connection: sqlite3.Connection, draft: Draft) -> bool:
+def holds(connection: sqlite3.Connection, draft: MemoryDraft) -> bool:
     """Whether the very same entry is there already, so that nothing need be written."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE id = ?", (draft.id,)).fetchone()
     if row is None:
@@ -113,7 +113,9 @@ def holds(connection: sqlite3.Connection, draft: Draft) -> bool:
     return now == (draft.kind, draft.text, draft.data, draft.scope, draft.tags)
 
 
-def write(connection: sqlite3.Connection, draft: Draft, vector: NDArray[np.float32], *, now: int) -> None:
+def write(
+    connection: sqlite3.Connection, draft: MemoryDraft, vector: NDArray[np.float32], *, now: int
+) -> None:
     """Add the entry, or put it in the place of the one with its id."""
     [number] = connection.execute(
         "INSERT INTO entries (id, kind, text, data, scope, created_at, change) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -128,7 +130,7 @@ def write(connection: sqlite3.Connection, draft: Draft, vector: NDArray[np.float
     connection.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, number) for tag in sorted(draft.tags)])
 
 
-def delete(connection: sqlite3.Connection, wanted: Filter, *, kept_changes: int) -> int:
+def delete(connection: sqlite3.Connection, wanted: MemoryFilter, *, kept_changes: int) -> int:
     """Delete what is wanted; deletions before the last `kept_changes` changes are no longer remembered."""
     change = next_change(connection)
     where, values = condition(wanted)
@@ -143,7 +145,7 @@ def next_change(connection: sqlite3.Connection) -> int:
     return int(change)
 
 
-def numbers(connection: sqlite3.Connection, wanted: Filter) -> NDArray[np.int64] | None:
+def numbers(connection: sqlite3.Connection, wanted: MemoryFilter) -> NDArray[np.int64] | None:
     """Those that have the id and all the tags that are wanted, or `None` if that does not matter."""
     parts = ["SELECT number FROM tags WHERE tag = ?" for _ in wanted.tags]
     values = sorted(wanted.tags)
@@ -159,13 +161,13 @@ def numbers(connection: sqlite3.Connection, wanted: Filter) -> NDArray[np.int64]
     return np.array(json.loads(connection.execute(query, values).fetchone()[0]), dtype=np.int64)
 
 
-def newest(connection: sqlite3.Connection, wanted: Filter, limit: int) -> Iterator[Entry]:
+def newest(connection: sqlite3.Connection, wanted: MemoryFilter, limit: int) -> Iterator[MemoryEntry]:
     where, values = condition(wanted)
     query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY entries.number DESC LIMIT ?"
     return map(_entry, connection.execute(query, [*values, limit]))
 
 
-def found(connection: sqlite3.Connection, near: Sequence[Near]) -> list[Found]:
+def found(connection: sqlite3.Connection, near: Sequence[Near]) -> list[FoundEntry]:
     """The entries of these numbers, in the same order."""
     query = (
         f"SELECT entries.number, {_COLUMNS} FROM entries"
@@ -173,7 +175,7 @@ def found(connection: sqlite3.Connection, near: Sequence[Near]) -> list[Found]:
     )
     listed = json.dumps([each.number for each in near])
     by_number = {number: _entry(row) for number, *row in connection.execute(query, (listed,))}
-    return [Found(by_number[each.number], each.likeness) for each in near]
+    return [FoundEntry(by_number[each.number], each.likeness) for each in near]
 
 
 def deleted_since(connection: sqlite3.Connection, change: int) -> Iterator[int]:
@@ -197,9 +199,9 @@ def vectors_since(
         yield number, np.frombuffer(vector, dtype="<f4"), kind, scope
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _entry(row: Sequence[Any]) -> MemoryEntry:
     id, kind, text, data, scope, created_at, tags = row
-    return Entry(id, kind, text, frozenset(_parsed(tags)), _parsed(data), scope, created_at)
+    return MemoryEntry(id, kind, text, frozenset(_parsed(tags)), _parsed(data), scope, created_at)
 
 
 def _parsed(text: str) -> Any:

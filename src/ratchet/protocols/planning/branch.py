@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ratchet.config.workflow_settings import Protocols
 from ratchet.engines import Engine
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
-from ratchet.ledger import Filter, Transaction
+from ratchet.ledger import EventFilter, Transaction
 from ratchet.ledger.events import Event, latest
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol
@@ -177,8 +177,8 @@ class _Past:
 
 
 def _look_back(tx: Transaction, run_id: int) -> _Past:
-    entered = latest(tx.connection, where=Filter(run_id=run_id, type=_ENTERED), limit=1)
-    starts = latest(tx.connection, where=Filter(run_id=run_id, type=STARTED), limit=_MOST_STARTS)
+    entered = latest(tx.connection, where=EventFilter(run_id=run_id, type=_ENTERED), limit=1)
+    starts = latest(tx.connection, where=EventFilter(run_id=run_id, type=STARTED), limit=_MOST_STARTS)
     step = find_step(tx, run_id, PLAN_STEP)
     ended = [] if step is None else stages_of_step(tx, step.id, ENDED)
     return _Past(entered[0].id if entered else 0, tuple(starts), tuple(map(Tried.of, ended)))

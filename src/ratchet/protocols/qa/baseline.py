@@ -15,7 +15,7 @@ from ratchet.judges import Candidate
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Misuse
-from ratchet.ledger import Filter
+from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
@@ -61,7 +61,7 @@ async def environment_of(stream: Stream, commit: str) -> Environment | None:
 def red_checks(stream: Stream) -> Red:
     """The checks that fail on the protocol's base, each with the tests that do."""
     with stream.job.ledger.read() as tx:
-        found = latest(tx.connection, where=Filter(run_id=stream.protocol.run_id, type=CHECKED), limit=1)
+        found = latest(tx.connection, where=EventFilter(run_id=stream.protocol.run_id, type=CHECKED), limit=1)
     red: Red = found[0].data["red"] if found else {}
     return red
 
@@ -171,7 +171,7 @@ def _summary(ran: Sequence[CheckRun]) -> str:
 def _remembered(stream: Stream, key: str) -> bool:
     """Whether it is known already, in this run or in another one of the project, whose result counts here as well."""
     with stream.job.ledger.read() as tx:
-        where = Filter(project_id=stream.project.id, type=CHECKED)
+        where = EventFilter(project_id=stream.project.id, type=CHECKED)
         found = latest(tx.connection, where=where, limit=_LOOKED_AT)
     known = next((each for each in found if _is_same(each, key)), None)
     if known is None:

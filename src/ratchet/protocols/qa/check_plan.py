@@ -11,7 +11,7 @@ from typing import Any
 
 from ratchet.projects.discovery.facts import read_facts
 from ratchet.protocols.qa.findings import FindingSeverity, QaFinding
-from ratchet.workspaces import Change, Entry, Repository
+from ratchet.workspaces import Repository, TreeChange, TreeEntry
 from ratchet.workspaces.trees import PROGRAM
 
 
@@ -26,8 +26,8 @@ class CheckPlan:
     """`scripts` are changes of what is run, which is put back; `configuration` are changes of what steers it."""
 
     checks: tuple[PlannedCheck, ...]
-    scripts: tuple[Change, ...] = ()
-    configuration: tuple[Change, ...] = ()
+    scripts: tuple[TreeChange, ...] = ()
+    configuration: tuple[TreeChange, ...] = ()
     findings: tuple[QaFinding, ...] = ()
 
 
@@ -74,7 +74,7 @@ def _scripts(files: set[str]) -> Iterator[PlannedCheck]:
             yield PlannedCheck(name, ("bash", path))
 
 
-def _findings(changes: Sequence[Change], edited: Sequence[Change]) -> Iterator[QaFinding]:
+def _findings(changes: Sequence[TreeChange], edited: Sequence[TreeChange]) -> Iterator[QaFinding]:
     for change in edited:
         message = f"decides about changes and was {change.status}; the base's version was run"
         yield QaFinding("check-script", message, change.path, severity=FindingSeverity.MAJOR)
@@ -129,7 +129,7 @@ def is_ci(path: str) -> bool:
 
 
 def find_scripts(
-    files: Mapping[str, Entry], read: Callable[[str], bytes], commands: Iterable[Sequence[str]]
+    files: Mapping[str, TreeEntry], read: Callable[[str], bytes], commands: Iterable[Sequence[str]]
 ) -> frozenset[str]:
     """The scripts that are run: those for CI, those that a command names, and those that they name in turn."""
     named = (word for command in commands for word in command)
@@ -149,7 +149,7 @@ def find_scripts(
     return frozenset(found)
 
 
-def _is_script(path: str, entry: Entry) -> bool:
+def _is_script(path: str, entry: TreeEntry) -> bool:
     return entry.mode == PROGRAM or path.endswith((".sh", ".bash"))
 
 

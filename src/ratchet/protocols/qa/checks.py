@@ -26,7 +26,7 @@ from ratchet.projects.environments.environment import tail
 from ratchet.protocols.qa.check_plan import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
 from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, ruled_by
 from ratchet.sandbox import Bounds, Policy
-from ratchet.workspaces import Change, Repository
+from ratchet.workspaces import Repository, TreeChange
 from ratchet.workspaces.trees import PROGRAM
 
 _NAMED = 5
@@ -345,7 +345,7 @@ class CannotRestore(RatchetError):
     """A file of the base is no plain file, so it cannot be put back safely."""
 
 
-def restore(repository: Repository, base: str, changes: Sequence[Change], directory: Path) -> None:
+def restore(repository: Repository, base: str, changes: Sequence[TreeChange], directory: Path) -> None:
     """Undo `changes` in `directory`. Nothing is written through a link: what is in the way is removed."""
     for change in changes:
         _clear(directory, change.path)

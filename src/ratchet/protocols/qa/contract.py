@@ -15,7 +15,7 @@ from ratchet.protocols.qa.check_plan import is_ci
 from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, added_lines, ruled_by
 from ratchet.protocols.spec.step_spec import QaPolicy, candidates, unsafe_path
 from ratchet.protocols.stream import ProtocolBlocked
-from ratchet.workspaces import Change, Repository, TooLarge
+from ratchet.workspaces import Repository, TooLarge, TreeChange
 from ratchet.workspaces.trees import SUBMODULE
 
 FOLDER = ".protocols"
@@ -67,7 +67,7 @@ class ContractGate:
             measurements={"touched": float(touched), "files": float(len(changes))},
         )
 
-    def _look(self, commit: str) -> tuple[Sequence[Change], list[QaFinding]]:
+    def _look(self, commit: str) -> tuple[Sequence[TreeChange], list[QaFinding]]:
         changes = self.repository.changes(self.base, commit)
         findings = [found for change in changes for found in self._of(change, commit)]
         if self.must_change and not any(_is_work(change.path) for change in changes):
@@ -75,7 +75,7 @@ class ContractGate:
             findings.append(QaFinding("empty", message))
         return changes, findings
 
-    def _of(self, change: Change, commit: str) -> Iterator[QaFinding]:
+    def _of(self, change: TreeChange, commit: str) -> Iterator[QaFinding]:
         path = change.path
         complaint = self._complaint(change, commit)
         if complaint is not None:
@@ -86,7 +86,7 @@ class ContractGate:
             message = "is another repository, whose files no gate and no reviewer sees"
             yield QaFinding("submodule", message, path, severity=FindingSeverity.MAJOR)
 
-    def _complaint(self, change: Change, commit: str) -> str | None:
+    def _complaint(self, change: TreeChange, commit: str) -> str | None:
         """What is wrong with a change of something that is agreed on; nothing if it is none, or allowed."""
         path = change.path
         if path in self.held:
@@ -102,7 +102,7 @@ class ContractGate:
             return None if stays else "must stay a plain file"
         return f"is part of the contract and was {change.status}"
 
-    def _has_grown(self, change: Change, commit: str) -> bool:
+    def _has_grown(self, change: TreeChange, commit: str) -> bool:
         if change.before is None:
             return True
         before = self.repository.read_file(self.base, change.path)
@@ -238,5 +238,5 @@ class SizeGate:
             found.append(QaFinding("bytes", f"{new} new bytes; a step may bring {self.most_bytes}"))
         return ruled_by(self, found, passed=f"{lines} changed lines, {new} new bytes", measurements=measured)
 
-    def _new_bytes(self, commit: str, changes: Sequence[Change]) -> int:
+    def _new_bytes(self, commit: str, changes: Sequence[TreeChange]) -> int:
         return sum(len(line.text) for line in added_lines(self.repository, self.base, commit, changes))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ratchet.judges import Judge, Judged, Report
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome
-from ratchet.workspaces import Change, Repository
+from ratchet.workspaces import Repository, TreeChange
 
 _SHOWN = 5
 
@@ -82,7 +82,7 @@ class AddedLine(NamedTuple):
 
 
 def added_lines(
-    repository: Repository, base: str, commit: str, changes: Sequence[Change]
+    repository: Repository, base: str, commit: str, changes: Sequence[TreeChange]
 ) -> Iterator[AddedLine]:
     """Lines of `commit` that none of the changed files had before; one that only moved is not among them.
 

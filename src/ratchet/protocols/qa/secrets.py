@@ -13,7 +13,7 @@ from ratchet.judges import Candidate, Judged
 from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, added_lines, ruled_by
-from ratchet.workspaces import Change, Repository
+from ratchet.workspaces import Repository, TreeChange
 
 ALLOWED = "ratchet: allow-secret"
 """A line with this mark is let through; it is still shown to the reviewer."""
@@ -182,7 +182,7 @@ def _finding(rule: str, path: str, number: int, where: str, *, allowed: bool) ->
     return QaFinding(rule, f"{message}; {advice}", path, number)
 
 
-def _key_files(changes: Sequence[Change]) -> Iterator[QaFinding]:
+def _key_files(changes: Sequence[TreeChange]) -> Iterator[QaFinding]:
     for change in changes:
         name = change.path.rpartition("/")[2]
         if change.before is None and (name in _KEY_FILES or name.endswith(_KEY_ENDINGS)):

@@ -20,7 +20,7 @@ from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
 from ratchet.sandbox import Bounds, Policy
 from ratchet.sandbox.policy import is_shown
-from ratchet.workspaces import Entry, Kind, Repository, Workspace
+from ratchet.workspaces import Repository, TreeEntry, Workspace, WorkspaceKind
 from ratchet.workspaces.directories import remove_at
 from ratchet.workspaces.files import parent_of
 from ratchet.workspaces.workspace import opened_root, writing
@@ -116,7 +116,7 @@ class RecipePaths:
     def covers(self, path: str) -> bool:
         return any(path == each or path.startswith(f"{each}/") for each in self.paths)
 
-    def within(self, files: Mapping[str, Entry]) -> dict[str, Entry]:
+    def within(self, files: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
         return {path: entry for path, entry in files.items() if self.covers(path)}
 
     def file(self, name: str, roots: Sequence[str] = ()) -> str | None:
@@ -153,7 +153,7 @@ def staged_files(task: TaskAdapter) -> dict[str, Staged]:
 
 @asynccontextmanager
 async def fresh_checkout(
-    repository: Repository, commit: str, staged: Mapping[str, Staged], kind: Kind | None
+    repository: Repository, commit: str, staged: Mapping[str, Staged], kind: WorkspaceKind | None
 ) -> AsyncIterator[Path]:
     """A directory that only Ratchet writes to; gone afterwards."""
     made: list[Workspace] = []
@@ -171,7 +171,7 @@ def _make(
     repository: Repository,
     commit: str,
     staged: Mapping[str, Staged],
-    kind: Kind | None,
+    kind: WorkspaceKind | None,
 ) -> None:
     made.append(repository.workspace(commit, kind=kind, name="measured"))
     with writing(made[0].path), opened_root(made[0].path) as root:

@@ -20,7 +20,7 @@ from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Refused, TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import Unmeasured
-from ratchet.workspaces import Entry, Repository
+from ratchet.workspaces import Repository, TreeEntry
 from ratchet.workspaces.objects import Cache
 
 _PROGRAM = Path(__file__).with_name("compiler.py")
@@ -152,7 +152,7 @@ class CandidateInspection:
             source = self._repository.read_file(commit, path)
             self._note_syntax(path, entry, compiler.check(path, source))
 
-    def _unread(self, commit: str, base: str) -> Iterator[tuple[str, Entry]]:
+    def _unread(self, commit: str, base: str) -> Iterator[tuple[str, TreeEntry]]:
         """The files whose syntax was not checked yet, once everything else was found to be well."""
         self._check_changes(commit, base)
         files = self._repository.list_files(commit)
@@ -180,14 +180,14 @@ class CandidateInspection:
                 f"only {_listed(self._task.recipe)} may be changed, not {_listed(outside)}",
             )
 
-    def _check_kinds(self, recipe: Mapping[str, Entry]) -> None:
+    def _check_kinds(self, recipe: Mapping[str, TreeEntry]) -> None:
         strange = [path for path, entry in recipe.items() if not entry.is_file]
         if strange:
             raise Unmeasured(
                 TrialStatus.DISQUALIFIED, f"a recipe is made of plain files; {_listed(strange)} is none"
             )
 
-    def _check_there(self, recipe: Mapping[str, Entry]) -> None:
+    def _check_there(self, recipe: Mapping[str, TreeEntry]) -> None:
         gone = [
             each
             for each in self._task.recipe
@@ -196,7 +196,7 @@ class CandidateInspection:
         if gone:
             raise Unmeasured(TrialStatus.PREFLIGHT_CRASH, f"{_listed(gone)} of the recipe is gone")
 
-    def _check_size(self, commit: str, files: Mapping[str, Entry]) -> None:
+    def _check_size(self, commit: str, files: Mapping[str, TreeEntry]) -> None:
         limit = self._task.size_limit_bytes
         if limit is None:
             return
@@ -209,11 +209,11 @@ class CandidateInspection:
                 facts={"total_bytes": total, "limit_bytes": limit},
             )
 
-    def _note_syntax(self, path: str, entry: Entry, problem: SyntaxProblem | None) -> None:
+    def _note_syntax(self, path: str, entry: TreeEntry, problem: SyntaxProblem | None) -> None:
         self._compiled.put(entry.hash, (problem,), 1)
         _refuse(path, problem)
 
-    def _size(self, commit: str, path: str, entry: Entry) -> int:
+    def _size(self, commit: str, path: str, entry: TreeEntry) -> int:
         known = self._sizes.get(entry.hash)
         if known is None:
             known = len(self._repository.read_file(commit, path)) if entry.is_file else 0

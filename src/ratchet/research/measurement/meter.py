@@ -46,7 +46,7 @@ from ratchet.research.measurement.result import (
 )
 from ratchet.research.measurement.slots import Lease, SlotPool
 from ratchet.sandbox import granted
-from ratchet.workspaces import Kind, Repository, find_git
+from ratchet.workspaces import Repository, WorkspaceKind, find_git
 from ratchet.workspaces.objects import Cache
 
 
@@ -212,7 +212,7 @@ class TaskMeter:
             directory = None
             if self._needs_checkout:
                 # A mount that is younger than the parents of nodes is not seen by them.
-                kind = None if self._commands else Kind.TREE
+                kind = None if self._commands else WorkspaceKind.TREE
                 opened = fresh_checkout(self._repository, wanted.commit, self._staged, kind)
                 directory = await stack.enter_async_context(opened)
                 record.roots.append(str(directory))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from ratchet.ledger import Event, Filter
+from ratchet.ledger import Event, EventFilter
 from ratchet.ledger.projects import projects_of_runs
 from ratchet.operations import Listing, Param, Tool, Translation, Window, described, number_of, operation
 from ratchet.runtime.call import Call
@@ -350,7 +350,7 @@ def _set_paused(call: Call, name: str, *, paused: bool) -> QueueState:
 def _failed_tries(tx: Transaction, job_id: int) -> list[FailedTry]:
     from ratchet.ledger.events import since
 
-    found = since(tx.connection, where=Filter(job_id=job_id, type="job.*"), limit=_MOST_TRIES)
+    found = since(tx.connection, where=EventFilter(job_id=job_id, type="job.*"), limit=_MOST_TRIES)
     return [FailedTry.of(event) for event in found if event.type in _FAILED_TRIES]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger import Artifact, Event, Filter, Run, Step
+from ratchet.ledger import Artifact, Event, EventFilter, Run, Step
 from ratchet.ledger.runs import get_run, latest_steps, list_runs
 from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
 from ratchet.runtime.call import Call
@@ -126,7 +126,7 @@ def events(call: Call, run_id: RunNumber, window: Window) -> Listing[Event]:
 
     with call.read() as tx:
         get_run(tx, run_id)
-        where = Filter(run_id=run_id)
+        where = EventFilter(run_id=run_id)
         return window.cut(latest(tx.connection, before=window.before, where=where, limit=window.one_more))
 
 

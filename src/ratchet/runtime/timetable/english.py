@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from ratchet.runtime.timetable import vocabulary
-from ratchet.runtime.timetable.vocabulary import Clock, Heard, Interval, Spoken, refuse
+from ratchet.runtime.timetable.vocabulary import Heard, Interval, Spoken, TimeOfDay, refuse
 
 _LONGEST = 200
 
@@ -174,7 +174,7 @@ class _Listener:
         if hour > 24 and bare:
             refuse(self._text, f"{hour} is no hour; write for example 18:30")
         half = self._take("am", "pm")
-        return Spoken(Clock(hour, minute, second), half, bare and half is None)
+        return Spoken(TimeOfDay(hour, minute, second), half, bare and half is None)
 
     def _minute(self) -> bool:
         if not (self._next(0) == "at" and self._next(1) == "minute" and _is_number(self._next(2))):

@@ -14,7 +14,7 @@ from ratchet.kernel import Misuse
 from ratchet.runtime.timetable import cron
 from ratchet.runtime.timetable.cron import DAYS, MONTHS, Cron, Range, parse_cron
 from ratchet.runtime.timetable.english import listen
-from ratchet.runtime.timetable.vocabulary import Clock
+from ratchet.runtime.timetable.vocabulary import TimeOfDay
 
 _DAY = timedelta(days=1)
 # What does not happen for so long never will: the longest pause is that of the 29th of February.
@@ -238,7 +238,7 @@ def _times(second: str, minute: str, hour: str) -> str | None:
     )
     if hours is None or minutes is None or seconds is None:
         return None
-    times = [str(Clock(*time)) for time in itertools.product(hours, minutes, seconds)]
+    times = [str(TimeOfDay(*time)) for time in itertools.product(hours, minutes, seconds)]
     return _listed(times) if len(times) <= _MOST else None
 
 

@@ -18,7 +18,7 @@ PARTS = {
 }
 
 
-class Clock(NamedTuple):
+class TimeOfDay(NamedTuple):
     hour: int
     minute: int
     second: int
@@ -31,12 +31,12 @@ class Clock(NamedTuple):
 class Spoken(NamedTuple):
     """A time as it was said. `half` is am or pm; a bare one is an hour and nothing else."""
 
-    clock: Clock
+    clock: TimeOfDay
     half: str | None = None
     bare: bool = False
 
 
-def settled(times: list[Spoken], part: str | None) -> list[Clock]:
+def settled(times: list[Spoken], part: str | None) -> list[TimeOfDay]:
     """The exact times. Raises `ValueError` with the reason when one could be meant in two ways or in none."""
     if any(time.half for time in times) and any(time.bare for time in times):
         doubtful = next(time for time in times if time.bare)
@@ -49,7 +49,7 @@ def settled(times: list[Spoken], part: str | None) -> list[Clock]:
     )
 
 
-def _exact(time: Spoken) -> Clock:
+def _exact(time: Spoken) -> TimeOfDay:
     clock = time.clock
     if time.half is not None:
         if not 1 <= clock.hour <= 12:
@@ -60,7 +60,7 @@ def _exact(time: Spoken) -> Clock:
     return clock
 
 
-def _in_part(time: Spoken, clock: Clock, part: str) -> Clock:
+def _in_part(time: Spoken, clock: TimeOfDay, part: str) -> TimeOfDay:
     hours = {clock.hour} if time.half is not None or clock.hour > 12 else {clock.hour, (clock.hour + 12) % 24}
     meant = [hour for hour in hours if hour in PARTS[part]]
     if len(meant) != 1:
@@ -128,7 +128,7 @@ class Heard:
         if self.part is not None and not self.times:
             refuse(text, f"{self.part!r} is no exact time; say for example 'at 2:30'")
         try:
-            times = settled(self.times, self.part) or [Clock(0, 0, 0)]
+            times = settled(self.times, self.part) or [TimeOfDay(0, 0, 0)]
         except ValueError as error:
             refuse(text, str(error))
         hours, minutes, seconds = ({time[place] for time in times} for place in range(3))
@@ -225,7 +225,7 @@ GROUPS = {"weekday": _WORKING, "weekdays": _WORKING, "weekend": _FREE, "weekends
 MONTHS = {form: number for number, name in enumerate(cron.MONTHS, start=1) for form in (name, name[:3])}
 ORDINALS = {"first": 1, "fifteenth": 15}
 DAY_PARTS = {**{part: part for part in PARTS}, **{f"{part}s": part for part in PARTS}, "nightly": "night"}
-NAMED_TIMES = {"noon": Clock(12, 0, 0), "midday": Clock(12, 0, 0), "midnight": Clock(0, 0, 0)}
+NAMED_TIMES = {"noon": TimeOfDay(12, 0, 0), "midday": TimeOfDay(12, 0, 0), "midnight": TimeOfDay(0, 0, 0)}
 # Words that only hold the others together.
 JOINTS = frozenset({"on", "the", "of", "and", ",", "in", "from"})
 _TWICE = "say each time, such as 'every day at 8:00 and 20:00'"

@@ -20,13 +20,13 @@ from typing import NoReturn
 from . import names, view
 from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
 from .rights import give_up_for_command, most_tasks
-from .spec import Spec
-from .watch import Watch, descendants, everyone
+from .spec import CommandSpec
+from .watch import TreeWatch, descendants, everyone
 
 _NOT_RUN = 127
 
 
-def become(spec: Spec, trouble: int) -> NoReturn:
+def become(spec: CommandSpec, trouble: int) -> NoReturn:
     """Give up every right, then run the program. What stops it goes to `trouble`, which running the program closes."""
     try:
         os.setsid()
@@ -54,7 +54,7 @@ _EASY_LOOKS = 0.1
 _LEAST_PID_MAX = 301
 
 
-def attend(spec: Spec, report: int, life: int) -> NoReturn:
+def attend(spec: CommandSpec, report: int, life: int) -> NoReturn:
     """Be the first process. `report` takes one JSON object; `life` is closed once the launcher is gone."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -71,13 +71,13 @@ def attend(spec: Spec, report: int, life: int) -> NoReturn:
         os._exit(0)
 
 
-def _attend(spec: Spec) -> dict[str, object]:
+def _attend(spec: CommandSpec) -> dict[str, object]:
     _prepare(spec)
     # Kept for `sigtimedwait`. The command starts with none of them blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, STOP, *FORWARDED})
     child = _start(spec)
     began = time.monotonic()
-    watch = Watch(
+    watch = TreeWatch(
         memory_bytes=spec.memory_bytes,
         processes=spec.processes,
         cpu_seconds=spec.cpu_seconds,
@@ -98,7 +98,7 @@ def _attend(spec: Spec) -> dict[str, object]:
     }
 
 
-def _prepare(spec: Spec) -> None:
+def _prepare(spec: CommandSpec) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     if names.MOUNT in spec.layers:
         view.build(spec.view)
@@ -115,7 +115,7 @@ def _prepare(spec: Spec) -> None:
         _write("/proc/self/oom_score_adj", "500")
 
 
-def _start(spec: Spec) -> int:
+def _start(spec: CommandSpec) -> int:
     hear, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -135,7 +135,7 @@ def _start(spec: Spec) -> int:
     return child
 
 
-def _follow(spec: Spec, child: int, began: float, watch: Watch) -> tuple[int | None, str | None]:
+def _follow(spec: CommandSpec, child: int, began: float, watch: TreeWatch) -> tuple[int | None, str | None]:
     """Wait for the command: how it ended, or why it must be ended."""
     deadline = began + spec.wall_seconds
     next_look = began + _FIRST_LOOKS
@@ -171,11 +171,11 @@ def _reap(child: int) -> int | None:
     return found
 
 
-def _living(spec: Spec) -> list[int]:
+def _living(spec: CommandSpec) -> list[int]:
     return everyone() if names.PID in spec.layers else descendants(os.getpid())
 
 
-def _end_all(spec: Spec) -> None:
+def _end_all(spec: CommandSpec) -> None:
     """Kill and collect every process that is left, so that its usage is counted."""
     while True:
         # Everyone in a pid namespace but its first process; without one, whoever can be found.

@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 from . import names, namespaces
 from .init import FORWARDED, STOP, attend
 from .linux import PR_SET_PDEATHSIG, drop_capabilities, forgo_capabilities, prctl
-from .spec import Spec
+from .spec import CommandSpec
 
 _GRACE_MS = 500
 _REFUSED = 125
 
 
-def launch(spec: Spec, line: int | None = None) -> dict[str, Any] | None:
+def launch(spec: CommandSpec, line: int | None = None) -> dict[str, Any] | None:
     """Run `spec` with stdin, stdout and stderr of this process, which lets go of them.
 
     Anything that comes over `line`, its end included, stops the command. Returns the report of the first process, or
@@ -46,7 +46,7 @@ def launch(spec: Spec, line: int | None = None) -> dict[str, Any] | None:
     return json.loads(said) if said else None
 
 
-def _let_go(spec: Spec) -> None:
+def _let_go(spec: CommandSpec) -> None:
     """Hold neither the command's input and output, nor a directory, nor any right."""
     nowhere = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
@@ -81,7 +81,7 @@ def _listen(first: int, hear: int, line: int | None) -> bytes:
 def main() -> NoReturn:
     """Started as a program, with a description and an argv. Ends as the command ended, with 125 if it was refused."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    spec = Spec.from_json(sys.argv[2])
+    spec = CommandSpec.from_json(sys.argv[2])
     given = {name: os.environ[name] for name in spec.variables if name in os.environ}
     errors = os.dup(2)
     told = launch(spec._replace(argv=sys.argv[3:], environment=given))

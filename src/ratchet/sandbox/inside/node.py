@@ -31,7 +31,7 @@ from .linux import (
     unshare,
 )
 from .rights import node_restriction
-from .surroundings import ANSWER, Surroundings
+from .surroundings import ANSWER, NodeSurroundings
 
 # Later versions would have each word looked up in the table of all that Python knows.
 _FORMAT = 2
@@ -83,7 +83,7 @@ _FAILED = 1
 _decoder, _encoder = json.JSONDecoder(), json.JSONEncoder(allow_nan=False)
 
 
-def be_node(surroundings: Surroundings, descriptor: int, stdout: int, stderr: int) -> NoReturn:
+def be_node(surroundings: NodeSurroundings, descriptor: int, stdout: int, stderr: int) -> NoReturn:
     code = _FAILED
     try:
         do_work(surroundings, descriptor, stdout, stderr)
@@ -95,7 +95,7 @@ def be_node(surroundings: Surroundings, descriptor: int, stdout: int, stderr: in
         os._exit(code)
 
 
-def do_work(surroundings: Surroundings, descriptor: int, stdout: int, stderr: int) -> None:
+def do_work(surroundings: NodeSurroundings, descriptor: int, stdout: int, stderr: int) -> None:
     """Do what is written behind `descriptor`, and answer to `stdout`."""
     if surroundings.parent is not None:
         _die_with(surroundings.parent)
@@ -115,7 +115,7 @@ def _die_with(parent: select.poll) -> None:
         os._exit(_FAILED)
 
 
-def _confine(surroundings: Surroundings, work: Work) -> None:
+def _confine(surroundings: NodeSurroundings, work: Work) -> None:
     layers = surroundings.layers
     restriction = surroundings.restriction
     if work.scratch or work.readable or work.places:
@@ -139,10 +139,10 @@ def _confine(surroundings: Surroundings, work: Work) -> None:
         own.install()
 
 
-def _furnish(surroundings: Surroundings, work: Work) -> Prepared | None:
+def _furnish(surroundings: NodeSurroundings, work: Work) -> Prepared | None:
     """Show it more than all nodes are shown, and let it in. Returns landlock's part of what it gives up."""
     layers = surroundings.layers
-    own = view.View(
+    own = view.FileView(
         processes=False,
         python=surroundings.python,
         readable=work.readable,

@@ -24,7 +24,7 @@ from typing import NoReturn
 from . import names
 from .linux import CLONE_NEWPID, Prepared, libc
 from .node import Work, be_node, do_work, flush
-from .surroundings import ANSWER, Settings, Surroundings, enter, set_apart
+from .surroundings import ANSWER, NodeSettings, NodeSurroundings, enter, set_apart
 
 _WORK = Work(
     source=b"X = 1\n\n\ndef run(given):\n    return [given, X, 'x', 1.5, None]\n",
@@ -49,7 +49,7 @@ def practise() -> None:
     """Do in the parent what every node does, without giving anything up and without leaving a trace."""
     descriptor = os.memfd_create("practice")
     os.write(descriptor, _WORK.packed())
-    unconfined = Surroundings(
+    unconfined = NodeSurroundings(
         layers=frozenset(),
         python=(),
         hidden=(),
@@ -96,7 +96,7 @@ class _Node:
         self.stopped: str | None = None
 
 
-def serve(orders: socket.socket, settings: Settings) -> NoReturn:
+def serve(orders: socket.socket, settings: NodeSettings) -> NoReturn:
     """Fork a node for each order until the other end is closed; then end, and every node with it."""
     orders = socket.socket(fileno=set_apart(orders.detach()))
     try:
@@ -109,7 +109,7 @@ def serve(orders: socket.socket, settings: Settings) -> NoReturn:
         nodes.turn()
 
 
-def _load(settings: Settings) -> None:
+def _load(settings: NodeSettings) -> None:
     """Import everything once, and use it once, so that no node pays for it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -125,7 +125,7 @@ def _load(settings: Settings) -> None:
 class Nodes:
     """The nodes that are running, each by the descriptors of its life and of its line."""
 
-    def __init__(self, orders: socket.socket, surroundings: Surroundings) -> None:
+    def __init__(self, orders: socket.socket, surroundings: NodeSurroundings) -> None:
         self._orders = orders
         self._orders_descriptor = orders.fileno()
         self._surroundings = surroundings

@@ -7,8 +7,8 @@ from collections.abc import Container
 
 from . import landlock, names, rlimits, seccomp
 from .linux import PR_SET_NO_NEW_PRIVS, Prepared, drop_capabilities, prctl
-from .spec import Spec
-from .view import SCRATCH, View
+from .spec import CommandSpec
+from .view import SCRATCH, FileView
 
 
 def most_tasks(processes: int) -> int:
@@ -16,7 +16,7 @@ def most_tasks(processes: int) -> int:
     return 8 * processes + 64
 
 
-def give_up_for_command(spec: Spec) -> None:
+def give_up_for_command(spec: CommandSpec) -> None:
     if spec.cpus:
         os.sched_setaffinity(0, spec.cpus)
     rlimits.limit(
@@ -43,7 +43,7 @@ def give_up_for_command(spec: Spec) -> None:
         seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound).install()
 
 
-def node_restriction(layers: Container[str], view: View, *, scratch: bool) -> Prepared | None:
+def node_restriction(layers: Container[str], view: FileView, *, scratch: bool) -> Prepared | None:
     """Landlock's part of what a node gives up, if it is among the layers. Holds a descriptor."""
     if names.LANDLOCK not in layers:
         return None
@@ -58,6 +58,6 @@ def _give_up_privileges(layers: Container[str]) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _readable(layers: Container[str], view: View) -> list[str]:
+def _readable(layers: Container[str], view: FileView) -> list[str]:
     """Where a mount namespace shows only what may be read, that is everything."""
     return ["/"] if names.MOUNT in layers else view.visible()

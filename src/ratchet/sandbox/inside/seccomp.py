@@ -294,7 +294,7 @@ def known() -> bool:
     return machine in _ARCHITECTURES
 
 
-class Filter:
+class SeccompFilter:
     """A filter ready to be installed: what can be computed before a fork is."""
 
     def __init__(self, code: bytes) -> None:
@@ -307,7 +307,7 @@ class Filter:
         self._install()
 
 
-def node_filter(own_pid: int) -> Filter:
+def node_filter(own_pid: int) -> SeccompFilter:
     """Only what Python needs to compute and to use its scratch: no other process, program, socket or namespace."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     code = _opening(_KILL)
@@ -322,11 +322,11 @@ def node_filter(own_pid: int) -> Filter:
     answers = [refuse] * _UNIFIED + [absent] * (_MOST - _UNIFIED)
     for number in _numbers(_ORDINARY):
         answers[number] = _ALLOW
-    return Filter(code + _table(answers))
+    return SeccompFilter(code + _table(answers))
 
 
 @cache
-def command_filter(*, nested: bool, internet: bool, bound: bool) -> Filter:
+def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilter:
     """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets.
     `bound`: must stay on the CPUs that it was given."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
@@ -346,7 +346,7 @@ def command_filter(*, nested: bool, internet: bool, bound: bool) -> Filter:
         # A filter cannot read the flags of `clone3`, and memory that no process has mapped is not seen by the watch.
         for number in _numbers("clone3 memfd_create"):
             answers[number] = absent
-    return Filter(code + _table(answers))
+    return SeccompFilter(code + _table(answers))
 
 
 def _opening(foreign: int) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from .view import View
+from .view import FileView
 
 
-class Spec(NamedTuple):
+class CommandSpec(NamedTuple):
     """`environment` is `None` where argv is public: then the launcher itself was given the `variables`, by name."""
 
     argv: list[str]
@@ -16,7 +16,7 @@ class Spec(NamedTuple):
     environment: dict[str, str] | None
     variables: list[str]
     layers: list[str]
-    view: View
+    view: FileView
     wall_seconds: float
     cpu_seconds: float | None
     memory_bytes: int | None
@@ -34,6 +34,6 @@ class Spec(NamedTuple):
         return json.dumps(self._asdict() | {"view": self.view._asdict()})
 
     @staticmethod
-    def from_json(text: str | bytes) -> Spec:
+    def from_json(text: str | bytes) -> CommandSpec:
         fields: dict[str, Any] = json.loads(text)
-        return Spec(**fields | {"view": View(**fields["view"])})
+        return CommandSpec(**fields | {"view": FileView(**fields["view"])})

@@ -31,7 +31,7 @@ from .rights import node_restriction
 ANSWER = 3
 
 
-class Settings(NamedTuple):
+class NodeSettings(NamedTuple):
     layers: list[str]
     python: list[str]
     path: list[str]
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     hidden: list[tuple[str, str]]
 
 
-class Surroundings:
+class NodeSurroundings:
     """A plain class, since no other looks at so little memory when it is used."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Surroundings:
         address_bytes: int,
         open_files: int,
         most_descriptors: int,
-        filter: seccomp.Filter | None,
+        filter: seccomp.SeccompFilter | None,
         restriction: Prepared | None,
         parent: select.poll | None,
         own_pids: int,
@@ -76,7 +76,7 @@ class Surroundings:
         self.whole_machine = whole_machine
 
 
-def enter(settings: Settings) -> Surroundings:
+def enter(settings: NodeSettings) -> NodeSurroundings:
     """Stand where the nodes will stand, with what they need."""
     layers = frozenset(settings.layers)
     namespaces.enter(settings.layers)
@@ -87,14 +87,14 @@ def enter(settings: Settings) -> Surroundings:
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
     whole_machine = os.open("/proc/self/ns/mnt", os.O_RDONLY)
     address_bytes = _address_bytes()
-    common = view.View(processes=False, python=tuple(settings.python), hidden=tuple(settings.hidden))
+    common = view.FileView(processes=False, python=tuple(settings.python), hidden=tuple(settings.hidden))
     if names.MOUNT in layers:
         unshare(CLONE_NEWNS)
         view.build(common)
     os.chdir(view.SCRATCH[0] if names.MOUNT in layers else "/")
     rlimits.limit_always()
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    return Surroundings(
+    return NodeSurroundings(
         layers=layers,
         python=common.python,
         hidden=common.hidden,

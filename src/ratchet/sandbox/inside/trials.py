@@ -97,7 +97,7 @@ def _mount(outer: list[str]) -> None:
 
 
 def _build_view() -> None:
-    view.build(view.View())
+    view.build(view.FileView())
     view.guard_kernel_settings()
     processes = [name for name in os.listdir("/proc") if name.isdigit()]
     if processes != ["1"] or os.path.exists("/home"):

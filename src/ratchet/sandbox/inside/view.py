@@ -52,7 +52,7 @@ _TO_READ = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 SCRATCH = ("/tmp", "/dev/shm")
 
 
-class View(NamedTuple):
+class FileView(NamedTuple):
     """What is to be seen. In `read_only` and `hidden` the second part of a path must not lead over a link.
 
     `places` are what is to be seen by another path than its own: that path, then its own. `scratch_bytes` is for /tmp
@@ -75,7 +75,7 @@ class View(NamedTuple):
         return ["/"] if self.everything else [*PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
 
 
-def build(view: View) -> None:
+def build(view: FileView) -> None:
     """Make `view` the root of this mount namespace. Its /proc needs a pid namespace of its own, too."""
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
     devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
@@ -107,7 +107,7 @@ def guard_kernel_settings() -> None:
     os.close(root)
 
 
-def _wanted(view: View) -> list[tuple[str, int]]:
+def _wanted(view: FileView) -> list[tuple[str, int]]:
     """The paths to be seen, those higher up first, so that each lies on top of what contains it."""
     own = (*view.python, *(() if view.everything else (*PROGRAMS, *_SETTINGS)))
     wanted = {path: ATTR_RDONLY for path in own if os.path.exists(path) and not os.path.islink(path)}
@@ -142,7 +142,7 @@ def _whole_root() -> int:
     return root
 
 
-def _bare_root(view: View) -> int:
+def _bare_root(view: FileView) -> int:
     """An empty tree with those links of the machine's own that programs need, and an /etc that names only this user."""
     mount("tmpfs", _BUILD, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")
     root = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)

@@ -19,8 +19,8 @@ from typing import NoReturn
 from . import seccomp
 from .launch import launch
 from .nodes import serve
-from .spec import Spec
-from .surroundings import Settings
+from .spec import CommandSpec
+from .surroundings import NodeSettings
 
 COMMAND, NODES = b"c", b"n"
 _MOST_DESCRIPTORS = 5
@@ -62,7 +62,7 @@ def _separate(work: Callable[..., None], descriptors: list[int]) -> NoReturn:
 
 def _command(description: int, stdin: int, stdout: int, stderr: int, line: int) -> None:
     with os.fdopen(description, "rb") as file:
-        spec = Spec.from_json(file.read())
+        spec = CommandSpec.from_json(file.read())
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -75,4 +75,4 @@ def _command(description: int, stdin: int, stdout: int, stderr: int, line: int) 
 def _nodes(description: int, orders: int) -> None:
     with os.fdopen(description, "rb") as file:
         settings = json.loads(file.read())
-    serve(socket.socket(fileno=orders), Settings(**settings))
+    serve(socket.socket(fileno=orders), NodeSettings(**settings))

@@ -12,7 +12,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _TRUSTED_LOOKS = 3
 
 
-class Watch:
+class TreeWatch:
     """Looks through /proc at every process but this one. `peak_bytes` is the most memory seen at once."""
 
     def __init__(

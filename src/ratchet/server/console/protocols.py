@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Misuse, NotFound, RunStatus, StepStatus
-from ratchet.ledger import Attempt, Event, Filter, Transaction
+from ratchet.ledger import Attempt, Event, EventFilter, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.ledger import tail_log
 from ratchet.ledger.projects import Project, get_project, list_projects
@@ -279,7 +279,7 @@ def _counts(step: ProtocolStep) -> Mapping[str, int]:
 
 def _told(tx: Transaction, protocol_id: int) -> list[common.Event]:
     """What happened last, without what sessions say."""
-    found = latest(tx.connection, where=Filter(run_id=protocol_id), limit=_LOOKED_AT)
+    found = latest(tx.connection, where=EventFilter(run_id=protocol_id), limit=_LOOKED_AT)
     return [common.Event.model_validate(each) for each in found if not _is_chatter(each)][:_TOLD]
 
 

@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 from starlette.responses import JSONResponse, Response
 
 from ratchet.kernel import IllegalTransition, NotFound, RunStatus, check_transition
-from ratchet.ledger import Filter, Run, Transaction
+from ratchet.ledger import EventFilter, Run, Transaction
 from ratchet.ledger.events import latest
 from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.runs import get_run, list_runs
@@ -216,7 +216,7 @@ def data(
     with page.api.read() as tx:
         run_id = find_research(tx, run)
         # Read before the trials: what comes in between makes the next answer new once too often, never too seldom.
-        newest = latest(tx.connection, where=Filter(run_id=run_id), limit=1)
+        newest = latest(tx.connection, where=EventFilter(run_id=run_id), limit=1)
         tag = f'"{run_id}-{after}-{newest[0].id if newest else 0}"'
         if if_none_match == tag:
             return Response(status_code=304, headers={**_KEPT, "ETag": tag})

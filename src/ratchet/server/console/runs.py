@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.responses import RedirectResponse, Response
 
 from ratchet.kernel import NotFound, RunStatus
-from ratchet.ledger import Filter, Run, Transaction
+from ratchet.ledger import EventFilter, Run, Transaction
 from ratchet.ledger.agents import list_agents
 from ratchet.ledger.artifacts import latest as latest_artifacts
 from ratchet.ledger.attention import count_steps
@@ -100,7 +100,7 @@ def _has_standing(tx: Transaction, run_id: int) -> bool:
 
 def _document(page: View, tx: Transaction, run: Run, pager: Pager) -> dict[str, Any]:
     steps = pager.cut(latest_steps(tx, run.id, before=pager.before, limit=pager.one_more))
-    told = latest(tx.connection, where=Filter(run_id=run.id), limit=_EVENTS)
+    told = latest(tx.connection, where=EventFilter(run_id=run.id), limit=_EVENTS)
     left = latest_artifacts(tx, run_id=run.id, limit=_ARTIFACTS)
     return {
         "run": shapes.Run.model_validate(run),

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ratchet.kernel import RatchetError, iso
-from ratchet.ledger.tools import CallRow, VersionStatus, calls_of
+from ratchet.ledger.tools import CallRow, ToolVersionStatus, calls_of
 from ratchet.operations import Listing, NameWindow
 from ratchet.server.console.access import Acting
 from ratchet.server.console.formats import ToolName, clean, cut, cut_text, tool_place
@@ -162,7 +162,7 @@ def _obstacle(called: ToolVersion) -> str | None:
 
 
 def _version(found: ToolVersionAnswer, called: ToolVersion) -> dict[str, Any]:
-    why_not = f"it was refused: {found.reason}" if found.status is VersionStatus.REFUSED else None
+    why_not = f"it was refused: {found.reason}" if found.status is ToolVersionStatus.REFUSED else None
     if called.pinned and found.is_called:
         why_not = "it is pinned here"
     return {**shown(found).model_dump(), "why_not_pin": why_not}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ratchet.kernel import Misuse, RunStatus
-from ratchet.ledger import Filter, Ledger
+from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.ledger import log_line, run_at_rest
 from ratchet.server.fields import MAX_ID
@@ -79,7 +79,7 @@ def protocol_log_tool(get_protocol: Offered, ledger: Ledger) -> Offered:
 
     def read(run_id: int, before: int | None, limit: int) -> Told:
         with ledger.read() as tx:
-            found = latest(tx.connection, before=before, where=Filter(run_id=run_id), limit=limit + 1)
+            found = latest(tx.connection, before=before, where=EventFilter(run_id=run_id), limit=limit + 1)
         page = found[:limit]
         return {
             "text": "".join(log_line(event) for event in reversed(page)),

@@ -14,7 +14,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.types import Send
 
 from ratchet.kernel import LedgerUnavailable, Misuse
-from ratchet.ledger import Event, Filter, follow_async
+from ratchet.ledger import Event, EventFilter, follow_async
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since
 from ratchet.observe.logs import logger
@@ -41,10 +41,10 @@ async def _filter(
     job_id: IdFilter = None,
     type: TextFilter = None,
     kind: Kind = None,
-) -> Filter:
+) -> EventFilter:
     if kind is not None and type is not None:
         raise Misuse("kind and type cannot be combined", hint="give the one or the other")
-    return Filter(
+    return EventFilter(
         project_id=api.caller.project_id or project_id,
         run_id=run_id,
         step_id=step_id,
@@ -54,7 +54,7 @@ async def _filter(
     )
 
 
-Where = Annotated[Filter, Depends(_filter)]
+Where = Annotated[EventFilter, Depends(_filter)]
 
 
 @router.get("/events", response_model=list[shapes.Event])
@@ -66,7 +66,7 @@ def list_events(api: Api, pager: Paging, where: Where, since: Since = None) -> S
     return page_of_events(api, pager, where, since).items
 
 
-def page_of_events(api: Access, pager: Pager, where: Filter, since: int | None = None) -> Cut[Event]:
+def page_of_events(api: Access, pager: Pager, where: EventFilter, since: int | None = None) -> Cut[Event]:
     if since is not None and pager.before is not None:
         raise Misuse("before and since cannot be combined", hint="use before to go back, since to go on")
     with api.read() as tx:
@@ -140,7 +140,7 @@ async def stream(api: Api, where: Where, after: Start) -> EventStream:
 
 
 async def frames(
-    api: Access, after: int, where: Filter, shape: type[shapes.Event] = shapes.Event
+    api: Access, after: int, where: EventFilter, shape: type[shapes.Event] = shapes.Event
 ) -> AsyncIterator[bytes]:
     """The events that the caller may see, each in `shape`."""
     async with aclosing(visible(api, after, where)) as events:
@@ -149,7 +149,7 @@ async def frames(
             yield format_sse_event(id=str(event.id), data_str=shown)
 
 
-async def visible(api: Access, after: int, where: Filter) -> AsyncGenerator[Event, None]:
+async def visible(api: Access, after: int, where: EventFilter) -> AsyncGenerator[Event, None]:
     """The events that the caller may see, as they happen."""
     known: dict[int | None, bool] = {}
     async with aclosing(following(api.service, after, where)) as events:
@@ -176,7 +176,7 @@ def _look(api: Access, project_id: int | None) -> bool:
         return bool(api.caller.hidden(tx, [project_id]))
 
 
-async def following(service: Service, after: int, where: Filter) -> AsyncGenerator[Event, None]:
+async def following(service: Service, after: int, where: EventFilter) -> AsyncGenerator[Event, None]:
     """The events until the service stops. A database that is away is waited for: the caller need not come again."""
     stop = service.stopping
     while not stop.is_set():

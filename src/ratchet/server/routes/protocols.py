@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from ratchet.ledger import Artifact, Event, Filter
+from ratchet.ledger import Artifact, Event, EventFilter
 from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger import events as ledger_events
 from ratchet.ledger.projects import get_project
@@ -137,7 +137,7 @@ def events(api: Api, protocol_id: Id, pager: Paging) -> Sequence[Event]:
     with api.read() as tx:
         get_protocol(tx, protocol_id)
         found = ledger_events.latest(
-            tx.connection, before=pager.before, where=Filter(run_id=protocol_id), limit=pager.one_more
+            tx.connection, before=pager.before, where=EventFilter(run_id=protocol_id), limit=pager.one_more
         )
     return pager.cut(found).items
 
@@ -154,7 +154,7 @@ async def event_stream(
     api: Api, protocol_id: Id, _: Annotated[None, Depends(_exists)], after: Start
 ) -> EventStream:
     """Every event of the protocol after `Last-Event-ID` or `since`, as it happens."""
-    where = Filter(run_id=protocol_id)
+    where = EventFilter(run_id=protocol_id)
     return EventStream(frames(api, after, where, shapes.ProtocolEvent), headers=NO_STORE)
 
 

@@ -14,7 +14,7 @@ from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, S
 from ratchet.kernel import Outcome
 from ratchet.kernel.semver import Bump
 from ratchet.ledger import Transaction
-from ratchet.ledger.tools import CallRow, CallStats, VersionRow, VersionStatus, list_versions
+from ratchet.ledger.tools import CallRow, CallStats, ToolVersionStatus, VersionRow, list_versions
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.workflows.evolution.parts import SOURCE
 
@@ -155,13 +155,13 @@ def refused_variants(tx: Transaction, tool_id: int, incumbent_id: int) -> dict[s
     return {
         row.hash: row.reason or "no reason is on record"
         for row in rows
-        if row.status is VersionStatus.ROLLED_BACK or _was_refused(row, incumbent_id)
+        if row.status is ToolVersionStatus.ROLLED_BACK or _was_refused(row, incumbent_id)
     }
 
 
 def _was_refused(row: VersionRow, incumbent_id: int) -> bool:
     """By a judge. Others passed and were not taken for another reason, which may be gone."""
-    refused = row.status is VersionStatus.REFUSED and row.parent_id == incumbent_id
+    refused = row.status is ToolVersionStatus.REFUSED and row.parent_id == incumbent_id
     return refused and (row.verdict or {}).get("outcome") == Outcome.FAILED
 
 
@@ -169,7 +169,7 @@ def _earlier(row: VersionRow) -> Earlier:
     verdict: Mapping[str, Any] = row.verdict or {}
     return Earlier(
         summary=str(verdict.get("summary") or "no summary is on record"),
-        taken=row.status in (VersionStatus.PROMOTED, VersionStatus.ROLLED_BACK),
+        taken=row.status in (ToolVersionStatus.PROMOTED, ToolVersionStatus.ROLLED_BACK),
         reason=row.reason or "no reason is on record",
         numbers=verdict.get("measurements") or {},
     )

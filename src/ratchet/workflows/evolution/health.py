@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ratchet.config.workflow_settings import Evolution
 from ratchet.ledger import Transaction
-from ratchet.ledger.events import Filter, latest
+from ratchet.ledger.events import EventFilter, latest
 from ratchet.ledger.runs import list_runs
 from ratchet.ledger.tools import ToolRow, VersionRow, calls_of, get_version
 from ratchet.tools.definition import Tool, read_tool
@@ -137,7 +137,7 @@ def last_look(tx: Transaction, tool: ToolRow, since: int) -> int | None:
     rewritten = runs[0].created_at if runs and runs[0].created_at > since else None
     before: int | None = None
     # A tool is looked at once in that time, so there are no more events than tools.
-    while page := latest(tx.connection, before=before, where=Filter(type=CHECKED), limit=_PAGE):
+    while page := latest(tx.connection, before=before, where=EventFilter(type=CHECKED), limit=_PAGE):
         for event in page:
             if event.at <= since:
                 return rewritten

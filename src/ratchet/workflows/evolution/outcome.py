@@ -12,8 +12,8 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.runs import Run, get_attempt
 from ratchet.ledger.tools import (
     ToolRow,
+    ToolVersionStatus,
     VersionRow,
-    VersionStatus,
     add_version,
     find_version,
     promote_version,
@@ -124,7 +124,7 @@ def settle(
         summary=summary,
         reason=reason,
         judged=ended.outcome is not Outcome.ERROR,
-        promoted=ended.kept and version is not None and version.status is VersionStatus.PROMOTED,
+        promoted=ended.kept and version is not None and version.status is ToolVersionStatus.PROMOTED,
         version=None if version is None else version.version,
         improvement=improvement,
         measurements=measurements,
@@ -161,7 +161,7 @@ def _recorded(
         # A process wrote this down, and died before it could continue.
         return version, version.reason or ended.reason
     if (
-        version.status is VersionStatus.REFUSED
+        version.status is ToolVersionStatus.REFUSED
         and version.parent_id == subject.incumbent.id
         and not ended.kept
     ):
@@ -172,7 +172,7 @@ def _recorded(
         promote_version(
             tx, tool, version, expected=subject.incumbent.id, reason=ended.reason, verdict=kept, run_id=run.id
         )
-    elif version.status in (VersionStatus.CANDIDATE, VersionStatus.REFUSED):
+    elif version.status in (ToolVersionStatus.CANDIDATE, ToolVersionStatus.REFUSED):
         refuse_version(tx, tool, version, obstacle, verdict=kept, run_id=run.id)
     else:
         return None, obstacle

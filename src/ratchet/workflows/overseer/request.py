@@ -15,7 +15,7 @@ from typing import Any
 from ratchet.engines.registry import Surroundings, open_engine, require_model
 from ratchet.flowkit.spec import WORKFLOW_ID, name_problem
 from ratchet.kernel import Conflict, Misuse, RatchetError, RunId, RunStatus, Usage
-from ratchet.ledger import Filter, Run, follow_async
+from ratchet.ledger import EventFilter, Run, follow_async
 from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.workflows import find_workflow
@@ -188,7 +188,7 @@ async def plan_workflow(
         actor=actor,
         request_id=request_id,
     )
-    events = follow_async(runtime.ledger, after, where=Filter(run_id=run_id))
+    events = follow_async(runtime.ledger, after, where=EventFilter(run_id=run_id))
     async with contextlib.aclosing(events):
         async for event in events:
             if event.type.startswith("run."):

@@ -17,7 +17,7 @@ from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RunStatus
-from ratchet.ledger import ArtifactStore, Filter, Spender, Transaction, follow_async
+from ratchet.ledger import ArtifactStore, EventFilter, Spender, Transaction, follow_async
 from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Job, JobContext, JobStatus
@@ -250,7 +250,7 @@ class Offering:
             return True
 
     async def _listen(self, after: int) -> None:
-        where = Filter(run_id=self._job.run_id)
+        where = EventFilter(run_id=self._job.run_id)
         async for event in follow_async(self._job.ledger, after, where=where):
             if event.type in _ENDINGS and event.job_id in self._offers:
                 offer = self._offers[event.job_id]
