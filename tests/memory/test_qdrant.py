@@ -156,12 +156,12 @@ import sys
 from pathlib import Path
 
 sys.modules["qdrant_client"] = None  # as if it were not installed
-from ratchet.config.workflow_settings import Memory, Qdrant
+from ratchet.config.workflow_settings import MemorySettings, Qdrant
 from ratchet.kernel import Missing
 from ratchet.memory import open_memory
 
 try:
-    open_memory(Memory(store="qdrant", qdrant=Qdrant(url="http://127.0.0.1:6333")), Path("."))
+    open_memory(MemorySettings(store="qdrant", qdrant=Qdrant(url="http://127.0.0.1:6333")), Path("."))
 except Missing as error:
     print(error, error.hint, error.exit_code)
 """

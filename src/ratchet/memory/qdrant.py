@@ -153,7 +153,6 @@ def embedders(client: QdrantClient, collection: str) -> dict[str, int]:
 
 
 def open_server(settings: Settings, embedder: Embedder) -> QdrantMemory:
-
     client = connect(settings)
     try:
         return QdrantMemory(client, settings.collection, embedder)
@@ -163,7 +162,6 @@ def open_server(settings: Settings, embedder: Embedder) -> QdrantMemory:
 
 
 def reembed_server(settings: Settings, embedder: Embedder) -> int:
-
     with contextlib.closing(connect(settings)) as client:
         return reembed_collection(client, settings.collection, embedder)
 
