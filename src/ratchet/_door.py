@@ -4,7 +4,7 @@ A package is the door to what is inside: others import from it. Loading every mo
 pay for all of them, so an `__init__` lists its names for readers and type checkers and loads each on demand:
 
     if TYPE_CHECKING:
-        from ratchet.ledger.events import Event, Filter
+        from ratchet.ledger.events import Event, EventFilter
     else:
         __getattr__ = on_demand(__name__)
 
