@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ratchet.kernel import LedgerError, RatchetError, RunId, RunStatus, StepStatus, Superseded, Waiting
-from ratchet.ledger import Event, Filter, Step, Transaction, change_run, change_step
+from ratchet.ledger import Event, EventFilter, Step, Transaction, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.projects import Project
 from ratchet.ledger.runs import find_or_create_step, get_run, list_steps
@@ -50,7 +50,7 @@ def onboarding_view(tx: Transaction, project: Project) -> OnboardingView:
         return OnboardingView(project.id, None, "pending", None, project.local_path, stages, [])
     run = get_run(tx, project.setup_run_id)
     steps = {step.name: step for step in list_steps(tx, run.id)}
-    told = log.latest(tx.connection, where=Filter(run_id=run.id), limit=_LOOKED_AT)
+    told = log.latest(tx.connection, where=EventFilter(run_id=run.id), limit=_LOOKED_AT)
     return OnboardingView(
         project_id=project.id,
         run_id=run.id,
