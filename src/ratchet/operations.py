@@ -9,6 +9,7 @@ and reference are made from it. Neither click nor pydantic is needed to declare 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
@@ -54,7 +55,8 @@ class Param:
     as `module:function`, given the transaction, the text, and the project that was named with --project; and `read`
     is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
     it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
-    part is a query parameter of this name. Over HTTP an `engine` is not a recording, which is a file.
+    part is a query parameter of this name. Over HTTP an `engine` is not a recording, which is a file, and what is in
+    the `query` is there although the request has a body. Bounds of a list are those of each text in it.
     """
 
     help: str = ""
@@ -73,6 +75,7 @@ class Param:
     within: str | None = None
     engine: bool = False
     above: float | None = None
+    query: bool = False
 
 
 def line_of(help: str = "", metavar: str | None = None, flag: str | None = None, **more: Any) -> Param:
@@ -80,10 +83,14 @@ def line_of(help: str = "", metavar: str | None = None, flag: str | None = None,
     return Param(help, metavar=metavar, flag=flag, shortest=1, longest=200, printable=True, **more)
 
 
-def number_of(help: str, metavar: str, flag: str | None = None, *, find: str | None = None) -> Param:
+def number_of(
+    help: str, metavar: str, flag: str | None = None, *, find: str | None = None, query: bool = False
+) -> Param:
     """The number under which the ledger has something."""
     outside = f"The number of a {metavar.lower()}." if find is not None and flag is None else None
-    return Param(help, metavar=metavar, flag=flag, least=1, most=MAX_ID, outside=outside, find=find)
+    return Param(
+        help, metavar=metavar, flag=flag, least=1, most=MAX_ID, outside=outside, find=find, query=query
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,23 @@ class NameWindow:
         """The part in `rows`; `name` is the attribute that parts go by."""
         items = rows[: self.limit]
         return Listing(items, getattr(items[-1], name) if len(rows) > self.limit else None)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderWindow:
+    """The same of a list in its own order, by whole numbers."""
+
+    after: int = -1
+    limit: int = 50
+
+    @property
+    def one_more(self) -> int:
+        return self.limit + 1
+
+    def cut(self, rows: Sequence[Row], number: str = "id") -> Listing[Row]:
+        """The part in `rows`; `number` is the attribute that parts go by."""
+        items = rows[: self.limit]
+        return Listing(items, getattr(items[-1], number) if len(rows) > self.limit else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +247,11 @@ class Operation(Generic[P, R]):
     def path(self) -> str:
         return self.api.split()[1]
 
+    @cached_property
+    def places(self) -> frozenset[str]:
+        """The parameters that are in the path."""
+        return frozenset(re.findall(r"\{(\w+)(?::path)?\}", self.path))
+
     @property
     def reads(self) -> bool:
         """Whether it changes nothing."""
@@ -235,7 +264,7 @@ class Operation(Generic[P, R]):
 
     def is_argument(self, parameter: Parameter) -> bool:
         """Whether a command takes it without a flag."""
-        return parameter.about.argument or f"{{{parameter.name}}}" in self.path
+        return parameter.about.argument or parameter.name in self.places
 
     @property
     def help(self) -> str:
@@ -268,14 +297,19 @@ class Operation(Generic[P, R]):
         return NameWindow in self._hints.values()
 
     @cached_property
+    def takes_order(self) -> bool:
+        """Whether it answers with a part of a list in its own order."""
+        return OrderWindow in self._hints.values()
+
+    @cached_property
     def parameters(self) -> Mapping[str, Parameter]:
         """What it takes, besides the call and the window."""
         signature = inspect.signature(self.function)
         _call, *names = signature.parameters
         return {
-            name: _parameter(name, self._hints[name], signature.parameters[name].default)
+            name: parameter_of(name, self._hints[name], signature.parameters[name].default)
             for name in names
-            if self._hints[name] not in (Window, NameWindow)
+            if self._hints[name] not in (Window, NameWindow, OrderWindow)
         }
 
     @cached_property
@@ -292,14 +326,15 @@ def operation(name: str, api: str, **more: Any) -> Callable[[Callable[P, R]], Op
     return declare
 
 
-def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+def parameter_of(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> Parameter:
+    """What a parameter of this hint is."""
     about, plain, may_be_none = Param(), hint, False
     while True:
         if get_origin(plain) is Annotated:
             plain, *notes = get_args(plain)
             about = next((each for each in notes if isinstance(each, Param)), about)
         elif get_origin(plain) in (Union, UnionType) and NoneType in get_args(plain):
-            [plain] = [each for each in get_args(plain) if each is not NoneType]
+            plain = Union[tuple(each for each in get_args(plain) if each is not NoneType)]  # noqa: UP007
             may_be_none = True
         else:
             break

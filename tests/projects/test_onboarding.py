@@ -11,10 +11,10 @@ from ratchet.ledger.events import latest
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.runs import get_run
 from ratchet.projects.clarifications import Clarification, answer, list_clarifications
-from ratchet.projects.onboarding import onboarding_view, set_up
+from ratchet.projects.onboarding import set_up
 from ratchet.projects.registration import set_up_again
+from ratchet.projects.stages import OnboardingAnswer, onboarding_view
 from ratchet.runtime import Runtime, Worker, cancel_run
-from ratchet.server.protocol_shapes import Onboarding
 from tests.projects.conftest import MakeRuntime
 from tests.projects.http_remote import http_remote
 from tests.projects.jobs import (
@@ -51,7 +51,7 @@ ANSWERS = {
 }
 
 
-def view(runtime: Runtime, project: Project) -> Onboarding:
+def view(runtime: Runtime, project: Project) -> OnboardingAnswer:
     with runtime.ledger.read() as tx:
         return onboarding_view(tx, get_project(tx, project.id))
 
@@ -91,7 +91,7 @@ def test_a_repository_is_cloned_looked_at_given_its_files_and_asked_about(
     assert {stage.status for stage in seen.stages} <= {"completed", "warning", "skipped"}
     assert (seen.status, seen.workspace_path) == ("completed", str(place))
     assert seen.last_event is not None
-    assert seen.last_event.type == "setup_completed"
+    assert seen.last_event.event_type == "setup_completed"
     happened = [type for type in types(runtime, project.id) if type.startswith("setup_")]
     assert happened[:4] == ["setup_enqueued", "setup_started", "setup_cloned", "setup_local_path_recorded"]
     assert {"setup_discovery_started", "setup_discovery_completed", "setup_assets"} <= set(happened)
@@ -133,7 +133,7 @@ def test_without_cloning_it_waits_for_the_repository_and_then_goes_on(
     assert setup_status(runtime, project) is RunStatus.BLOCKED
     seen = view(runtime, project)
     assert seen.last_event is not None
-    assert seen.last_event.type == "setup_pending_clone"
+    assert seen.last_event.event_type == "setup_pending_clone"
     place = tmp_path / "projects" / str(project.id) / "origin"
     assert f"git clone {remote} {place}" in (seen.reason or "")
     assert [stage.status for stage in seen.stages] == ["blocked", *["pending"] * 4]

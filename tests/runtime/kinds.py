@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ratchet.projects.registration import add_kinds as add_project_kinds
+from ratchet.projects.jobs import add_kinds as add_project_kinds
 from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
 from ratchet.runtime.kinds import Handler

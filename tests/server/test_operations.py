@@ -27,8 +27,11 @@ from ratchet.ledger import Transaction, change_run, change_step
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import create_steps, get_step, open_attempt
-from ratchet.operations import Listing, NameWindow, Operation, Window, is_time, record
+from ratchet.operations import Listing, NameWindow, Operation, OrderWindow, Window, is_time, record
+from ratchet.projects import operations as projects
+from ratchet.projects.clarifications import ask
 from ratchet.protocols import operations as protocols
+from ratchet.protocols import step_operations as steps
 from ratchet.protocols.actions import add_step, create_protocol, start_protocol
 from ratchet.research import operations as research
 from ratchet.runtime import open_ledger, open_runtime, pause_run, start_run
@@ -112,9 +115,71 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     protocols.run_next: [{"protocol_id": STEPPED}, {"protocol_id": PROTOCOL}, {"protocol_id": NOWHERE}],
     protocols.retry: [{"protocol_id": STEPPED}, {"protocol_id": PROTOCOL}, {"protocol_id": NOWHERE}],
     protocols.open_pr: [{"protocol_id": PLANNING}, {"protocol_id": PROTOCOL}, {"protocol_id": NOWHERE}],
-    protocols.run_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
-    protocols.review_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
-    protocols.approve_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
+    steps.run_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
+    steps.review_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
+    steps.approve_step: [{"step_id": STEP}, {"step_id": DONE_STEP}, {"step_id": NOWHERE}],
+    protocols.create: [
+        {"project_id": 1, "protocol_name": "0011-new", "description": "Add a login."},
+        {"project_id": 1, "protocol_name": "0004-change"},
+        {"project_id": NOWHERE, "protocol_name": "0011-new"},
+    ],
+    protocols.of_project: [{"project_id": 1}, {"project_id": NOWHERE}],
+    protocols.import_codemachine: [
+        {"project_id": 1, "protocol_name": "0011-new", "workspace_path": "nowhere"},
+        {"project_id": NOWHERE, "protocol_name": "0011-new", "workspace_path": "."},
+    ],
+    steps.list_: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.add: [
+        {"protocol_id": STEPPED, "step_index": 2, "step_name": "02-third", "step_type": "work"},
+        {"protocol_id": STEPPED, "step_index": 1, "step_name": "02-third", "step_type": "work"},
+        {"protocol_id": NOWHERE, "step_index": 2, "step_name": "02-third", "step_type": "work"},
+    ],
+    steps.spec: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.check_spec: [{"spec": {"steps": []}}],
+    steps.clarifications: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.clarification: [
+        {"protocol_id": STEPPED, "key": "colour"},
+        {"protocol_id": STEPPED, "key": "nowhere"},
+        {"protocol_id": STEPPED, "key": "colour", "step_id": STEP},
+    ],
+    steps.answer_clarification: [
+        {"protocol_id": STEPPED, "key": "colour", "answer": "red"},
+        {"protocol_id": STEPPED, "key": "nowhere", "answer": "red"},
+    ],
+    projects.list_: [{}, {"archived": True}],
+    projects.register: [{"name": "till", "local_path": "/nowhere/till"}, {"name": "till"}],
+    projects.show: [{"project_id": 1}, {"project_id": NOWHERE}],
+    projects.change: [
+        {"project_id": 1, "base_branch": "develop"},
+        {"project_id": 1, "ci_provider": None},
+        {"project_id": NOWHERE, "name": "till"},
+    ],
+    projects.archive: [{"project_id": 1}, {"project_id": NOWHERE}],
+    projects.setup: [{"project_id": 1}, {"project_id": NOWHERE}],
+    projects.change_setup: [
+        {"project_id": 1, "commands": ["make"]},
+        {"project_id": 1, "commands": None},
+        {"project_id": NOWHERE, "commands": None},
+    ],
+    projects.change_checks: [{"project_id": 1, "checks": None}, {"project_id": NOWHERE, "checks": None}],
+    projects.onboarding: [{"project_id": 1}, {"project_id": NOWHERE}],
+    projects.start_onboarding: [
+        {"project_id": 1},
+        {"project_id": 1, "ci_files": True},
+        {"project_id": NOWHERE},
+    ],
+    projects.branches: [{"project_id": 1}, {"project_id": NOWHERE}],
+    projects.delete_branch: [
+        {"project_id": 1, "branch": "main", "confirm": True},
+        {"project_id": 1, "branch": "old/idea"},
+        {"project_id": NOWHERE, "branch": "old", "confirm": True},
+    ],
+    projects.clarifications: [{"project_id": 1}, {"project_id": 1, "open": True}, {"project_id": NOWHERE}],
+    projects.clarification: [{"project_id": 1, "key": "forge"}, {"project_id": 1, "key": "nowhere"}],
+    projects.answer_clarification: [
+        {"project_id": 1, "key": "forge", "answer": "github"},
+        {"project_id": 1, "key": "nowhere", "answer": "github"},
+    ],
     research.list_: [{}, {"status": "failed"}],
     research.pause: [{"run": "tides"}, {"run": str(RUNNING)}, {"run": "nowhere"}],
     research.resume: [{"run": "waves"}, {"run": "nowhere"}],
@@ -171,9 +236,9 @@ CARRIED = {
     protocols.run_next,
     protocols.retry,
     protocols.open_pr,
-    protocols.run_step,
-    protocols.review_step,
-    protocols.approve_step,
+    steps.run_step,
+    steps.review_step,
+    steps.approve_step,
     workflows.start,
 }
 # The same for a command that has no --detach: only what it refuses is compared.
@@ -256,6 +321,8 @@ class World:
         change_step(tx, STEP, StepStatus.RUNNING)
         change_step(tx, STEP, StepStatus.FAILED, reason="not good enough")
         change_step(tx, DONE_STEP, StepStatus.CANCELLED)
+        ask(tx, project_id, "forge", "Which forge?", options=["github", "gitlab"], applies_to="onboarding")
+        ask(tx, project_id, "colour", "Which colour?", run_id=STEPPED, applies_to="execution")
 
     @property
     def _access(self) -> Access:
@@ -270,6 +337,7 @@ class World:
         typed = {name: _typed(operation, name, value) for name, value in given.items()}
         window: Given = {"window": Window()} if operation.takes_window else {}
         window |= {"window": NameWindow()} if operation.takes_names else {}
+        window |= {"window": OrderWindow()} if operation.takes_order else {}
         try:
             answer = operation(self._access, **window, **typed)
             return asyncio.run(answer) if operation.is_async else answer
@@ -297,11 +365,13 @@ class World:
 
     def by_api(self, operation: Operation[..., Any], given: Given) -> Answer:
         client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
-        path = operation.path.format(
+        path = operation.path.replace(":path", "").format(
             **{name: value for name, value in given.items() if _is_place(operation, name)}
         )
         rest = {name: value for name, value in given.items() if not _is_place(operation, name)}
-        sent = {"json": rest} if operation.method == "POST" and rest else {"params": rest}
+        query = {name: rest.pop(name) for name in [*rest] if operation.parameters[name].about.query}
+        has_body = operation.method in ("POST", "PUT", "PATCH") and rest
+        sent = {"json": rest, "params": query} if has_body else {"params": rest | query}
         answer = client.request(operation.method, path, **sent)  # type: ignore[arg-type]
         if answer.status_code >= 400:
             return Answer(error=answer.json()["detail"], code=answer.status_code)
@@ -487,12 +557,12 @@ def _options(operation: Operation[..., Any], name: str, value: Any) -> list[str]
 
 
 def _is_place(operation: Operation[..., Any], name: str) -> bool:
-    return f"{{{name}}}" in operation.path
+    return name in operation.places
 
 
 def _typed(operation: Operation[..., Any], name: str, value: Any) -> Any:
     parameter = operation.parameters[name]
-    return parameter.type(value) if parameter.choices else value
+    return parameter.type(value) if parameter.choices and isinstance(parameter.type, type) else value
 
 
 def _plain(answer: Any) -> Any:

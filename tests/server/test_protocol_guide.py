@@ -8,38 +8,37 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from ratchet.projects.operations import OPERATIONS
 from ratchet.projects.secrets import NAMES
-from ratchet.server.routes import (
-    attempts,
-    branches,
-    clarifications,
-    projects,
-    protocol_steps,
-    protocols,
-    specs,
-    steps,
-    webhooks,
-)
+from ratchet.protocols.operations import PROTOCOL_OPERATIONS
+from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS, approve_step
+from ratchet.server.operation import body_of
+from ratchet.server.routes import attempts, projects, protocols, steps, webhooks
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "protocols-api.md").read_text()
-MODULES = (attempts, branches, clarifications, projects, protocol_steps, protocols, specs, steps, webhooks)
+ROUTERS = (
+    attempts.router,
+    projects.router,
+    protocols.router,
+    protocols.specs,
+    protocols.steps,
+    steps.router,
+    webhooks.router,
+)
 PLACES = re.compile(r"\{(\w+?)(?:_id)?(?::path)?\}")
 ROUTES = {
     (method, PLACES.sub(lambda found: found[1].upper(), route.path))
-    for module in MODULES
-    for route in module.router.routes
+    for router in ROUTERS
+    for route in router.routes
     for method in route.methods
 }
 BODIES: list[type[BaseModel]] = [
-    projects.NewProject,
-    projects.Changes,
-    branches.Deletion,
-    clarifications.Answer,
-    protocols.NewProtocol,
-    protocols.Import,
-    protocol_steps.NewStep,
-    specs.GivenSpec,
-    specs.Audit,
+    *(
+        body
+        for each in (*OPERATIONS, *PROTOCOL_OPERATIONS, *STEP_OPERATIONS, *ABOUT_PROTOCOLS, *SPEC_OPERATIONS)
+        if (body := body_of(each)) is not None and each is not approve_step
+    ),
+    protocols.Audit,
 ]
 
 

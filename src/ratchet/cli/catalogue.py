@@ -204,7 +204,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "List what is asked about a project and its protocols.", "project_look:questions"
             ),
             "answer": Leaf(
-                "Answer a question about a project or its protocols; what waited for it goes on.",
+                "Answer a question about a project or its protocols; what waited for it is resumed.",
                 "project_change:answer",
             ),
             "secrets": Leaf(

@@ -172,7 +172,7 @@ def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
     for each in operation.parameters.values():
         is_place = operation.is_argument(each)
         yield _argument(each) if is_place else _option(each)
-        if is_place and each.about.find is not None:
+        if is_place and each.about.find is not None and each.name != "project_id":
             yield click.Option(
                 [_WITHIN],
                 metavar="PROJECT",

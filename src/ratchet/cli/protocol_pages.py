@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.cli.output import note
 from ratchet.cli.words import age_of, compact, one_line
+from ratchet.operations import record
+
+if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
+    from ratchet.ledger.projects import Project
 
 Record = Mapping[str, Any]
+
+
+def whole_project(tx: Transaction, project: Project) -> dict[str, Any]:
+    """A project with its onboarding, as `--json` shows it."""
+    from ratchet.projects.operations import ProjectAnswer
+    from ratchet.projects.stages import onboarding_view
+
+    return {
+        **record(ProjectAnswer.at(tx, project.id)),
+        "onboarding": record(onboarding_view(tx, project)),
+    }
 
 
 def print_project(found: Record) -> None:

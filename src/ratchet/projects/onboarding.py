@@ -30,9 +30,7 @@ from ratchet.projects.stages import (
     Blocked,
     Done,
     Note,
-    OnboardingView,
     do_stage,
-    onboarding_view,
     step_name,
     tell,
 )
@@ -220,9 +218,6 @@ def _found_origin(project: Project, found: FoundRepository) -> tuple[str | None,
     if not any(found.git.asks("show-ref", "--verify", "--quiet", ref) for ref in refs):
         odd.append(f"there is no branch {base!r}: push it, or give the project another base branch")
     return origin, tuple(Note("setup_warning", text) for text in odd)
-
-
-__all__ = ["OnboardingView", "onboarding_view", "set_up"]
 
 
 async def set_up(job: JobContext) -> object:

@@ -22,13 +22,14 @@ from ratchet.ledger.projects import (
 from ratchet.ledger.questions import Clarification
 from ratchet.ledger.runs import get_run
 from ratchet.projects.address import check_branch, read_address, remote_key
+from ratchet.projects.jobs import SETUP
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.runtime import Runtime, resume_run, start_run
 from ratchet.workspaces import Identity
 from ratchet.workspaces.trees import RATCHET
 
 if TYPE_CHECKING:
-    from ratchet.runtime import JobContext, Kinds
+    pass
 
 
 PHASES = ("planning", "decompose", "exec", "qa", "discovery")
@@ -347,16 +348,3 @@ def onboarding_questions(
             both,
         ),
     ]
-
-
-SETUP = "project_setup"
-
-
-def add_kinds(kinds: Kinds) -> None:
-    kinds.add(SETUP, _set_up)
-
-
-async def _set_up(job: JobContext) -> object:
-    from ratchet.projects.onboarding import set_up
-
-    return await set_up(job)

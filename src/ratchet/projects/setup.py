@@ -15,6 +15,7 @@ from ratchet.projects.clone import place_of
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.discovery.facts import KINDS
 from ratchet.projects.environments import Environments, missing_packages
+from ratchet.projects.stages import CheckCommand, SetupAnswer, SetupEnvironment
 from ratchet.runtime import Runtime
 from ratchet.workspaces import Repository
 
@@ -108,27 +109,25 @@ def _needed(argv: Sequence[str]) -> dict[str, str]:
     return {}
 
 
-def setup_view(runtime: Runtime, project: Project) -> dict[str, Any]:
+def setup_view(runtime: Runtime, project: Project) -> SetupAnswer:
     """`environment` is null when none is needed or none is made yet; `state` says which."""
     facts = read_facts(project.facts)
     settled = project.facts.get("settled") or ()
     state, made, lines, problem = _environment(runtime, project)
     lacking = missing_packages(facts.system_packages)
-    return {
-        "stack": list(facts.stack),
-        "commands": [written(argv) for argv in facts.setup],
-        "settled": "setup" in settled,
-        "needs": [check.needs for check in facts.checks if check.needs],
-        "runs": lines,
-        "state": state,
-        "problem": problem,
-        "environment": made,
-        "checks": [
-            {"name": check.name, "command": written(check.argv), "kind": check.kind} for check in facts.checks
-        ],
-        "checks_settled": "checks" in settled,
-        "notes": [*facts.notes, *([] if lacking is None else [lacking])],
-    }
+    return SetupAnswer(
+        stack=list(facts.stack),
+        commands=[written(argv) for argv in facts.setup],
+        settled="setup" in settled,
+        needs=[check.needs for check in facts.checks if check.needs],
+        runs=lines,
+        state=state,
+        problem=problem,
+        environment=made,
+        checks=[CheckCommand(check.name, written(check.argv), check.kind) for check in facts.checks],
+        checks_settled="checks" in settled,
+        notes=[*facts.notes, *([] if lacking is None else [lacking])],
+    )
 
 
 @contextlib.contextmanager
@@ -150,7 +149,7 @@ def base_of(environments: Environments, project: Project) -> str:
 
 def _environment(
     runtime: Runtime, project: Project
-) -> tuple[str, dict[str, Any] | None, list[str], str | None]:
+) -> tuple[str, SetupEnvironment | None, list[str], str | None]:
     try:
         with environments_here(runtime, project) as environments:
             base = base_of(environments, project)
@@ -162,12 +161,12 @@ def _environment(
         return "unknown", None, [], str(error)
     if found is None:
         return "not made yet", None, list(recipe.lines), None
-    made = {
-        "directory": str(found.directory),
-        "python": found.python,
-        "seconds": found.seconds,
-        "commands": [written(argv) for argv in found.commands],
-        "directories": list(found.directories),
-        "notes": list(found.notes),
-    }
+    made = SetupEnvironment(
+        directory=str(found.directory),
+        python=found.python,
+        seconds=found.seconds,
+        commands=[written(argv) for argv in found.commands],
+        directories=list(found.directories),
+        notes=list(found.notes),
+    )
     return "made", made, list(recipe.lines), None

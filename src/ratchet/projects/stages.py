@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ratchet.kernel import LedgerError, RatchetError, RunId, RunStatus, StepStatus, Superseded, Waiting
-from ratchet.ledger import Event, EventFilter, Step, Transaction, change_run, change_step
+from ratchet.ledger import EventFilter, Step, Transaction, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.projects import Project
 from ratchet.ledger.runs import find_or_create_step, get_run, list_steps
+from ratchet.operations import described
 from ratchet.runtime import JobContext
 
 _EVENTS = 50
@@ -28,37 +29,87 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class OnboardingView:
-    """`status` is that of its run; `pending` when there is none. Events are newest first."""
+class SetupEvent:
+    id: int
+    event_type: str
+    message: str | None
+    metadata: Any
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnboardingAnswer:
+    """`status` is that of its run, `pending` when there is none.
+
+    A stage is pending, running, skipped, warning, blocked, completed or failed.
+    """
 
     project_id: int
-    run_id: RunId | None
+    protocol_run_id: RunId | None
     status: str
     reason: str | None
     workspace_path: str | None
+    last_event: SetupEvent | None
     stages: list[StageView]
-    events: list[Event]
-
-    @property
-    def last_event(self) -> Event | None:
-        return self.events[0] if self.events else None
+    events: list[SetupEvent] = field(metadata=described("newest first"))
 
 
-def onboarding_view(tx: Transaction, project: Project) -> OnboardingView:
+@dataclass(frozen=True, slots=True)
+class SetupEnvironment:
+    directory: str
+    python: str | None
+    seconds: float = field(metadata=described("how long making it took"))
+    commands: list[str]
+    directories: list[str] = field(
+        metadata=described("what the set-up made in the checkout, such as node_modules")
+    )
+    notes: list[str] = field(metadata=described("what failed and was done without"))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCommand:
+    name: str = field(metadata={"examples": ["pytest"]})
+    command: str = field(metadata={"examples": ["python3 -m pytest"]})
+    kind: str = field(metadata={"examples": ["test"]})
+
+
+@dataclass(frozen=True, slots=True)
+class SetupAnswer:
+    """How a project is set up and checked."""
+
+    stack: list[str]
+    commands: list[str]
+    settled: bool = field(metadata=described("whether a person has chosen the commands"))
+    needs: list[str] = field(metadata=described("distributions that checks run"))
+    runs: list[str] = field(metadata=described("what making the environment runs"))
+    state: str = field(metadata=described("not needed, not made yet, made or unknown"))
+    problem: str | None
+    environment: SetupEnvironment | None
+    checks: list[CheckCommand]
+    checks_settled: bool
+    notes: list[str]
+
+
+def onboarding_view(tx: Transaction, project: Project) -> OnboardingAnswer:
     if project.setup_run_id is None:
         stages = [StageView(stage, "pending") for stage in STAGES]
-        return OnboardingView(project.id, None, "pending", None, project.local_path, stages, [])
+        return OnboardingAnswer(project.id, None, "pending", None, project.local_path, None, stages, [])
     run = get_run(tx, project.setup_run_id)
     steps = {step.name: step for step in list_steps(tx, run.id)}
-    told = log.latest(tx.connection, where=EventFilter(run_id=run.id), limit=_LOOKED_AT)
-    return OnboardingView(
+    events = [
+        SetupEvent(event.id, event.type, event.message, event.data, event.at)
+        for event in log.latest(tx.connection, where=EventFilter(run_id=run.id), limit=_LOOKED_AT)
+        if event.type.startswith("setup_")
+    ][:_EVENTS]
+    return OnboardingAnswer(
         project_id=project.id,
-        run_id=run.id,
+        protocol_run_id=run.id,
         status=str(run.status),
         reason=run.reason,
         workspace_path=project.local_path,
+        last_event=events[0] if events else None,
         stages=[_stage(stage, steps.get(step_name(stage)), run.status) for stage in STAGES],
-        events=[event for event in told if event.type.startswith("setup_")][:_EVENTS],
+        events=events,
     )
 
 

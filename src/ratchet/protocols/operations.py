@@ -1,20 +1,22 @@
-"""The operations on protocols and their steps."""
+"""The operations on protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ratchet.kernel import RunStatus
-from ratchet.ledger.protocols import Protocol, get_protocol, get_protocol_step, list_protocols
-from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
-from ratchet.protocols.views import ProtocolAnswer, StepAnswer
+from ratchet.ledger.projects import get_project
+from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
+from ratchet.operations import Listing, Param, Tool, Window, line_of, number_of, operation
+from ratchet.protocols.views import ProtocolAnswer
 from ratchet.runtime.call import Call
-from ratchet.runtime.operations.approvals import By
 from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAcceptedAnswer
 
 if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
     from ratchet.runtime import Runtime
 
 _FINDING = "ratchet.protocols.lookup"
@@ -24,17 +26,17 @@ ProtocolNumber = Annotated[
         "Its number, or its name such as 0007-add-login.", "PROTOCOL", find=f"{_FINDING}:protocol_number"
     ),
 ]
-StepNumber = Annotated[
-    int,
-    number_of(
-        "Its number, or PROTOCOL/NN: the protocol and the place in it.",
-        "STEP",
-        find=f"{_FINDING}:step_number",
-    ),
+# The package of projects is not loaded for a list of protocols.
+ProjectNumber = Annotated[
+    int, number_of("Its number, or its name.", "PROJECT", find=f"{_FINDING}:project_number")
 ]
 ProjectFilter = Annotated[
     int | None, number_of("Only of this project.", "PROJECT", "--project", find=f"{_FINDING}:project_number")
 ]
+NewName = Annotated[str, line_of("also the name of its branch and its folder, such as 0007-add-login")]
+Base = Annotated[str | None, line_of("the project's, if not given")]
+# What only Ratchet chooses, or only a program has.
+_CHOSEN = frozenset({"worktree_path", "protocol_root", "template_config", "template_source"})
 Unfinished = Annotated[bool, Param("Only those that have not ended.")]
 
 
@@ -112,11 +114,11 @@ def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     """
     from ratchet.protocols.engine_choice import check_existing
 
-    _look(call, check_existing, protocol_id)
+    look_at_engines(call, check_existing, protocol_id)
     return begin(call, protocol_id)
 
 
-def _look(call: Call, check: Callable[[Runtime, int], None], number: int) -> None:
+def look_at_engines(call: Call, check: Callable[[Runtime, int], None], number: int) -> None:
     """Look at the engines of a protocol or a step before a worker is given it."""
     from ratchet.engines.preflight import check_for_worker
 
@@ -155,10 +157,7 @@ def pause(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     """
     from ratchet.runtime import pause_run
 
-    with call.write() as tx:
-        get_protocol(tx, protocol_id)
-        pause_run(tx, call.runtime, protocol_id)
-        return ProtocolAnswer.of(get_protocol(tx, protocol_id))
+    return _changed(call, protocol_id, pause_run)
 
 
 @operation(
@@ -176,7 +175,7 @@ def resume(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     """
     from ratchet.protocols.engine_choice import check_resumed
 
-    _look(call, check_resumed, protocol_id)
+    look_at_engines(call, check_resumed, protocol_id)
     return begin_again(call, protocol_id)
 
 
@@ -184,9 +183,15 @@ def begin_again(call: Call, protocol_id: int) -> ProtocolAnswer:
     """`resume`, where the engines were looked at."""
     from ratchet.runtime import resume_run
 
+    return _changed(call, protocol_id, resume_run)
+
+
+def _changed(
+    call: Call, protocol_id: int, change: Callable[[Transaction, Runtime, int], object]
+) -> ProtocolAnswer:
     with call.write() as tx:
         get_protocol(tx, protocol_id)
-        resume_run(tx, call.runtime, protocol_id)
+        change(tx, call.runtime, protocol_id)
         return ProtocolAnswer.of(get_protocol(tx, protocol_id))
 
 
@@ -206,10 +211,7 @@ def cancel(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     """
     from ratchet.runtime import cancel_run
 
-    with call.write() as tx:
-        get_protocol(tx, protocol_id)
-        cancel_run(tx, call.runtime, protocol_id)
-        return ProtocolAnswer.of(get_protocol(tx, protocol_id))
+    return _changed(call, protocol_id, cancel_run)
 
 
 @operation(
@@ -223,7 +225,7 @@ def run_next(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
     """Run the first step of a protocol that waits, is blocked or has failed. Its engine is looked at first."""
     from ratchet.protocols.engine_choice import check_next
 
-    _look(call, check_next, protocol_id)
+    look_at_engines(call, check_next, protocol_id)
     return begin_next(call, protocol_id)
 
 
@@ -247,7 +249,7 @@ def retry(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
     """Try the last step of a protocol that failed or is blocked once more. Its engine is looked at first."""
     from ratchet.protocols.engine_choice import check_retried
 
-    _look(call, check_retried, protocol_id)
+    look_at_engines(call, check_retried, protocol_id)
     return begin_retry(call, protocol_id)
 
 
@@ -277,68 +279,126 @@ def open_pr(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
 
 
 @operation(
-    "step run",
-    "POST /steps/{step_id}/actions/run",
+    "protocol create",
+    "POST /projects/{project_id}/protocols",
     project_too=True,
-    tool=Tool("run_step", "Run a step", outside=True, queues=True),
-    done="{it.message}",
+    tool=Tool("create_protocol", "Create a protocol", without=_CHOSEN),
+    location="/protocols/{it.id}",
 )
-def run_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
-    """Run a step that is pending, blocked or failed. Of many who ask at once, one succeeds.
+def create(
+    call: Call,
+    project_id: ProjectNumber,
+    protocol_name: NewName,
+    status: Annotated[
+        Literal["pending", "planned"], Param("`planned` if someone else has planned it and adds the steps")
+    ] = "pending",
+    base_branch: Base = None,
+    description: Annotated[str | None, Param("what is wanted; the planner reads it", longest=100_000)] = None,
+    automatic: Annotated[
+        bool | None, Param("whether ready steps run by themselves; as the settings say, if null")
+    ] = None,
+    simulated: Annotated[bool, Param("allow recorded sessions; marks the protocol")] = False,
+    template_config: dict[str, Any] | None = None,
+    template_source: dict[str, Any] | None = None,
+    worktree_path: Annotated[None, Param("only null: Ratchet chooses it")] = None,  # noqa: ARG001
+    protocol_root: Annotated[None, Param("only null: it is `.protocols/NAME` on the branch")] = None,  # noqa: ARG001
+) -> ProtocolAnswer:
+    """Create a protocol for a project: say in `description` what is wanted. Nothing happens before it is started.
 
-    Its engine is looked at first; if it cannot work now, nothing is begun.
+    409 when its name is taken.
     """
-    from ratchet.protocols.engine_choice import check_step
-
-    _look(call, check_step, step_id)
-    return begin_step(call, step_id)
-
-
-def begin_step(call: Call, step_id: int) -> StepAcceptedAnswer:
-    """`run_step`, where its engine was looked at."""
-    from ratchet.protocols import actions
+    from ratchet.protocols.actions import create_protocol
 
     with call.write() as tx:
-        job = JobAnswer.at(tx, actions.run_step(tx, call.runtime, step_id))
-        return StepAcceptedAnswer(f"{get_protocol_step(tx, step_id).name} is queued", job, step_id)
-
-
-@operation(
-    "step qa",
-    "POST /steps/{step_id}/actions/run_qa",
-    project_too=True,
-    tool=Tool("review_step", "Review a step", outside=True, queues=True),
-    done="{it.message}",
-)
-def review_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
-    """Have the newest commit of a step judged once more, without a new session of its author."""
-    from ratchet.protocols.actions import run_qa
-
-    with call.write() as tx:
-        job = JobAnswer.at(tx, run_qa(tx, call.runtime, step_id))
-        return StepAcceptedAnswer(
-            f"a review of {get_protocol_step(tx, step_id).name} is queued", job, step_id
+        run_id = create_protocol(
+            tx,
+            call.runtime,
+            project_id,
+            protocol_name,
+            planned=status == "planned",
+            base_branch=base_branch,
+            description=description,
+            automatic=automatic,
+            simulated=simulated,
+            template_config=template_config,
+            template_source=template_source,
         )
+        return ProtocolAnswer.of(get_protocol(tx, run_id))
 
 
-@operation(
-    "step approve",
-    "POST /steps/{step_id}/actions/approve",
-    project_too=True,
-    tool=Tool("approve_step", "Approve a step", without=frozenset({"by"}), destructive=True),
-    done="{it.step_name} is {it.status}",
+@operation("protocol of-project", "GET /projects/{project_id}/protocols", project_too=True, enveloped=False)
+def of_project(call: Call, window: Window, project_id: ProjectNumber) -> Listing[ProtocolAnswer]:
+    """List the protocols of a project, newest first."""
+    with call.read() as tx:
+        get_project(tx, project_id)
+        found = window.cut(
+            list_protocols(tx, project_id=project_id, before=window.before, limit=window.one_more),
+            number="run_id",
+        )
+    return Listing([ProtocolAnswer.of(each, brief=True) for each in found.items], found.next)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedAnswer:
+    """`protocol_run` is empty while the import is queued; the result of `job` names it then."""
+
+    message: str
+    protocol_run: ProtocolAnswer | None
+    job: JobAnswer | None
+
+
+@operation("protocol import-codemachine", "POST /projects/{project_id}/codemachine/import", project_too=True)
+def import_codemachine(
+    call: Call,
+    project_id: ProjectNumber,
+    protocol_name: NewName,
+    workspace_path: Annotated[
+        str,
+        Param(
+            "of the workspace, from the clone on; the operator may name any place of this machine",
+            shortest=1,
+            longest=4096,
+        ),
+    ],
+    base_branch: Base = None,
+    description: Annotated[str | None, Param(longest=100_000)] = None,
+    workflow: Annotated[str | None, line_of("which of its workflows, if it has several")] = None,
+    track: Annotated[str | None, line_of()] = None,
+    conditions: Annotated[list[str] | None, line_of()] = None,
+    enqueue: Annotated[bool, Param("have a worker do it")] = False,
+) -> ImportedAnswer:
+    """Make a planned protocol of a CodeMachine workspace, or nothing at all: 400 says what is wrong with it."""
+    from ratchet.protocols.codemachine import enqueue_import, import_workspace
+
+    given: dict[str, Any] = {
+        "protocol_name": protocol_name,
+        "workspace_path": workspace_path,
+        "base_branch": base_branch,
+        "description": description,
+        "workflow": workflow,
+        "track": track,
+        "conditions": conditions,
+        "inside": call.project_id is not None,
+    }
+    if enqueue:
+        with call.write() as tx:
+            job = JobAnswer.at(tx, enqueue_import(tx, call.runtime, project_id, **given))
+        return ImportedAnswer("the import is queued", None, job)
+    run_id = import_workspace(call.runtime, project_id, **given, actor=call.actor, request_id=call.request_id)
+    return ImportedAnswer("imported", show(call, run_id), None)
+
+
+PROTOCOL_OPERATIONS = (
+    list_,
+    show,
+    start,
+    pause,
+    resume,
+    cancel,
+    run_next,
+    retry,
+    open_pr,
+    create,
+    of_project,
+    import_codemachine,
 )
-def approve_step(call: Call, step_id: StepNumber, by: By = None) -> StepAnswer:
-    """Complete a step in the place of its judges, with the newest commit that its author made.
-
-    This cannot be taken back.
-    """
-    from ratchet.protocols import actions
-
-    with call.write() as tx:
-        actions.approve_step(tx, call.runtime, step_id, by=by or call.person)
-        return StepAnswer.of(get_protocol_step(tx, step_id))
-
-
-PROTOCOL_OPERATIONS = (list_, show, start, pause, resume, cancel, run_next, retry, open_pr)
-STEP_OPERATIONS = (run_step, review_step, approve_step)

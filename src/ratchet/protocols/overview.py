@@ -12,8 +12,10 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol, list_protocol_steps
 from ratchet.ledger.questions import list_blockers_of_run
 from ratchet.ledger.runs import newest_attempts
+from ratchet.operations import record
+from ratchet.projects.operations import ClarificationAnswer
 from ratchet.protocols.ci import ci_summary
-from ratchet.protocols.views import clarification_record, protocol_record, step_record
+from ratchet.protocols.views import protocol_record, step_record
 from ratchet.runtime.job import unfinished_jobs
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
             }
             for step in steps
         ],
-        "questions": [clarification_record(each) for each in questions],
+        "questions": [record(ClarificationAnswer.of(each)) for each in questions],
         "in_line": in_line,
         "next": [{"command": each.command, "why": each.why} for each in commands],
     }

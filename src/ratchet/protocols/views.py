@@ -1,14 +1,13 @@
-"""Projects, protocols, steps, attempts and questions as the API and `--json` show them."""
+"""Protocols, their steps, specs and attempts as the API and `--json` show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
-from ratchet.kernel import RunStatus, StepStatus, iso
+from ratchet.kernel import Outcome, RunStatus, StepStatus, Usage
 from ratchet.ledger.artifacts import of_attempts
-from ratchet.ledger.projects import names_by_project
 from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.sessions import SessionRow
 from ratchet.ledger.sessions import of_attempts as sessions_of_attempts
@@ -16,14 +15,7 @@ from ratchet.ledger.usage import totals
 from ratchet.operations import described, record
 
 if TYPE_CHECKING:
-    from ratchet.ledger import Artifact, Attempt, Event, Transaction
-    from ratchet.ledger.projects import Project
-    from ratchet.ledger.questions import Clarification
-    from ratchet.projects.stages import OnboardingView
-
-
-def when(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else iso(milliseconds)
+    from ratchet.ledger import Artifact, Attempt, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +90,31 @@ def protocol_record(protocol: Protocol, *, brief: bool = False) -> dict[str, Any
     return record(ProtocolAnswer.of(protocol, brief=brief))
 
 
-def spec_record(protocol: Protocol) -> dict[str, Any]:
-    """The spec of a protocol, and whether it holds."""
-    return {
-        "protocol_run_id": protocol.run_id,
-        "protocol_name": protocol.name,
-        "project_id": protocol.project_id,
-        "spec": protocol.spec,
-        "spec_hash": protocol.spec_hash,
-        "validation_status": protocol.spec_status,
-        "validation_errors": protocol.spec_errors or [],
-        "validated_at": when(protocol.spec_validated_at),
-    }
+@dataclass(frozen=True, slots=True)
+class SpecAnswer:
+    """The spec of a protocol. `validation_status` is valid, invalid or missing."""
+
+    protocol_run_id: int
+    protocol_name: str
+    project_id: int
+    spec: Any
+    spec_hash: str | None
+    validation_status: str | None
+    validation_errors: list[str]
+    validated_at: int | None
+
+    @classmethod
+    def of(cls, of: Protocol) -> Self:
+        return cls(
+            of.run_id,
+            of.name,
+            of.project_id,
+            of.spec,
+            of.spec_hash,
+            of.spec_status,
+            of.spec_errors or [],
+            of.spec_validated_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,48 +177,80 @@ _TRANSCRIPT = "-transcript.jsonl"
 _EVENT_DATA = "event-data.json"
 
 
-def attempt_records(tx: Transaction, attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
-    """What there is of each attempt, found for all of them at once. Links are paths of the API."""
+@dataclass(frozen=True, slots=True)
+class SessionAnswer:
+    """One use of an engine, by the author or a reviewer."""
+
+    id: int
+    role: str
+    engine: str
+    model: str | None
+    failure: str | None
+    reason: str | None
+    simulated: bool
+    usage: Usage
+    transcript: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLinks:
+    """Where the evidence is, as paths of the API; empty where there is none yet."""
+
+    self: str
+    log: str
+    log_stream: str
+    artifacts: str
+    prompt: str | None
+    diff: str | None
+    transcripts: dict[str, str] = field(metadata=described("by the role of who spoke"))
+    reports: dict[str, str] = field(metadata=described("of the judges, by name"))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptAnswer:
+    id: int
+    run_id: int
+    step_id: int
+    number: int
+    process_id: str | None
+    simulated: bool
+    outcome: Outcome | None
+    reason: str | None
+    verdict: Any
+    started_at: int
+    ended_at: int | None
+    usage: Usage
+    sessions: list[SessionAnswer]
+    links: AttemptLinks
+
+
+_OF_ATTEMPT = tuple(each.name for each in fields(AttemptAnswer))[:-3]
+
+
+def attempt_answers(tx: Transaction, attempts: Sequence[Attempt]) -> list[AttemptAnswer]:
+    """What there is of each attempt, found for all of them at once."""
     numbers = [attempt.id for attempt in attempts]
     artifacts, sessions = of_attempts(tx, numbers), sessions_of_attempts(tx, numbers)
     used = totals(tx, "attempt", numbers)
     return [
-        {
-            "id": attempt.id,
-            "run_id": attempt.run_id,
-            "step_id": attempt.step_id,
-            "number": attempt.number,
-            "process_id": attempt.process_id,
-            "simulated": attempt.simulated,
-            "outcome": None if attempt.outcome is None else str(attempt.outcome),
-            "reason": attempt.reason,
-            "verdict": attempt.verdict,
-            "started_at": iso(attempt.started_at),
-            "ended_at": when(attempt.ended_at),
-            "usage": asdict(used[attempt.id]),
-            "sessions": [_session(each) for each in sessions if each.attempt_id == attempt.id],
-            "links": _links(attempt, [each for each in artifacts if each.attempt_id == attempt.id]),
-        }
+        AttemptAnswer(
+            **{name: getattr(attempt, name) for name in _OF_ATTEMPT},
+            usage=used[attempt.id],
+            sessions=[_session(each) for each in sessions if each.attempt_id == attempt.id],
+            links=_links(attempt, [each for each in artifacts if each.attempt_id == attempt.id]),
+        )
         for attempt in attempts
     ]
 
 
-def _session(session: SessionRow) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "role": session.role,
-        "engine": session.engine,
-        "model": session.model,
-        "failure": session.failure,
-        "reason": session.reason,
-        "simulated": session.simulated,
-        "usage": asdict(session.usage),
-        "transcript": None if session.transcript is None else _content(session.transcript),
-        "at": iso(session.at),
-    }
+def _session(session: SessionRow) -> SessionAnswer:
+    same = {each.name: getattr(session, each.name) for each in fields(SessionAnswer)}
+    transcript = None if session.transcript is None else _content(session.transcript)
+    return SessionAnswer(**{**same, "transcript": transcript})
 
 
-def _links(attempt: Attempt, artifacts: Sequence[Artifact]) -> dict[str, Any]:
+def _links(attempt: Attempt, artifacts: Sequence[Artifact]) -> AttemptLinks:
     # A list of protocols starts without the loop and its engines.
     from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 
@@ -221,89 +258,17 @@ def _links(attempt: Attempt, artifacts: Sequence[Artifact]) -> dict[str, Any]:
     newest = {artifact.name: _content(artifact.sha256) for artifact in artifacts}
     transcripts = [name for name in newest if name.endswith(_TRANSCRIPT)]
     others = {PROMPT_FILE, CHANGE_FILE, _EVENT_DATA, *transcripts}
-    return {
-        "self": place,
-        "log": f"{place}/log",
-        "log_stream": f"{place}/log/stream",
-        "artifacts": f"{place}/artifacts",
-        "prompt": newest.get(PROMPT_FILE),
-        "diff": f"{place}/diff" if CHANGE_FILE in newest else None,
-        "transcripts": {name.removesuffix(_TRANSCRIPT): newest[name] for name in transcripts},
-        "reports": {name: address for name, address in newest.items() if name not in others},
-    }
+    return AttemptLinks(
+        self=place,
+        log=f"{place}/log",
+        log_stream=f"{place}/log/stream",
+        artifacts=f"{place}/artifacts",
+        prompt=newest.get(PROMPT_FILE),
+        diff=f"{place}/diff" if CHANGE_FILE in newest else None,
+        transcripts={name.removesuffix(_TRANSCRIPT): newest[name] for name in transcripts},
+        reports={name: address for name, address in newest.items() if name not in others},
+    )
 
 
 def _content(sha256: str) -> str:
     return f"/artifacts/{sha256}"
-
-
-def project_record(tx: Transaction, project: Project) -> dict[str, Any]:
-    return project_records(tx, [project])[0]
-
-
-def project_records(tx: Transaction, projects: Sequence[Project]) -> list[dict[str, Any]]:
-    names = names_by_project(tx, [project.id for project in projects])
-    return [_record(project, names[project.id]) for project in projects]
-
-
-def _record(project: Project, secret_names: list[str]) -> dict[str, Any]:
-    return {
-        "id": project.id,
-        "name": project.name,
-        "git_url": project.git_url,
-        "local_path": project.local_path,
-        "base_branch": project.base_branch,
-        "ci_provider": project.ci_provider,
-        "default_models": project.default_models,
-        "facts": project.facts,
-        "secret_names": secret_names,
-        "archived_at": when(project.archived_at),
-        "created_at": iso(project.created_at),
-        "updated_at": iso(project.updated_at),
-    }
-
-
-def onboarding_record(found: OnboardingView) -> dict[str, Any]:
-    """How an onboarding stands; its events newest first."""
-    return {
-        "project_id": found.project_id,
-        "protocol_run_id": found.run_id,
-        "status": found.status,
-        "reason": found.reason,
-        "workspace_path": found.workspace_path,
-        "last_event": None if found.last_event is None else _event(found.last_event),
-        "stages": [
-            {"name": stage.name, "status": stage.status, "reason": stage.reason} for stage in found.stages
-        ],
-        "events": [_event(event) for event in found.events],
-    }
-
-
-def _event(event: Event) -> dict[str, Any]:
-    return {
-        "id": event.id,
-        "event_type": event.type,
-        "message": event.message,
-        "metadata": event.data,
-        "created_at": iso(event.at),
-    }
-
-
-def clarification_record(asked: Clarification) -> dict[str, Any]:
-    return {
-        "id": asked.id,
-        "project_id": asked.project_id,
-        "protocol_run_id": asked.run_id,
-        "step_run_id": asked.step_id,
-        "key": asked.key,
-        "question": asked.question,
-        "options": asked.options,
-        "recommended": asked.recommended,
-        "applies_to": asked.applies_to,
-        "blocking": asked.blocking,
-        "status": "open" if asked.open else "answered",
-        "answer": asked.answer,
-        "answered_by": asked.answered_by,
-        "answered_at": when(asked.answered_at),
-        "created_at": iso(asked.created_at),
-    }

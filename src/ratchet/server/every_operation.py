@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ratchet.operations import Operation
-from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS
+from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
+from ratchet.protocols.operations import PROTOCOL_OPERATIONS
+from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS
 from ratchet.research.operations import OPERATIONS as RESEARCH_OPERATIONS
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
@@ -19,8 +21,11 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *jobs.JOB_OPERATIONS,
     *jobs.PROCESS_OPERATIONS,
     *schedules.OPERATIONS,
+    *PROJECT_OPERATIONS,
     *PROTOCOL_OPERATIONS,
+    *ABOUT_PROTOCOLS,
     *STEP_OPERATIONS,
+    *SPEC_OPERATIONS,
     *RESEARCH_OPERATIONS,
     *WORKFLOW_OPERATIONS,
     *TOOL_OPERATIONS,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ratchet.operations import Listing, NameWindow, Window
+from ratchet.operations import Listing, NameWindow, OrderWindow, Window
 
 # The largest number that both databases can hold.
 MAX_ID = 2**63 - 1
@@ -41,6 +41,7 @@ def no_recording(engine: str) -> str:
 
 # What a person would write on one line.
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
+Secret = Annotated[str | None, Field(max_length=4096, description="null removes it")]
 EngineName = Annotated[Text, AfterValidator(no_recording)]
 TextFilter = Annotated[str | None, AfterValidator(without_nul), Query(max_length=200)]
 
@@ -87,6 +88,9 @@ Limit = Annotated[
     Query(description=f"how many at most; taken as 1 to {MAX_LIMIT}"),
 ]
 Before = Annotated[int | None, Query(ge=1, le=MAX_ID, description="go on where `next` of a page said")]
+
+
+After = Annotated[int, Query(ge=-1, le=MAX_ID, description="only those behind this one")]
 
 
 class Page(BaseModel, Generic[Item]):
@@ -152,3 +156,28 @@ async def _name_pager(
 
 
 NamePaging = Annotated[NamePager, Depends(_name_pager)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPager(OrderWindow):
+    """Which page of a list in its own order a request asked for."""
+
+    request: Request
+    response: Response
+
+    def cut(self, rows: Sequence[Row], number: str = "id") -> Listing[Row]:
+        page = OrderWindow.cut(self, rows, number)
+        if page.next is not None:
+            link_next(self.request, self.response, "after", page.next, self.limit)
+        return page
+
+
+def order_paging(usual: int) -> Any:
+    """The page of a list in its own order, of so many unless another number is given."""
+
+    async def pager(
+        request: Request, response: Response, after: After = -1, limit: Limit = usual
+    ) -> OrderPager:
+        return OrderPager(after, limit, request=request, response=response)
+
+    return Annotated[OrderPager, Depends(pager)]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 
-from ratchet.operations import Listing, Operation, Parameter, is_time
+from ratchet.operations import Listing, Operation, Param, Parameter, is_time, parameter_of
 from ratchet.server.fields import (
     Foreign,
     Json,
@@ -23,8 +23,11 @@ from ratchet.server.fields import (
     NamePaging,
     Page,
     Paging,
+    Secret,
     Shape,
+    Text,
     no_recording,
+    order_paging,
     printable,
     without_nul,
 )
@@ -130,7 +133,7 @@ def _outside(name: str, hint: Any) -> Any:
 
 def _endpoint(operation: Operation[..., Any]) -> Any:
     """The function that FastAPI calls. It reads what that takes from the signature."""
-    body = _body(operation)
+    body = body_of(operation)
 
     def called(given: dict[str, Any]) -> Any:
         api, sent, _ = given.pop("api"), given.pop("body", None), given.pop("response")
@@ -175,12 +178,14 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
         yield taken("window", Paging)
     if operation.takes_names:
         yield taken("window", NamePaging)
+    if operation.takes_order:
+        yield taken("window", order_paging(operation.limit))
     for each in operation.parameters.values():
         if in_path(operation, each):
             yield taken(each.name, path_hint(each))
             if each.about.within is not None:
                 yield taken(each.about.within, within_hint(each), None)
-        elif body is None:
+        elif body is None or each.about.query:
             yield taken(each.name, Annotated[_checked(each), Query(**_bounds(each))], each.default)
     if body is not None:
         optional = not any(each.is_required() for each in body.model_fields.values())
@@ -199,12 +204,17 @@ def within_hint(parameter: Parameter) -> Any:
 
 
 def in_path(operation: Operation[..., Any], parameter: Parameter) -> bool:
-    return f"{{{parameter.name}}}" in operation.path or f"{{{parameter.name}:path}}" in operation.path
+    return parameter.name in operation.places
 
 
 @cache
-def _body(operation: Operation[..., Any]) -> type[Body] | None:
-    sent = [each for each in operation.parameters.values() if not in_path(operation, each)]
+def body_of(operation: Operation[..., Any]) -> type[Body] | None:
+    """What a request of the operation has in its body, if it has one."""
+    sent = [
+        each
+        for each in operation.parameters.values()
+        if not in_path(operation, each) and not each.about.query
+    ]
     if not sent or operation.method not in ("POST", "PUT", "PATCH"):
         return None
     described: dict[str, Any] = {
@@ -223,21 +233,54 @@ def _bounds(parameter: Parameter) -> dict[str, Any]:
         "gt": about.above,
         "ge": about.least,
         "le": about.most,
-        "min_length": about.shortest,
-        "max_length": about.longest,
+        **({} if get_origin(parameter.type) is list else _lengths(about)),
         "description": about.outside or about.help,
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+def _lengths(about: Param) -> dict[str, Any]:
+    return {"min_length": about.shortest, "max_length": about.longest}
+
+
 def _checked(parameter: Parameter) -> Any:
-    kind = parameter.type
-    if parameter.choices:
+    kind = _inside(parameter.type, parameter.about)
+    if parameter.choices and isinstance(kind, type):
         kind = Annotated[kind, Field(strict=False)]
     if kind is str:
         kind = Annotated[str, AfterValidator(printable if parameter.about.printable else without_nul)]
     if parameter.about.engine:
         kind = Annotated[kind, AfterValidator(no_recording)]
-    if kind == dict[str, Any]:
-        kind = dict[str, JsonValue]
     return kind | None if parameter.may_be_none else kind
+
+
+def _inside(kind: Any, about: Param) -> Any:
+    """A type with what is inside of it checked, too."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return JsonValue
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _input_of(kind)
+    if origin is list and inner[0] is str:
+        check = AfterValidator(printable if about.printable else without_nul)
+        return list[Annotated[str, Field(**_lengths(about)), check]]
+    if origin is list:
+        return list[_inside(inner[0], about)]  # type: ignore[misc]
+    if origin is dict and inner[1] in (str, str | None):
+        return dict[Text, Text if inner[1] is str else Secret]  # type: ignore[misc]
+    if origin is dict:
+        return dict[str, _inside(inner[1], about)]  # type: ignore[misc]
+    if origin in (Union, UnionType):
+        return Union[tuple(_inside(each, about) for each in inner)]  # noqa: UP007  made from a tuple
+    return kind
+
+
+@cache
+def _input_of(kind: type) -> type[Body]:
+    """What a request has in the place of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    described: dict[str, Any] = {}
+    for each in dataclasses.fields(kind):
+        parameter = parameter_of(each.name, hints[each.name])
+        described[each.name] = (_checked(parameter), Field(_default(each), **_bounds(parameter)))
+    return create_model(kind.__name__, __base__=Body, **described)

@@ -34,28 +34,10 @@ _KINDS: dict[str, Kind] = {
 # operator's: what changes a project or its secrets, what names files of this machine, and what goes over all projects
 # and cannot be cut to one.
 _OF_PROJECTS = """
-GET  /projects
-GET  /projects/{project_id}
-GET  /projects/{project_id}/onboarding
-GET  /projects/{project_id}/branches
-POST /projects/{project_id}/branches/{branch:path}/delete
-GET  /projects/{project_id}/protocols
-POST /projects/{project_id}/protocols
-GET  /projects/{project_id}/clarifications
-GET  /projects/{project_id}/clarifications/{key:path}
-POST /projects/{project_id}/clarifications/{key:path}
-POST /projects/{project_id}/codemachine/import
-POST /projects/{project_id}/onboarding/actions/start
-GET  /protocols/{protocol_id}/spec
 GET  /protocols/{protocol_id}/ci
 GET  /protocols/{protocol_id}/events
 GET  /protocols/{protocol_id}/events/stream
 GET  /protocols/{protocol_id}/artifacts
-GET  /protocols/{protocol_id}/clarifications
-GET  /protocols/{protocol_id}/clarifications/{key:path}
-POST /protocols/{protocol_id}/clarifications/{key:path}
-GET  /protocols/{protocol_id}/steps
-POST /protocols/{protocol_id}/steps
 GET  /steps/{step_id}
 GET  /attempts/{attempt_id}
 GET  /attempts/{attempt_id}/artifacts
@@ -66,7 +48,6 @@ GET  /artifacts/{sha256}
 GET  /events
 GET  /events/stream
 GET  /specs/schema
-POST /specs/validate
 """
 ALLOWED = frozenset(
     [

@@ -9,21 +9,22 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.operation import user_name
+from ratchet.cli.operation import CliCall, user_name
 from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import read_secret_text
 from ratchet.cli.protocol_carrying import tell_who_works
 from ratchet.cli.protocol_choice import by_option, project_argument
 from ratchet.cli.words import as_json, one_line
 from ratchet.kernel import Misuse
-from ratchet.ledger.projects import Project, get_project
+from ratchet.ledger.projects import Project
+from ratchet.operations import record
+from ratchet.projects import operations
 from ratchet.projects.clarifications import answer as give_answer
 from ratchet.projects.clarifications import recommended_of
-from ratchet.projects.clone import delete_branch as delete_remote_branch
-from ratchet.projects.registration import read_answer, update_project
+from ratchet.projects.operations import ClarificationAnswer
+from ratchet.projects.registration import read_answer
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.protocols.lookup import project_named, question_named
-from ratchet.protocols.views import clarification_record, project_record
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def delete_branch(session: Session, project: str, branch: str, yes: bool) -> int
         if not yes and not _agreed(branch, found):
             note(f"{branch} stays.")
             return 1
-        delete_remote_branch(runtime, found.id, branch, confirm=True, actor="cli")
-    confirm(session, {"deleted": True, "branch": branch}, f"{branch} of {found.name} is deleted.")
+        deleted = operations.delete_branch(CliCall(session, runtime.ledger, runtime), found.id, branch, True)
+    confirm(session, record(deleted), f"{branch} of {found.name} is deleted.")
     return 0
 
 
@@ -127,7 +128,7 @@ def secrets(session: Session, project: str, setting: str | None, removing: str |
 def answer(
     session: Session, project: str, key: str | None, text: str | None, recommended: bool, by: str | None
 ) -> None:
-    """Answer a question about a project or its protocols; what waited for it goes on.
+    """Answer a question about a project or its protocols; what waited for it is resumed.
 
     An ANSWER is one of the options, JSON where a list or an object is asked for, else plain text.
     """
@@ -151,7 +152,7 @@ def answer(
                 for each in asked
             ]
         if session.json:
-            print_document([clarification_record(each) for each in said])
+            print_document([record(ClarificationAnswer.of(each)) for each in said])
             return
         for each in said:
             print(f"{one_line(each.key)}: {as_json(each.answer)}")
@@ -167,12 +168,12 @@ def answer(
 @click.pass_obj
 def archive(session: Session, project: str, undo: bool) -> None:
     """Put a project away: nothing of it is lost, and it takes no new protocols."""
-    with existing_runtime(session, Kinds()) as runtime, runtime.ledger.write(actor="cli") as tx:
-        found = project_named(tx, project)
-        update_project(tx, runtime, found.id, {"archived": not undo})
-        document = project_record(tx, get_project(tx, found.id))
-    told = "is out of the archive again" if undo else "is archived"
-    confirm(session, document, f"Project {found.id}, {one_line(found.name)}, {told}.")
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.read() as tx:
+            number = project_named(tx, project).id
+        found = operations.change(CliCall(session, runtime.ledger, runtime), number, archived=not undo)
+    done = "is out of the archive again" if undo else "is archived"
+    confirm(session, record(found), f"Project {found.id}, {one_line(found.name)}, {done}.")
 
 
 def _agreed(branch: str, project: Project) -> bool:

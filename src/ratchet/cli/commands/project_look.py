@@ -8,18 +8,19 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, existing_runtime
+from ratchet.cli.operation import CliCall, looking_like
 from ratchet.cli.output import note, print_document, show_list
-from ratchet.cli.params import COUNT, ID
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_choice import project_argument
-from ratchet.cli.protocol_pages import print_project
+from ratchet.cli.protocol_pages import print_project, whole_project
 from ratchet.cli.words import age, as_json, one_line
-from ratchet.ledger.projects import list_projects
+from ratchet.ledger.projects import get_project
 from ratchet.ledger.questions import list_clarifications
-from ratchet.projects.clone import list_branches
+from ratchet.operations import Listing, record
+from ratchet.projects import operations
+from ratchet.projects.operations import ClarificationAnswer
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.lookup import project_named
-from ratchet.protocols.views import clarification_record, onboarding_record, project_record, project_records
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
@@ -28,23 +29,13 @@ if TYPE_CHECKING:
 _MOST_QUESTIONS = 1000
 
 
-@command("list", examples=["ratchet project list", "ratchet project list --archived --json"])
-@click.option("--archived", is_flag=True, help="Archived ones, too.")
-@click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
-@click.option("--before", type=ID, metavar="ID", help="Only older than this project: the next page.")
-@click.pass_obj
-def list_(session: Session, archived: bool, limit: int, before: int | None) -> None:
-    """List projects, newest first.
-
-    Its number or its name stands for a project wherever PROJECT is asked for.
-    """
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = list_projects(tx, before=before, limit=limit, archived=archived)
-        setups = {each.id: onboarding_view(tx, each).status for each in found}
-        records = {each["id"]: each for each in project_records(tx, found)} if session.json else {}
+@looking_like(operations.list_)
+def list_(session: Session, call: CliCall, found: Listing[operations.ProjectAnswer]) -> None:
+    with call.read() as tx:
+        setups = {each.id: onboarding_view(tx, get_project(tx, each.id)).status for each in found.items}
     show_list(
         session,
-        found,
+        found.items,
         {
             "project": lambda each: each.id,
             "name": lambda each: each.name,
@@ -54,30 +45,16 @@ def list_(session: Session, archived: bool, limit: int, before: int | None) -> N
             "archived": lambda each: age(each.archived_at),
             "where": lambda each: each.git_url or each.local_path,
         },
-        record=lambda each: records[each.id],
-        empty="No projects yet. `ratchet project add` makes one of the repository here, or of an address.",
+        record=record,
+        empty=operations.list_.empty,
     )
 
 
-@command(
-    examples=["ratchet project show shop", "ratchet project show 3 --json | jq .facts"],
-    see=["project questions", "project onboard"],
-)
-@project_argument
-@click.pass_obj
-def show(session: Session, project: str) -> None:
-    """Show one project: where it is, its checks, and how its onboarding stands.
-
-    PROJECT is its id or its name.
-    """
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = project_named(tx, project)
+@looking_like(operations.show)
+def show(session: Session, call: CliCall, found: operations.ProjectAnswer) -> None:
+    with call.read() as tx:
         asked = list_clarifications(tx, project_id=found.id, open_only=True, limit=_MOST_QUESTIONS)
-        document = {
-            **project_record(tx, found),
-            "onboarding": onboarding_record(onboarding_view(tx, found)),
-            "open_questions": len(asked),
-        }
+        document = whole_project(tx, get_project(tx, found.id)) | {"open_questions": len(asked)}
     if session.json:
         print_document(document)
     else:
@@ -95,7 +72,7 @@ def branches(session: Session, project: str) -> None:
         with runtime.ledger.read() as tx:
             number = project_named(tx, project).id
         with working("asking the remote"):
-            names = list_branches(runtime, number, actor="cli")
+            names = operations.branches(CliCall(session, runtime.ledger, runtime), number).branches
     if session.json:
         print_document({"branches": names})
     else:
@@ -115,7 +92,7 @@ def branches(session: Session, project: str) -> None:
 def questions(session: Session, project: str, every: bool) -> None:
     """List what is asked about a project and its protocols.
 
-    A question that blocks keeps what it applies to from going on until `ratchet project answer` answers it.
+    A question that blocks keeps what it applies to from being resumed until `ratchet project answer` answers it.
     """
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = project_named(tx, project)
@@ -134,6 +111,6 @@ def questions(session: Session, project: str, every: bool) -> None:
             "options": lambda each: as_json(each.options),
             "asked": lambda each: each.question,
         },
-        record=clarification_record,
+        record=lambda each: record(ClarificationAnswer.of(each)),
         empty=f"Nothing is asked about {one_line(found.name)}.",
     )

@@ -13,14 +13,16 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import read_secret_text
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
 from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
-from ratchet.cli.protocol_pages import print_setup
+from ratchet.cli.protocol_pages import print_setup, whole_project
 from ratchet.config import write_initial
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project
 from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import get_run
+from ratchet.operations import record
 from ratchet.projects.address import read_address
 from ratchet.projects.local import base_branch, find_top, free_name
+from ratchet.projects.operations import ProjectAnswer
 from ratchet.projects.registration import PHASES, PROVIDERS, register_project, set_up_again
 from ratchet.projects.secrets import NAMES
 from ratchet.projects.stages import onboarding_view
@@ -28,7 +30,7 @@ from ratchet.protocols.actions import start_protocol
 from ratchet.protocols.codemachine import import_workspace
 from ratchet.protocols.lookup import project_named
 from ratchet.protocols.names import next_name, slug_of
-from ratchet.protocols.views import onboarding_record, project_record, protocol_record
+from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -104,7 +106,7 @@ def add(
                 **values,
             )
             made = get_project(tx, number)
-            document = project_record(tx, made)
+            document = record(ProjectAnswer.at(tx, number))
         if detach:
             told = f"Project {number}, {made.name}, is registered; its onboarding waits for a worker."
             leave_to_workers(session, here.ledger, document, told)
@@ -135,7 +137,7 @@ def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int
             if run is None or run.status.stands:
                 set_up_again(tx, here.runtime, found.id, ci_files=ci_files)
             found = get_project(tx, found.id)
-            document = onboarding_record(onboarding_view(tx, found))
+            document = record(onboarding_view(tx, found))
         if detach:
             leave_to_workers(
                 session, here.ledger, document, f"The onboarding of {found.name} waits for a worker."
@@ -221,7 +223,7 @@ def _carry(session: Session, here: Foreground, project: Project) -> int:
     ended = carry_setup(session, here, project.setup_run_id, project.name)
     with here.ledger.read() as tx:
         now = get_project(tx, project.id)
-        document = {**project_record(tx, now), "onboarding": onboarding_record(onboarding_view(tx, now))}
+        document = whole_project(tx, now)
     if session.json:
         print_document(document)
     else:

@@ -16,6 +16,7 @@ from ratchet.cli.protocol_choice import project_argument
 from ratchet.cli.words import lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import get_project
+from ratchet.operations import record
 from ratchet.projects.environments import SetupFailed
 from ratchet.projects.setup import (
     base_of,
@@ -25,6 +26,7 @@ from ratchet.projects.setup import (
     setup_view,
     use_found,
 )
+from ratchet.projects.stages import CheckCommand, SetupAnswer
 from ratchet.protocols.lookup import project_named
 from ratchet.runtime import Kinds
 
@@ -94,7 +96,7 @@ def setup(
             _make(session, runtime, chosen, rebuild=rebuild)
         document = setup_view(runtime, chosen)
     if session.json:
-        print_document(document)
+        print_document(record(document))
     else:
         _print_setup(document)
 
@@ -142,12 +144,12 @@ def checks(
                 use_found(tx, chosen.id, "checks")
             elif adding or removing:
                 settle_checks(
-                    tx, chosen.id, _changed(setup_view(runtime, chosen)["checks"], adding, removing, kind)
+                    tx, chosen.id, _changed(setup_view(runtime, chosen).checks, adding, removing, kind)
                 )
             chosen = get_project(tx, chosen.id)
         document = setup_view(runtime, chosen)
     if session.json:
-        print_document({"checks": document["checks"], "settled": document["checks_settled"]})
+        print_document({"checks": record(document)["checks"], "settled": document.checks_settled})
     else:
         _print_checks(document)
 
@@ -171,7 +173,7 @@ def _make(session: Session, runtime: Runtime, project: Project, *, rebuild: bool
 
 
 def _edited(runtime: Runtime, project: Project) -> list[str]:
-    before = "".join(f"{line}\n" for line in setup_view(runtime, project)["commands"])
+    before = "".join(f"{line}\n" for line in setup_view(runtime, project).commands)
     text = click.edit(_EDIT + before)
     if text is None:
         raise Misuse("nothing was changed", hint="save the file, or give --command")
@@ -179,13 +181,13 @@ def _edited(runtime: Runtime, project: Project) -> list[str]:
 
 
 def _changed(
-    known: list[dict[str, Any]], adding: tuple[str, ...], removing: tuple[str, ...], kind: str | None
+    known: list[CheckCommand], adding: tuple[str, ...], removing: tuple[str, ...], kind: str | None
 ) -> list[dict[str, Any]]:
-    names = [each["name"] for each in known]
+    names = [each.name for each in known]
     for name in removing:
         if name not in names:
             raise Misuse(f"there is no check {name!r}", hint=f"there are: {', '.join(names) or 'none'}")
-    kept = {each["name"]: {"name": each["name"], "command": each["command"]} for each in known}
+    kept = {each.name: {"name": each.name, "command": each.command} for each in known}
     for name in removing:
         del kept[name]
     for pair in adding:
@@ -200,33 +202,31 @@ def _changed(
     return list(kept.values())
 
 
-def _print_setup(found: dict[str, Any]) -> None:
-    stack = ", ".join(found["stack"]) or "no known stack"
-    print(
-        f"{stack}; the set-up is {'as you settled it' if found['settled'] else 'as found in the repository'}:"
-    )
-    for line in found["commands"] or ["(no commands)"]:
+def _print_setup(found: SetupAnswer) -> None:
+    stack = ", ".join(found.stack) or "no known stack"
+    print(f"{stack}; the set-up is {'as you settled it' if found.settled else 'as found in the repository'}:")
+    for line in found.commands or ["(no commands)"]:
         print(f"  {one_line(line)}")
-    made = found["environment"]
+    made = found.environment
     if made is not None:
-        python = f", Python {made['python']}" if made["python"] else ""
-        print(f"The environment is made ({made['seconds']:g} s{python}): {made['directory']}")
-        for each in made["notes"]:
+        python = f", Python {made.python}" if made.python else ""
+        print(f"The environment is made ({made.seconds:g} s{python}): {made.directory}")
+        for each in made.notes:
             note(f"note: {one_line(each)}")
-    elif found["state"] == "not needed":
+    elif found.state == "not needed":
         print("It needs no environment: the checks run with the system's programs.")
-    elif found["state"] == "not made yet":
+    elif found.state == "not made yet":
         print("The environment is not made yet; that happens when it is first needed, or now without --show.")
     else:
-        print(f"Whether there is an environment is not known: {lines(found['problem'] or '')}")
-    for each in found["notes"]:
+        print(f"Whether there is an environment is not known: {lines(found.problem or '')}")
+    for each in found.notes:
         note(f"note: {one_line(each)}")
     _print_checks(found)
 
 
-def _print_checks(found: dict[str, Any]) -> None:
-    print(f"Checks, {'as you settled them' if found['checks_settled'] else 'as found in the repository'}:")
-    for each in found["checks"]:
-        print(f"  {one_line(each['name'])} ({each['kind']}): {one_line(each['command'])}")
-    if not found["checks"]:
+def _print_checks(found: SetupAnswer) -> None:
+    print(f"Checks, {'as you settled them' if found.checks_settled else 'as found in the repository'}:")
+    for each in found.checks:
+        print(f"  {one_line(each.name)} ({each.kind}): {one_line(each.command)}")
+    if not found.checks:
         print("  (none)")

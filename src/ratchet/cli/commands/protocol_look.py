@@ -25,8 +25,9 @@ from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import Protocol, count_protocol_steps, list_protocol_steps
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.operations import record
-from ratchet.protocols import operations, views
+from ratchet.protocols import operations
 from ratchet.protocols.lookup import protocol_named
+from ratchet.protocols.views import attempt_answers
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
@@ -119,11 +120,11 @@ def log(
             chosen = _chosen(tx, protocol, place, attempt)
             told = [(step, tried, _whole(tx, tried)) for step, tried in chosen]
             after = max((offset for _, _, (_, offset) in told), default=0)
-            records = views.attempt_records(tx, [tried for _, tried in chosen]) if session.json else []
+            records = attempt_answers(tx, [tried for _, tried in chosen]) if session.json else []
         if session.json and not following:
             print_document(
                 [
-                    {**said, "step_name": step.name, "log": text}
+                    {**record(said), "step_name": step.name, "log": text}
                     for said, (step, _, (text, _)) in zip(records, told, strict=True)
                 ]
             )

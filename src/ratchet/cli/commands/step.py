@@ -29,12 +29,13 @@ from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.protocols import ProtocolStep, get_protocol, get_protocol_step
 from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
-from ratchet.protocols import operations
+from ratchet.operations import record
+from ratchet.protocols import step_operations
 from ratchet.protocols.engine_choice import check_step
 from ratchet.protocols.lookup import protocol_named, step_named
 from ratchet.protocols.overview import overview
 from ratchet.protocols.qa.judge import MARKDOWN
-from ratchet.protocols.views import attempt_records, step_record
+from ratchet.protocols.views import attempt_answers, step_record
 from ratchet.runtime.operations.jobs import AcceptedAnswer
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def show(session: Session, wanted: str, project: str | None, attempt: int | None
         with ledger.read() as tx:
             step = step_named(tx, wanted, project=project)
             tries = list_attempts(tx, step.step_id)
-            records = attempt_records(tx, tries)
+            records = [record(each) for each in attempt_answers(tx, tries)]
         if part is not None:
             _print_file(session, ledger, step, _nth(step, tries, attempt), part)
             return
@@ -137,7 +138,13 @@ def run(session: Session, wanted: str, project: str | None, no_wait: bool, detac
     completed.
     """
     return _act(
-        session, wanted, project, operations.begin_step, detach=detach, wait=not no_wait, check=check_step
+        session,
+        wanted,
+        project,
+        step_operations.begin_step,
+        detach=detach,
+        wait=not no_wait,
+        check=check_step,
     )
 
 
@@ -152,7 +159,7 @@ def qa(session: Session, wanted: str, project: str | None, no_wait: bool, detach
 
     STEP is its number, or PROTOCOL/NN. Exits with 0 when it has passed.
     """
-    return _act(session, wanted, project, operations.review_step, detach=detach, wait=not no_wait)
+    return _act(session, wanted, project, step_operations.review_step, detach=detach, wait=not no_wait)
 
 
 @command(
@@ -174,7 +181,7 @@ def approve(
     first: `ratchet step show STEP --print diff`. Exits with 0 when the step is completed.
     """
 
-    approving = partial(operations.approve_step, by=by)
+    approving = partial(step_operations.approve_step, by=by)
     return _act(session, wanted, project, approving, detach=detach, wait=not no_wait)
 
 

@@ -21,8 +21,8 @@ from ratchet.ledger.protocols import get_protocol_step
 from ratchet.ledger.runs import get_attempt, get_run, get_step
 from ratchet.ledger.sessions import SessionRow, get_session, list_sessions
 from ratchet.loop import PROMPT_FILE
-from ratchet.protocols.views import attempt_records
-from ratchet.server import protocol_shapes, shapes
+from ratchet.protocols.views import attempt_answers
+from ratchet.server import shapes
 from ratchet.server.console.access import ROOT
 from ratchet.server.console.evidence import excerpt, report_of, verdict_of
 from ratchet.server.console.page import Page, View
@@ -56,7 +56,7 @@ def artifact(api: Api, sha256: str) -> FileResponse:
 def _document(api: Access, attempt_id: int) -> dict[str, Any]:
     with api.read() as tx:
         found = get_attempt(tx, attempt_id)
-        record = protocol_shapes.Attempt.model_validate(attempt_records(tx, [found])[0])
+        record = attempt_answers(tx, [found])[0]
         run = get_run(tx, found.run_id)
         log = tail_log(tx, attempt_id, most=_TAIL)
         change = change_of(tx, attempt_id)

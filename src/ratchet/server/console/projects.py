@@ -21,36 +21,30 @@ from ratchet.ledger.questions import (
     list_clarifications,
 )
 from ratchet.ledger.runs import get_run
+from ratchet.operations import record
+from ratchet.projects import operations
 from ratchet.projects.clarifications import answer, recommended_of
-from ratchet.projects.clone import check_deletable, delete_branch, list_branches
+from ratchet.projects.clone import check_deletable
 from ratchet.projects.discovery import read_facts
+from ratchet.projects.operations import ClarificationAnswer, ProjectAnswer
 from ratchet.projects.registration import (
     PROVIDERS,
     check_set_up_again,
     read_answer,
-    register_project,
-    set_up_again,
 )
-from ratchet.projects.registration import update_project as change_project
-from ratchet.projects.setup import settle_checks, settle_setup, use_found, written
+from ratchet.projects.setup import written
 from ratchet.projects.stages import onboarding_view
-from ratchet.protocols.views import (
-    clarification_record,
-    onboarding_record,
-    project_record,
-    project_records,
-    protocol_record,
-)
-from ratchet.server import protocol_shapes as shapes
+from ratchet.protocols.views import protocol_record
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.formats import spent
 from ratchet.server.console.page import Page
 from ratchet.server.fields import Id, Paging, Text
-from ratchet.server.routes.projects import Address
+from ratchet.server.operation import shown as show_shape
 from ratchet.server.service import Access
 
 router = APIRouter()
 _PROTOCOLS = 20
+Address = Annotated[str, Field(min_length=1, max_length=2000)]
 Lines = Annotated[str, Field(max_length=20_000)]
 
 
@@ -60,13 +54,10 @@ def projects(page: Page, pager: Paging, archived: Annotated[bool, Query()] = Fal
         found = list_projects(tx, before=pager.before, limit=pager.one_more, archived=archived)
         hidden = page.api.caller.hidden(tx, (each.id for each in found))
         shown = pager.without(found, lambda each: each.id in hidden)
-        set_up = {each.id: _set_up(tx, each) for each in shown.items}
-        records = project_records(tx, shown.items)
+        set_up: dict[int, str] = {each.id: _set_up(tx, each) for each in shown.items}
+        records = ProjectAnswer.all_of(tx, shown.items)
     document = {
-        "projects": [
-            {**shapes.Project.model_validate(each).model_dump(), "onboarding": set_up[each["id"]]}
-            for each in records
-        ],
+        "projects": [{**record(each), "onboarding": set_up[each.id]} for each in records],
         "hidden": len(hidden),
         "next": shown.next,
         "archived": archived,
@@ -86,17 +77,8 @@ def register(
     base_branch: Annotated[Text, Form()] = "main",
     ci_provider: Annotated[Text | None, Form()] = None,
 ) -> Response:
-    with page.api.write() as tx:
-        project_id = register_project(
-            tx,
-            page.api.runtime,
-            name=name,
-            git_url=git_url,
-            local_path=local_path,
-            base_branch=base_branch,
-            ci_provider=ci_provider,
-        )
-    return page.done(f"{name} is registered; its onboarding is in line.", _page_of(project_id))
+    made = operations.register(page.api, name, git_url, local_path, base_branch, ci_provider)
+    return page.done(f"{name} is registered; its onboarding is queued.", _page_of(made.id))
 
 
 @router.get("/projects/{project_id}")
@@ -108,21 +90,15 @@ def project(page: Page, project_id: Id) -> Response:
 
 @router.post("/projects/{project_id}/onboarding/actions/start")
 def start_onboarding(page: Page, _: Acting, project_id: Id) -> Response:
-    with page.api.write() as tx:
-        set_up_again(tx, page.api.runtime, project_id)
-    return page.done("The onboarding is in line.", _page_of(project_id))
+    operations.start_onboarding(page.api, project_id)
+    return page.done("The onboarding is queued.", _page_of(project_id))
 
 
 @router.post("/projects/{project_id}/setup")
 def change_setup(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
     """Set it up by other commands, or again by those that were found."""
     given = [line for line in lines.splitlines() if line.strip()]
-    with page.api.write() as tx:
-        get_project(tx, project_id)
-        if given:
-            settle_setup(tx, project_id, given)
-        else:
-            use_found(tx, project_id, "setup")
+    operations.change_setup(page.api, project_id, given or None)
     return page.done("The set-up is changed.", _page_of(project_id))
 
 
@@ -130,14 +106,8 @@ def change_setup(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, 
 def change_checks(page: Page, _: Acting, project_id: Id, lines: Annotated[Lines, Form()] = "") -> Response:
     """Have other checks decide, or again those that were found."""
     pairs = [line.partition("=") for line in lines.splitlines() if line.strip()]
-    with page.api.write() as tx:
-        get_project(tx, project_id)
-        if pairs:
-            settle_checks(
-                tx, project_id, [{"name": name.strip(), "command": said} for name, _, said in pairs]
-            )
-        else:
-            use_found(tx, project_id, "checks")
+    given = [operations.GivenCheck(name.strip(), said) for name, _, said in pairs]
+    operations.change_checks(page.api, project_id, given or None)
     return page.done("The checks are changed.", _page_of(project_id))
 
 
@@ -146,23 +116,20 @@ def archive(
     page: Page, _: Acting, project_id: Id, archived: Annotated[bool, Form(alias="away")] = False
 ) -> Response:
     """Put it away, or take it out again; nothing of it is lost."""
-    with page.api.write() as tx:
-        change_project(tx, page.api.runtime, project_id, {"archived": archived})
-    told = "The project is archived." if archived else "The project is out of the archive."
-    return page.done(told, _page_of(project_id))
+    operations.change(page.api, project_id, archived=archived)
+    done = "The project is archived." if archived else "The project is out of the archive."
+    return page.done(done, _page_of(project_id))
 
 
 def _document(api: Access, project_id: int) -> dict[str, Any]:
     with api.read() as tx:
         found = get_project(tx, project_id)
-        record = project_record(tx, found)
-        onboarding = onboarding_record(onboarding_view(tx, found))
         questions, answered = asked_of(tx, project_id=project_id)
         protocols = list_protocols(tx, project_id=project_id, limit=_PROTOCOLS)
         counts = count_protocol_steps(tx, [each.run_id for each in protocols])
         return {
-            "project": shapes.Project.model_validate(record),
-            "onboarding": shapes.Onboarding.model_validate(onboarding),
+            "project": show_shape(ProjectAnswer.at(tx, project_id)),
+            "onboarding": show_shape(onboarding_view(tx, found)),
             "questions": questions,
             "answered": answered,
             "protocols": [
@@ -219,7 +186,7 @@ def asked_of(
     """The open questions about a project or a run, those that block first, and what was answered, newest first."""
     still_open = list_clarifications(tx, project_id=project_id, run_id=run_id, open_only=True, limit=_MOST)
     answered = latest_answered(tx, project_id=project_id, run_id=run_id, limit=_MOST)
-    return forms(still_open), [clarification_record(each) for each in answered]
+    return forms(still_open), [record(ClarificationAnswer.of(each)) for each in answered]
 
 
 def forms(asked: Iterable[Clarification]) -> list[dict[str, Any]]:
@@ -231,7 +198,7 @@ def _form(asked: Clarification) -> dict[str, Any]:
     options = asked.options if isinstance(asked.options, list) else None
     recommended = json.dumps(asked.recommended)
     return {
-        **clarification_record(asked),
+        **record(ClarificationAnswer.of(asked)),
         "choices": None
         if options is None
         else [
@@ -289,7 +256,7 @@ _MOST_BRANCHES = 300
 def branches(page: Page, project_id: Id) -> Response:
     """What the remote has now. Never live: asking leaves an event, which would have it asked again."""
     api = page.api
-    names = list_branches(api.runtime, project_id, actor=api.actor, request_id=api.request_id)
+    names = operations.branches(api, project_id).branches
     with api.read() as tx:
         project = get_project(tx, project_id)
         shown = [{"name": name, "why_not": _why_not(tx, project, name)} for name in names[:_MOST_BRANCHES]]
@@ -309,10 +276,7 @@ def delete(
     branch: Annotated[str, Form(max_length=500)],
     confirm: Annotated[bool, Form()] = False,
 ) -> Response:
-    api = page.api
-    delete_branch(
-        api.runtime, project_id, branch, confirm=confirm, actor=api.actor, request_id=api.request_id
-    )
+    operations.delete_branch(page.api, project_id, branch, confirm)
     return page.done(f"{branch} is deleted.", f"{ROOT}/projects/{project_id}/branches")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -25,15 +25,18 @@ from ratchet.ledger.protocols import (
 )
 from ratchet.ledger.questions import get_clarification
 from ratchet.ledger.runs import get_step, latest_attempts, newest_attempts
+from ratchet.operations import Operation
 from ratchet.protocols.actions import create_protocol, start_protocol, why_not, why_not_step
 from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.engine_choice import check_new
 from ratchet.protocols.names import create_described
-from ratchet.protocols.operations import PROTOCOL_OPERATIONS, STEP_OPERATIONS, listed
+from ratchet.protocols.operations import PROTOCOL_OPERATIONS, listed
 from ratchet.protocols.overview import overview
 from ratchet.protocols.policies import read_policies
 from ratchet.protocols.spec import dependencies
-from ratchet.protocols.views import attempt_records, protocol_record, spec_record
+from ratchet.protocols.step_operations import STEP_OPERATIONS
+from ratchet.protocols.step_operations import spec as show_spec
+from ratchet.protocols.views import AttemptAnswer, attempt_answers, protocol_record
 from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
 from ratchet.server.console.access import ROOT, Acting
@@ -229,8 +232,8 @@ def _in_full(api: Access, tx: Transaction, step: ProtocolStep, before: int | Non
     }
 
 
-def _attempts(tx: Transaction, attempts: Sequence[Attempt]) -> list[shapes.Attempt]:
-    return [shapes.Attempt.model_validate(each) for each in attempt_records(tx, attempts)]
+def _attempts(tx: Transaction, attempts: Sequence[Attempt]) -> list[AttemptAnswer]:
+    return attempt_answers(tx, attempts)
 
 
 def _of_planning(tries: Sequence[Attempt], steps: Sequence[ProtocolStep]) -> list[Attempt]:
@@ -292,8 +295,12 @@ def _step_page(page: View, step_id: str) -> str:
         return f"/protocols/{get_protocol_step(tx, int(step_id)).run_id}?step_id={step_id}"
 
 
-add_buttons(router, [each for each in PROTOCOL_OPERATIONS if not each.reads], "/protocols/{protocol_id}")
-add_buttons(router, STEP_OPERATIONS, "/steps/{step_id}", _step_page)
+def _actions(operations: Iterable[Operation[..., Any]]) -> list[Operation[..., Any]]:
+    return [each for each in operations if "/actions/" in each.path]
+
+
+add_buttons(router, _actions(PROTOCOL_OPERATIONS), "/protocols/{protocol_id}")
+add_buttons(router, _actions(STEP_OPERATIONS), "/steps/{step_id}", _step_page)
 
 
 @router.get("/protocols/{protocol_id}")
@@ -309,6 +316,5 @@ def protocol(page: Page, protocol_id: Id, step_id: IdFilter = None, before: Befo
 
 @router.get("/protocols/{protocol_id}/spec")
 def spec(page: Page, protocol_id: Id) -> Response:
-    with page.api.read() as tx:
-        found = shapes.Spec.model_validate(spec_record(get_protocol(tx, protocol_id)))
+    found = show_spec(page.api, protocol_id)
     return page.show("spec.html", {"spec": found}, title=f"Spec of {found.protocol_name}")

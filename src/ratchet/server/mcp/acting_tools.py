@@ -12,63 +12,6 @@ def _act(name: str, title: str, endpoint: str, description: str, **more: Any) ->
     return Declared(name, title, description, endpoint, **more)
 
 
-# Secrets do not belong into a conversation, and who decides is known: the record must not rest on what a model says.
-_SECRETS = frozenset({"secrets"})
-_WHO = frozenset({"by", "answered_by"})
-_RATCHETS_CHOICE = frozenset({"worktree_path", "protocol_root", "template_config", "template_source"})
-
-_PROJECTS = (
-    _act(
-        "register_project",
-        "Register a project",
-        "POST /projects",
-        "Let Ratchet work on a repository, from a git address or a directory of this machine. Its onboarding is then "
-        "in line.",
-        without=_SECRETS,
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "start_onboarding",
-        "Start an onboarding",
-        "POST /projects/{project_id}/onboarding/actions/start",
-        "Go on with an onboarding that is blocked, or begin anew after one that has ended.",
-        outside=True,
-        queues=True,
-    ),
-    _act(
-        "answer_project_clarification",
-        "Answer a question about a project",
-        "POST /projects/{project_id}/clarifications/{key:path}",
-        "Answer a question; what waited for this alone goes on. An answer cannot be changed.",
-        without=_WHO,
-        queues=True,
-    ),
-)
-_PROTOCOLS = (
-    _act(
-        "create_protocol",
-        "Create a protocol",
-        "POST /projects/{project_id}/protocols",
-        "A new protocol for a project: say in `description` what is wanted. Nothing happens before start_protocol.",
-        without=_RATCHETS_CHOICE,
-    ),
-    _act(
-        "answer_clarification",
-        "Answer a question about a protocol",
-        "POST /protocols/{protocol_id}/clarifications/{key:path}",
-        "Answer a question of a protocol or, with `step_id`, of a step; what waited for this alone goes on. An answer "
-        "cannot be changed.",
-        without=_WHO,
-        queues=True,
-    ),
-    _act(
-        "add_step",
-        "Add a step",
-        "POST /protocols/{protocol_id}/steps",
-        "Add a pending step to a protocol.",
-    ),
-)
 _RESEARCH = (
     _act(
         "start_research",
@@ -152,8 +95,6 @@ _AGENTS = (
 )
 
 ACTING: tuple[Declared, ...] = (
-    *_PROJECTS,
-    *_PROTOCOLS,
     *_RESEARCH,
     *_AGENTS,
     *(tool for tool in map(Declared.of, EVERY) if tool is not None and not tool.reads),

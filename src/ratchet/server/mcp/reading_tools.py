@@ -13,56 +13,12 @@ def _read(name: str, title: str, endpoint: str, description: str, **more: Any) -
     return Declared(name, title, description, endpoint, reads=True, repeatable=True, **more)
 
 
-_PROJECTS = (
-    _read(
-        "list_projects",
-        "List projects",
-        "GET /projects",
-        "The repositories that Ratchet works on, newest first.",
-    ),
-    _read(
-        "get_project",
-        "Show a project",
-        "GET /projects/{project_id}",
-        "One project: its repository, its base branch, and what was found out about it.",
-    ),
-    _read(
-        "get_onboarding",
-        "Show an onboarding",
-        "GET /projects/{project_id}/onboarding",
-        "How far the onboarding of a project is, stage by stage.",
-    ),
-    _read(
-        "list_project_clarifications",
-        "List the questions of a project",
-        "GET /projects/{project_id}/clarifications",
-        "The questions to people about a project and its protocols, in the order in which they were asked.",
-    ),
-)
 _PROTOCOLS = (
-    _read(
-        "list_protocol_steps",
-        "List the steps of a protocol",
-        "GET /protocols/{protocol_id}/steps",
-        "The steps of a protocol in their order, with status, reason and commit.",
-    ),
-    _read(
-        "get_protocol_spec",
-        "Show a spec",
-        "GET /protocols/{protocol_id}/spec",
-        "The spec of a protocol, and whether it holds.",
-    ),
     _read(
         "get_protocol_ci",
         "Show what CI says",
         "GET /protocols/{protocol_id}/ci",
         "What CI says of a protocol, by commit and by check.",
-    ),
-    _read(
-        "list_protocol_clarifications",
-        "List the questions of a protocol",
-        "GET /protocols/{protocol_id}/clarifications",
-        "The questions to people about a protocol and its steps, in the order in which they were asked.",
     ),
     _read(
         "get_step",
@@ -234,7 +190,6 @@ _AGENTS = (
 )
 
 READING: tuple[Declared, ...] = (
-    *_PROJECTS,
     *_PROTOCOLS,
     *_RUNS,
     *_RESEARCH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import FileResponse
@@ -16,7 +16,7 @@ from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger.ledger import LogPart, follow_log, log_line, read_log
 from ratchet.ledger.runs import get_attempt
 from ratchet.loop import CHANGE_FILE
-from ratchet.protocols.views import attempt_records
+from ratchet.protocols.views import AttemptAnswer, attempt_answers
 from ratchet.server import protocol_shapes, shapes
 from ratchet.server.fields import MAX_ID, Cut, Id, Page, Paging
 from ratchet.server.problems import documented
@@ -34,10 +34,10 @@ MaxBytes = Annotated[
 
 
 @router.get("/attempts/{attempt_id}", response_model=protocol_shapes.Attempt)
-def attempt(api: Api, attempt_id: Id) -> dict[str, Any]:
+def attempt(api: Api, attempt_id: Id) -> AttemptAnswer:
     """How it ended, what it used, and where its prompt, transcripts, diff and reports are."""
     with api.read() as tx:
-        return attempt_records(tx, [get_attempt(tx, attempt_id)])[0]
+        return attempt_answers(tx, [get_attempt(tx, attempt_id)])[0]
 
 
 @router.get("/attempts/{attempt_id}/artifacts", response_model=Page[shapes.Artifact])

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from ratchet.kernel import NotFound
 from ratchet.ledger.protocols import get_protocol_step
 from ratchet.ledger.runs import get_step, latest_attempts
-from ratchet.protocols.views import attempt_records, step_record
+from ratchet.protocols.views import attempt_answers, step_record
 from ratchet.server import shapes
 from ratchet.server.fields import Id, Paging
 from ratchet.server.problems import documented
@@ -29,7 +29,7 @@ def step(api: Api, step_id: Id, pager: Paging) -> ProtocolStepWithAttempts | Ste
         page = pager.cut(attempts, number="number")
         shown = {
             **shapes.Step.model_validate(found).model_dump(),
-            "attempts": {"items": attempt_records(tx, page.items), "next": page.next},
+            "attempts": {"items": attempt_answers(tx, page.items), "next": page.next},
         }
         try:
             own = step_record(get_protocol_step(tx, step_id))
