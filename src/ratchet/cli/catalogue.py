@@ -195,10 +195,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Set a project up: go on where that is blocked, or look at the repository again.",
                 "project_make:onboard",
             ),
-            "setup": Leaf("Show how a project is set up, and make its environment.", "project_setup:setup"),
+            "setup": Leaf("Show how a project is set up, and make its environment.", "project_change:setup"),
             "checks": Leaf(
                 "Show which checks decide about a change of a project, or change them.",
-                "project_setup:checks",
+                "project_change:checks",
             ),
             "questions": Leaf(
                 "List what is asked about a project and its protocols.", "project_look:questions"
@@ -233,7 +233,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         {
             "new": Leaf(
                 "Make a protocol: a change of a repository, to be planned and carried out step by step.",
-                "protocol_make:new",
+                "protocol_act:new",
             ),
             "list": Leaf("List protocols, newest first.", "protocol_look:list_"),
             "show": Leaf(

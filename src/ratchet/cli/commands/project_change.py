@@ -1,8 +1,10 @@
-"""`ratchet project delete-branch`, `secrets`, `answer` and `archive`"""
+"""`ratchet project setup`, `checks`, `delete-branch`, `secrets`, `answer` and `archive`"""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,24 +14,37 @@ from ratchet.cli.opening import existing_runtime
 from ratchet.cli.operation import CliCall, user_name
 from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import read_secret_text
+from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import tell_who_works
 from ratchet.cli.protocol_choice import by_option, project_argument
-from ratchet.cli.words import as_json, one_line
+from ratchet.cli.words import as_json, lines, one_line
 from ratchet.kernel import Misuse
-from ratchet.ledger.projects import Project
+from ratchet.ledger.projects import Project, get_project
 from ratchet.operations import record
 from ratchet.projects import operations
 from ratchet.projects.clarifications import answer as give_answer
 from ratchet.projects.clarifications import recommended_of
+from ratchet.projects.environments import SetupFailed
 from ratchet.projects.operations import ClarificationAnswer
 from ratchet.projects.registration import read_answer
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
+from ratchet.projects.setup import (
+    base_of,
+    environments_here,
+    settle_checks,
+    settle_setup,
+    setup_view,
+    use_found,
+)
+from ratchet.projects.stages import CheckCommand, SetupAnswer
 from ratchet.protocols.lookup import project_named, question_named
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
+    from ratchet.ledger.projects import Project
     from ratchet.ledger.questions import Clarification
+    from ratchet.runtime import Runtime
 
 
 @command(
@@ -186,3 +201,200 @@ def _recommended(asked: Clarification) -> Any:
     if asked.recommended is None:
         raise Misuse(f"nothing is recommended for {asked.key}", hint=f"the question is: {asked.question}")
     return asked.recommended
+
+
+_EDIT = "# One command in a line, run in this order at the top of a fresh checkout, with the network.\n"
+
+
+@command(
+    examples=[
+        "ratchet project setup shop",
+        "ratchet project setup shop --show",
+        "ratchet project setup shop --edit",
+        'ratchet project setup shop --command "python3 -m pip install -e .[test]"',
+        "ratchet project setup shop --rebuild",
+    ],
+    see=["project checks", "project show"],
+)
+@project_argument
+@click.option("--show", is_flag=True, help="Only show it; nothing is run.")
+@click.option("--edit", is_flag=True, help="Change the commands in $EDITOR.")
+@click.option(
+    "--command",
+    "commands",
+    metavar="COMMAND",
+    multiple=True,
+    help="Instead of what was found; may be repeated.",
+)
+@click.option("--found", is_flag=True, help="Go back to what was found in the repository.")
+@click.option("--rebuild", is_flag=True, help="Make the environment again, although there is one.")
+@click.pass_obj
+def setup(
+    session: Session,
+    project: str,
+    show: bool,
+    edit: bool,
+    commands: tuple[str, ...],
+    found: bool,
+    rebuild: bool,
+) -> None:
+    """Show how a project is set up, and make its environment.
+
+    The commands are found in the repository: its lock files and manifests, then its CI. They run once, in the sandbox
+    with the network, into an environment below the home that is kept for as long as lock files and manifests stay the
+    same. Checks and authors see it read-only and without the network. Your checkout is not touched.
+
+    Exits with 0 when the environment is there or none is needed, 1 with the output of the command that failed.
+    """
+    if sum(map(bool, (edit, commands, found))) > 1:
+        raise Misuse("--edit, --command and --found exclude each other", hint="give one of them")
+    if show and rebuild:
+        raise Misuse("--show runs nothing, and --rebuild does", hint="give one of them")
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.write(actor="cli") as tx:
+            chosen = project_named(tx, project)
+            if edit:
+                settle_setup(tx, chosen.id, _edited(runtime, chosen))
+            elif commands:
+                settle_setup(tx, chosen.id, commands)
+            elif found:
+                use_found(tx, chosen.id, "setup")
+            chosen = get_project(tx, chosen.id)
+        if not show:
+            _make(session, runtime, chosen, rebuild=rebuild)
+        document = setup_view(runtime, chosen)
+    if session.json:
+        print_document(record(document))
+    else:
+        _print_setup(document)
+
+
+@command(
+    examples=[
+        "ratchet project checks shop",
+        'ratchet project checks shop --add "pytest=python3 -m pytest -q tests"',
+        'ratchet project checks shop --add "types=npm run typecheck" --kind types',
+        "ratchet project checks shop --remove ruff",
+        "ratchet project checks shop --found",
+    ],
+    see=["project setup"],
+)
+@project_argument
+@click.option(
+    "--add",
+    "adding",
+    metavar="NAME=COMMAND",
+    multiple=True,
+    help="Add a check, or change the one of that name.",
+)
+@click.option("--remove", "removing", metavar="NAME", multiple=True, help="Leave this check out.")
+@click.option("--kind", default=None, metavar="KIND", help="What the added ones are: test, lint, types, …")
+@click.option("--found", is_flag=True, help="Go back to what was found in the repository.")
+@click.pass_obj
+def checks(
+    session: Session,
+    project: str,
+    adding: tuple[str, ...],
+    removing: tuple[str, ...],
+    kind: str | None,
+    found: bool,
+) -> None:
+    """Show which checks decide about a change of a project, or change them.
+
+    Each is a command that runs at the top of the repository, without the network, in the project's environment.
+    """
+    if found and (adding or removing):
+        raise Misuse("--found excludes --add and --remove", hint="call it twice")
+    with existing_runtime(session, Kinds()) as runtime:
+        with runtime.ledger.write(actor="cli") as tx:
+            chosen = project_named(tx, project)
+            if found:
+                use_found(tx, chosen.id, "checks")
+            elif adding or removing:
+                settle_checks(
+                    tx, chosen.id, _changed(setup_view(runtime, chosen).checks, adding, removing, kind)
+                )
+            chosen = get_project(tx, chosen.id)
+        document = setup_view(runtime, chosen)
+    if session.json:
+        print_document({"checks": record(document)["checks"], "settled": document.checks_settled})
+    else:
+        _print_checks(document)
+
+
+def _make(session: Session, runtime: Runtime, project: Project, *, rebuild: bool) -> None:
+    def tell(mark: str, line: str) -> None:
+        if not session.json:
+            note(f"{mark} {one_line(line)}")
+
+    told = {"tell": partial(tell, "$"), "hear": partial(tell, " ")}
+    with environments_here(runtime, project, **told) as environments:
+        base = base_of(environments, project)
+        if rebuild:
+            environments.forget(base)
+        with working(f"setting up {project.name}"):
+            try:
+                asyncio.run(environments.of(base))
+            except SetupFailed as failed:
+                failed.hint = (failed.hint or "").replace("PROJECT", str(project.id)) or None
+                raise
+
+
+def _edited(runtime: Runtime, project: Project) -> list[str]:
+    before = "".join(f"{line}\n" for line in setup_view(runtime, project).commands)
+    text = click.edit(_EDIT + before)
+    if text is None:
+        raise Misuse("nothing was changed", hint="save the file, or give --command")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _changed(
+    known: list[CheckCommand], adding: tuple[str, ...], removing: tuple[str, ...], kind: str | None
+) -> list[dict[str, Any]]:
+    names = [each.name for each in known]
+    for name in removing:
+        if name not in names:
+            raise Misuse(f"there is no check {name!r}", hint=f"there are: {', '.join(names) or 'none'}")
+    kept = {each.name: {"name": each.name, "command": each.command} for each in known}
+    for name in removing:
+        del kept[name]
+    for pair in adding:
+        name, equals, line = pair.partition("=")
+        if not equals:
+            raise Misuse(f"{pair[:80]!r} is not NAME=COMMAND", hint='such as "pytest=python3 -m pytest -q"')
+        kept[name.strip()] = {
+            "name": name.strip(),
+            "command": line,
+            **({} if kind is None else {"kind": kind}),
+        }
+    return list(kept.values())
+
+
+def _print_setup(found: SetupAnswer) -> None:
+    stack = ", ".join(found.stack) or "no known stack"
+    print(f"{stack}; the set-up is {'as you settled it' if found.settled else 'as found in the repository'}:")
+    for line in found.commands or ["(no commands)"]:
+        print(f"  {one_line(line)}")
+    made = found.environment
+    if made is not None:
+        python = f", Python {made.python}" if made.python else ""
+        print(f"The environment is made ({made.seconds:g} s{python}): {made.directory}")
+        for each in made.notes:
+            note(f"note: {one_line(each)}")
+    elif found.state == "not needed":
+        print("It needs no environment: the checks run with the system's programs.")
+    elif found.state == "not made yet":
+        print("The environment is not made yet; that happens when it is first needed, or now without --show.")
+    else:
+        print(f"Whether there is an environment is not known: {lines(found.problem or '')}")
+    for each in found.notes:
+        note(f"note: {one_line(each)}")
+    _print_checks(found)
+
+
+def _print_checks(found: SetupAnswer) -> None:
+    print(f"Checks, {'as you settled them' if found.checks_settled else 'as found in the repository'}:")
+    for each in found.checks:
+        print(f"  {one_line(each.name)} ({each.kind}): {one_line(each.command)}")
+    if not found.checks:
+        print("  (none)")
