@@ -233,7 +233,7 @@ class Operation(Generic[P, R]):
     enveloped: bool = True
     limit: int = 50
     location: str | None = None
-    asks: str | None = None
+    asks: str | Callable[[Mapping[str, Any]], str] | None = None
     changes_nothing: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -280,6 +280,12 @@ class Operation(Generic[P, R]):
         if callable(self.done):
             return self.done(answer)
         return (self.done or "").format(it=answer)
+
+    def question(self, given: Mapping[str, Any]) -> str:
+        """What a command asks before it does it."""
+        if callable(self.asks):
+            return self.asks(given)
+        return (self.asks or "").format(it=given)
 
     @cached_property
     def answers(self) -> Any:
@@ -352,6 +358,12 @@ def _choices(kind: Any) -> tuple[str, ...]:
 def described(description: str, *examples: Any) -> dict[str, Any]:
     """What the schema of an answer says about a field: the `metadata` of that field."""
     return {"description": description, **({"examples": list(examples)} if examples else {})}
+
+
+def filled(kind: type[R], source: object, /, **own: Any) -> R:
+    """An answer with the attributes of what it is about, except where it has something of its `own`."""
+    names = (each.name for each in fields(kind) if each.name not in own)  # type: ignore[arg-type]
+    return kind(**own, **{name: getattr(source, name) for name in names})
 
 
 def record(item: DataclassInstance, *, without: Iterable[str] = ()) -> dict[str, Any]:

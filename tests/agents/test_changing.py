@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ratchet.agentkit import StateStore
+from ratchet.agents.actions import delete
 from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
 from ratchet.agents.contract import AgentDirectory, place_of
-from ratchet.agents.operations import delete
 from ratchet.agents.versions import find_version
 from ratchet.agents.views import agents
 from ratchet.kernel import Conflict, Misuse, RunStatus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,12 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown_versions(ledger: Ledger, **page: int) -> list[dict[str, object]]:
+def shown_versions(ledger: Ledger, **page: int) -> list[views.ListedVersion]:
     with ledger.read() as tx:
         return views.versions(tx, NAME, **page)
 
 
-def shown_agent(ledger: Ledger, home: Path) -> dict[str, object]:
+def shown_agent(ledger: Ledger, home: Path) -> views.WholeAgent:
     with ledger.read() as tx:
         return views.one_agent(tx, home, SETTINGS, NAME)
 
@@ -50,11 +51,11 @@ def test_agents_are_listed_by_name_a_page_at_a_time(ledger: Ledger, home: Path) 
     with ledger.read() as tx:
         first = views.agents(tx, limit=2)
         rest = views.agents(tx, after="beta", limit=2)
-    assert [(each["name"], each["version"], each["status"]) for each in first] == [
+    assert [(each.name, each.version, each.status) for each in first] == [
         ("alpha", "0.0.0", "ready"),
         ("beta", "0.0.0", "ready"),
     ]
-    assert [(each["name"], each["version"], each["commit"]) for each in rest][1] == ("unmade", None, None)
+    assert [(each.name, each.version, each.commit) for each in rest][1] == ("unmade", None, None)
 
 
 def test_the_current_version_of_one_agent_is_not_taken_for_anothers(ledger: Ledger, home: Path) -> None:
@@ -63,7 +64,7 @@ def test_the_current_version_of_one_agent_is_not_taken_for_anothers(ledger: Ledg
     other = make_agent(ledger, home, "beta")
     make_version(ledger, home, "beta", "1.0.0", parent=other.current)
     with ledger.read() as tx:
-        assert [each["version"] for each in views.agents(tx)] == ["0.0.0", "1.0.0"]
+        assert [each.version for each in views.agents(tx)] == ["0.0.0", "1.0.0"]
 
 
 def test_an_agent_is_shown_with_its_version_its_address_and_its_last_runs(ledger: Ledger, home: Path) -> None:
@@ -75,15 +76,15 @@ def test_an_agent_is_shown_with_its_version_its_address_and_its_last_runs(ledger
         change_run(tx, run_id, RunStatus.RUNNING)
         change_run(tx, run_id, RunStatus.COMPLETED, result={"decision": "state"})
     shown = shown_agent(ledger, home)
-    assert (shown["version"], shown["commit"], shown["pinned"]) == ("0.0.0", agent.current, False)
-    assert shown["current"]["tools"] == ["greet"]  # type: ignore[index]
-    assert shown["address"] == {
+    assert (shown.version, shown.commit, shown.pinned) == ("0.0.0", agent.current, False)
+    assert shown.current.tools == ["greet"]
+    assert asdict(shown.address) == {
         "runner": "http://127.0.0.1:8125/agents/greeter/runner/mcp",
         "tuner": "http://127.0.0.1:8125/agents/greeter/tuner/mcp",
         "is_up": False,
     }
-    runs = shown["runs"]
-    assert [(run["action"], run["severity"], run["result"]) for run in runs] == [  # type: ignore[attr-defined]
+    runs = shown.runs
+    assert [(run.action, run.severity, run.result) for run in runs] == [
         ("feedback", "high", {"decision": "state"}),
         ("create", None, None),
     ]
@@ -93,15 +94,15 @@ def test_the_address_is_that_of_the_host_that_runs(ledger: Ledger, home: Path) -
     make_agent(ledger, home)
     with host_lock(home):
         announce(home, "http://127.0.0.1:4321")
-        address = shown_agent(ledger, home)["address"]
-    assert address == {
+        address = shown_agent(ledger, home).address
+    assert asdict(address) == {
         "runner": "http://127.0.0.1:4321/agents/greeter/runner/mcp",
         "tuner": "http://127.0.0.1:4321/agents/greeter/tuner/mcp",
         "is_up": True,
     }
     with ledger.read() as tx:
-        any_port = views.one_agent(tx, home, Agents(port=0), NAME)["address"]
-    assert any_port == {"runner": None, "tuner": None, "is_up": False}
+        any_port = views.one_agent(tx, home, Agents(port=0), NAME).address
+    assert asdict(any_port) == {"runner": None, "tuner": None, "is_up": False}
 
 
 def test_an_unknown_agent_is_not_found(ledger: Ledger, home: Path) -> None:
@@ -117,9 +118,7 @@ def test_versions_tell_the_line_of_the_current_one_from_variants(ledger: Ledger,
     third = make_version(ledger, home, NAME, "0.2.0", parent=second.commit)
     variant = make_version(ledger, home, NAME, "0.1.0", parent=first, runner="# other\n", promoted=False)
     shown = shown_versions(ledger)
-    assert [
-        (each["commit"], each["version"], each["is_current"], each["on_line"], each["tag"]) for each in shown
-    ] == [
+    assert [(each.commit, each.version, each.is_current, each.on_line, each.tag) for each in shown] == [
         (variant.commit, "0.1.0", False, False, f"v0.1.0-{variant.commit[:12]}"),
         (third.commit, "0.2.0", True, True, "v0.2.0"),
         (second.commit, "0.1.0", False, True, "v0.1.0"),
@@ -133,7 +132,7 @@ def test_versions_that_were_rolled_back_are_not_on_the_line(ledger: Ledger, home
     second = make_version(ledger, home, NAME, "0.1.0", parent=agent.current)
     with ledger.write() as tx:
         move_current(tx, get_agent(tx, NAME), str(agent.current), expected=second.commit, why="rolled_back")
-    assert [(each["is_current"], each["on_line"]) for each in shown_versions(ledger)] == [
+    assert [(each.is_current, each.on_line) for each in shown_versions(ledger)] == [
         (False, False),
         (True, True),
     ]
@@ -147,9 +146,9 @@ def test_versions_come_in_pages_that_fit_together(ledger: Ledger, home: Path) ->
         ).commit
     everything = shown_versions(ledger)
     first = shown_versions(ledger, limit=2)
-    rest = shown_versions(ledger, before=first[-1]["id"], limit=10)  # type: ignore[arg-type]
+    rest = shown_versions(ledger, before=first[-1].id, limit=10)
     assert [*first, *rest] == everything
-    assert all(each["on_line"] for each in everything)
+    assert all(each.on_line for each in everything)
     assert views.graph(everything) == ["@", "o", "o", "o", "o"]
 
 
@@ -162,16 +161,16 @@ def test_one_version_is_shown_with_its_tools_and_why_it_is_quarantined(ledger: L
         quarantine_version(tx, agent, made.commit, "it crashed 4 times")
     with ledger.read() as tx:
         shown = views.one_version(tx, home, NAME, made.commit[:8])
-    assert (shown["status"], shown["reason"]) == ("quarantined", "it crashed 4 times")
-    assert shown["tools"] == [tool("wave", hand="string")]
-    assert shown["directory"] == str(place_of(home, NAME).version(made.commit))
+    assert (shown.status, shown.reason) == ("quarantined", "it crashed 4 times")
+    assert list(map(asdict, shown.tools)) == [tool("wave", hand="string")]
+    assert shown.directory == str(place_of(home, NAME).version(made.commit))
 
 
 def test_versions_of_an_agent_whose_repository_is_gone_are_still_listed(ledger: Ledger, home: Path) -> None:
     make_agent(ledger, home)
     place = place_of(home, NAME)
     place.repository.rename(place.root / "elsewhere")
-    assert [(each["version"], each["tag"]) for each in shown_versions(ledger)] == [("0.0.0", "v0.0.0")]
+    assert [(each.version, each.tag) for each in shown_versions(ledger)] == [("0.0.0", "v0.0.0")]
 
 
 def test_the_current_version_is_compared_with_the_one_it_was_made_from(ledger: Ledger, home: Path) -> None:
@@ -187,12 +186,12 @@ def test_the_current_version_is_compared_with_the_one_it_was_made_from(ledger: L
     )
     with ledger.read() as tx:
         found = views.comparison(home, views.find_compared(tx, NAME))
-    assert (found["old"]["version"], found["new"]["version"]) == ("0.0.0", "1.0.0")
-    assert (found["tools"]["added"], found["tools"]["changed"]) == (("wave",), ("greet",))
-    assert found["tools"]["least"] == "major"
-    assert sorted(found["files"]) == ["metadata.json", "runner.py"]
-    assert "-print('hello')\n+print('hi')\n" in found["diff"]
-    assert found["is_cut"] is False
+    assert (found.old.version, found.new.version) == ("0.0.0", "1.0.0")
+    assert (found.tools.added, found.tools.changed) == (("wave",), ("greet",))
+    assert found.tools.least == "major"
+    assert sorted(found.files) == ["metadata.json", "runner.py"]
+    assert "-print('hello')\n+print('hi')\n" in found.diff
+    assert found.is_cut is False
 
 
 def test_any_two_versions_are_compared_in_the_order_they_are_named(ledger: Ledger, home: Path) -> None:
@@ -202,8 +201,8 @@ def test_any_two_versions_are_compared_in_the_order_they_are_named(ledger: Ledge
     with ledger.read() as tx:
         since = views.comparison(home, views.find_compared(tx, NAME, "0.0.0"))
         across = views.comparison(home, views.find_compared(tx, NAME, "v0.2.0", "0.1.0"))
-    assert "-# one\n+# two\n" in since["diff"]
-    assert "-# three\n+# two\n" in across["diff"]
+    assert "-# one\n+# two\n" in since.diff
+    assert "-# three\n+# two\n" in across.diff
 
 
 def test_a_first_version_has_nothing_to_be_compared_with(ledger: Ledger, home: Path) -> None:
@@ -217,7 +216,7 @@ def test_a_very_long_difference_is_cut_and_says_so(ledger: Ledger, home: Path) -
     make_version(ledger, home, NAME, "0.1.0", parent=agent.current, runner="x = 1\n" * 200_000)
     with ledger.read() as tx:
         found = views.comparison(home, views.find_compared(tx, NAME))
-    assert (len(found["diff"]), found["is_cut"]) == (1_000_000, True)
+    assert (len(found.diff), found.is_cut) == (1_000_000, True)
 
 
 def test_a_difference_of_bytes_that_are_no_text_can_be_sent(ledger: Ledger, home: Path) -> None:
@@ -225,7 +224,7 @@ def test_a_difference_of_bytes_that_are_no_text_can_be_sent(ledger: Ledger, home
     make_version(ledger, home, NAME, "0.1.0", parent=agent.current, runner=b"# caf\xe9\n")
     with ledger.read() as tx:
         found = views.comparison(home, views.find_compared(tx, NAME))
-    assert "+# caf\ufffd\n" in found["diff"]
+    assert "+# caf\ufffd\n" in found.diff
 
 
 def test_a_long_message_is_shown_only_in_part(ledger: Ledger, home: Path) -> None:
@@ -234,7 +233,7 @@ def test_a_long_message_is_shown_only_in_part(ledger: Ledger, home: Path) -> Non
         create_run(tx, "agent", NAME, spec={"action": "feedback", "message": "x" * 1_000_000})
     with ledger.read() as tx:
         [run, _] = views.agent_runs(tx, NAME)
-    assert len(run["message"]) < 5_000
+    assert len(run.message) < 5_000
 
 
 def test_runs_of_an_agent_come_in_pages(ledger: Ledger, home: Path) -> None:
@@ -245,8 +244,8 @@ def test_runs_of_an_agent_come_in_pages(ledger: Ledger, home: Path) -> None:
         create_run(tx, "agent", "another", spec={"action": "create"})
     with ledger.read() as tx:
         first = views.agent_runs(tx, NAME, limit=2)
-        rest = views.agent_runs(tx, NAME, before=first[-1]["run"])
-    assert [run["message"] for run in (*first, *rest)] == ["2", "1", "0", "Greet people."]
+        rest = views.agent_runs(tx, NAME, before=first[-1].run)
+    assert [run.message for run in (*first, *rest)] == ["2", "1", "0", "Greet people."]
 
 
 def test_the_outcome_of_a_change_names_the_version_it_began_from(ledger: Ledger, home: Path) -> None:
@@ -259,7 +258,7 @@ def test_the_outcome_of_a_change_names_the_version_it_began_from(ledger: Ledger,
         change_run(tx, run_id, RunStatus.COMPLETED, result=result)
     with ledger.read() as tx:
         found = views.outcome(tx, home, SETTINGS, run_id)
-    assert (found["from_version"], found["result"]["version"], found["agent"]["version"]) == (
+    assert (found.from_version, found.result["version"], found.agent.version) == (
         "0.0.0",
         "0.1.0",
         "0.1.0",
@@ -270,7 +269,7 @@ def test_the_outcome_of_a_run_on_an_agent_that_is_gone_has_no_agent(ledger: Ledg
     with ledger.write() as tx:
         run_id = create_run(tx, "agent", NAME, spec={"action": "create"})
     with ledger.read() as tx:
-        assert views.outcome(tx, home, SETTINGS, run_id)["agent"] is None
+        assert views.outcome(tx, home, SETTINGS, run_id).agent is None
 
 
 class TestLogs:

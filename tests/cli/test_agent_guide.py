@@ -5,28 +5,26 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
-from ratchet.agents.architect import AgentRequest, Severity
+from ratchet.agents.architect import AgentRequest
+from ratchet.agents.contract import Severity
+from ratchet.agents.operations import OPERATIONS
 from ratchet.agents.staging_area import Decision
+from ratchet.agents.views import ListedVersion, WholeAgent
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command
 from ratchet.cli.group import LazyGroup
 from ratchet.config.workflow_settings import Agents
 from ratchet.ledger.agents import AgentStatus, VersionStatus
-from ratchet.server.agent_shapes import ListedVersion, WholeAgent
-from ratchet.server.routes import agent_calls, agent_state, agents
+from ratchet.operations import Operation
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "agents.md").read_text()
-ROUTES = [
-    (method, route.path)
-    for module in (agents, agent_calls, agent_state)
-    for route in module.router.routes
-    for method in route.methods  # type: ignore[attr-defined]
-]
+ROUTES = [(each.method, each.path) for each in OPERATIONS]
 
 
 def commands() -> dict[str, click.Command]:
@@ -79,11 +77,13 @@ def test_no_request_is_told_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [agents.NewAgent, agents.Feedback, agents.Promotion, agents.Rollback, agent_calls.Call]
+    "operation",
+    [each for each in OPERATIONS if each.method == "POST"],
+    ids=lambda each: each.name,
 )
-def test_every_field_of_a_request_is_told(model: type[agents.NewAgent]) -> None:
+def test_every_field_of_a_request_is_told(operation: Operation[..., Any]) -> None:
     over_http = GUIDE[GUIDE.index("## Over HTTP") :].partition("## What happened")[0]
-    assert set(model.model_fields) <= words(over_http)
+    assert set(operation.parameters) - {"name"} <= words(over_http)
 
 
 def test_every_field_of_what_is_wanted_can_be_given_on_the_command_line() -> None:
@@ -94,7 +94,7 @@ def test_every_field_of_what_is_wanted_can_be_given_on_the_command_line() -> Non
 
 def test_every_key_of_an_agent_and_of_a_version_is_told() -> None:
     as_json = GUIDE[GUIDE.index("## `--json`") :].partition("## Over HTTP")[0]
-    assert {*WholeAgent.model_fields, *ListedVersion.model_fields} <= words(as_json)
+    assert {each.name for each in (*fields(WholeAgent), *fields(ListedVersion))} <= words(as_json)
 
 
 def test_every_word_for_a_status_a_decision_and_a_severity_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ratchet.agentkit import StateStore
-from ratchet.agents import views
+from ratchet.agents import operations, views
 from ratchet.agents.architect import AgentRequest
 from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import Agent
 from ratchet.ledger.runs import create_run
-from ratchet.server import agent_shapes as shapes
-from ratchet.server.routes.agents import NewAgent
+from ratchet.server.operation import shape_of
 from tests.agents.made_up import NAME, current, make_agent, make_two_versions
 
 READ = ("", "/versions", "/versions/latest", "/diff", "/tools", "/logs", "/state", "/state/history", "/runs")
@@ -59,10 +59,10 @@ def test_agents_are_listed_by_name_in_pages(api: TestClient, ledger: Ledger, hom
 def test_one_agent_is_told_as_the_command_line_tells_it(
     api: TestClient, ledger: Ledger, loaded: Loaded, greeter: Agent
 ) -> None:
-    told = api.get(f"/agents/{NAME}").json()
     with ledger.read() as tx:
-        shown = views.one_agent(tx, loaded.home, loaded.settings.agents, NAME)
-    assert told == {**shown, "serving": None}
+        found = views.one_agent(tx, loaded.home, loaded.settings.agents, NAME)
+    answer = shape_of(views.WholeAgent).model_validate(found).model_dump(mode="json")
+    assert api.get(f"/agents/{NAME}").json() == {**answer, "serving": None}
 
 
 @pytest.mark.soak
@@ -129,7 +129,7 @@ def test_an_agent_is_asked_for_and_waits_for_a_worker(api: TestClient, ledger: L
 
 
 def test_every_field_of_an_agent_can_be_asked_for() -> None:
-    assert set(NewAgent.model_fields) == set(AgentRequest.__dataclass_fields__)
+    assert set(operations.create.parameters) == set(AgentRequest.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,9 @@ def test_an_answer_of_an_agent_that_is_no_valid_text_can_be_sent() -> None:
     """JSON can spell half of a pair of surrogates, which no encoding can."""
     half = "\ud800"
     answer = {"agent": NAME, "tool": "greet", "failed": False, "text": half, "structured": {half: half}}
-    sent = shapes.Answer.model_validate({**answer, "content": ({"text": half},)}).model_dump_json()
-    assert shapes.Answer.model_validate_json(sent).content == [{"text": "?"}]
+    shape = shape_of(operations.AgentReply)
+    sent = shape.model_validate({**answer, "content": ({"text": half},)}).model_dump_json()
+    assert json.loads(sent)["content"] == [{"text": "?"}]
 
 
 def test_an_agent_is_deleted_once(api: TestClient, home: Path, greeter: Agent) -> None:

@@ -20,13 +20,17 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from ratchet.agentkit import StateStore
+from ratchet.agents import operations as agents
+from ratchet.agents.contract import place_of
 from ratchet.cli import run
 from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
+from ratchet.ledger.agents import add_version, create_agent, end_creation, get_agent, move_current
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.questions import request_approval
-from ratchet.ledger.runs import create_steps, get_step, open_attempt
+from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
 from ratchet.operations import Listing, NameWindow, Operation, OrderWindow, Window, is_time, record
 from ratchet.projects import operations as projects
 from ratchet.projects.clarifications import ask
@@ -45,6 +49,7 @@ from ratchet.tools import operations as tools
 from ratchet.workflows import operations as workflows
 from ratchet.workflows import tool_operations
 from ratchet.workflows.saved import keep_workflow, require_spec
+from tests.agents.made_up import SCHEMA, tool
 from tests.runtime.worker_process import load
 
 Given = dict[str, Any]
@@ -70,6 +75,8 @@ SPEC = {
         }
     ],
 }
+GREETER, UNMADE = "greeter", "unmade"
+FIRST, SECOND = "a" * 40, "b" * 40
 RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     runs.list_: [{}, {"kind": "workflow"}, {"status": "paused"}, {"project_id": 7}],
     runs.show: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
@@ -184,6 +191,66 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     research.pause: [{"run": "tides"}, {"run": str(RUNNING)}, {"run": "nowhere"}],
     research.resume: [{"run": "waves"}, {"run": "nowhere"}],
     research.stop: [{"run": "tides"}, {"run": "nowhere"}],
+    agents.list_: [{}],
+    agents.create: [
+        {"name": "other", "description": "Greet.", "engine": "nowhere"},
+        {"name": "No Name", "description": "Greet."},
+    ],
+    agents.show: [{"name": GREETER}, {"name": UNMADE}, {"name": "nobody"}],
+    agents.delete: [{"name": GREETER}, {"name": GREETER, "purge": True}, {"name": "nobody"}],
+    agents.versions: [{"name": GREETER}, {"name": UNMADE}, {"name": "nobody"}],
+    agents.version: [
+        {"name": GREETER, "version": "latest"},
+        {"name": GREETER, "version": "9.9.9"},
+        {"name": "nobody", "version": "latest"},
+    ],
+    agents.diff: [{"name": GREETER, "old": "0.0.0", "new": "9.9.9"}, {"name": UNMADE}, {"name": "nobody"}],
+    agents.runs: [{"name": GREETER}, {"name": "nobody"}],
+    agents.feedback: [
+        {"name": GREETER, "message": "Be less formal.", "severity": "high", "engine": "nowhere"},
+        {"name": "nobody", "message": "Be less formal."},
+    ],
+    agents.rollback: [
+        {"name": GREETER},
+        {"name": GREETER, "version": "0.0.0", "carry_state": True},
+        {"name": UNMADE},
+        {"name": "nobody"},
+    ],
+    agents.promote: [
+        {"name": GREETER, "version": "0.0.0"},
+        {"name": GREETER, "version": "0.1.0", "force": True},
+        {"name": GREETER, "version": "the good one"},
+        {"name": UNMADE, "version": "0.0.0"},
+        {"name": "nobody", "version": "0.0.0"},
+    ],
+    agents.pin: [
+        {"name": GREETER, "version": "0.0.0"},
+        {"name": GREETER, "version": "latest"},
+        {"name": GREETER, "version": "9.9.9"},
+    ],
+    agents.unpin: [{"name": GREETER}, {"name": "nobody"}],
+    agents.tools: [{"name": "nobody"}, {"name": GREETER, "version": "9.9.9"}],
+    agents.call_: [
+        {"name": "nobody", "tool": "greet", "arguments": {"who": "Ada"}},
+        {"name": GREETER, "tool": "greet", "version": "9.9.9"},
+    ],
+    agents.logs: [
+        {"name": GREETER},
+        {"name": GREETER, "version": "0.0.0", "server": "tuner", "lines": 1},
+        {"name": "nobody"},
+    ],
+    agents.state: [
+        {"name": GREETER},
+        {"name": GREETER, "at": 1},
+        {"name": GREETER, "at": NOWHERE},
+        {"name": GREETER, "version": "0.0.0"},
+    ],
+    agents.history: [{"name": GREETER}, {"name": "nobody"}],
+    agents.restore: [
+        {"name": GREETER, "number": 1},
+        {"name": GREETER, "number": NOWHERE},
+        {"name": "nobody", "number": 1},
+    ],
     workflows.saved: [{}],
     workflows.save: [{"spec": SPEC}, {"spec": SPEC, "name": "other"}, {"spec": {"steps": []}}],
     workflows.check: [{"spec": SPEC}, {"spec": {"steps": []}}],
@@ -228,9 +295,15 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     tool_operations.evolve: [{"tool": "word_count"}, {"tool": "nowhere"}],
 }
 # A command that does several operations, and is called after another one.
-COMMANDS = {workflows.outcome: "workflow show"}
+COMMANDS = {
+    workflows.outcome: "workflow show",
+    agents.history: "agent state --history",
+    agents.restore: "agent state",
+}
 # Their commands do the work here and now, and tell what came of it; with --detach they only begin it.
 CARRIED = {
+    agents.create,
+    agents.feedback,
     protocols.start,
     protocols.resume,
     protocols.run_next,
@@ -290,6 +363,7 @@ class World:
                 tx, self.runtime, start_run(tx, self.runtime, "research.run", kind="research", name="waves")
             )
             self._fill_workflows(tx)
+            self._fill_agents(tx)
             self.runtime.put_schedule(tx, "nightly", "every night at 2", KIND, {"file": "/dev/null"})
         approvals.refuse(self._access, 2)
 
@@ -304,6 +378,25 @@ class World:
         change_step(tx, step_id, StepStatus.RUNNING)
         change_step(tx, step_id, StepStatus.COMPLETED, result={"value": 2, "metrics": {"wall_ms": 5.0}})
         change_run(tx, run_id, RunStatus.COMPLETED, result={"outputs": {"words": {"value": 2}}})
+
+    def _fill_agents(self, tx: Transaction) -> None:
+        create_agent(tx, UNMADE, "Still to be made.")
+        agent = create_agent(tx, GREETER, "Greet people.", engine="codex")
+        run_id = create_run(tx, "agent", GREETER, spec={"action": "create", "message": "Greet people."})
+        for version, commit, parent in (("0.0.0", FIRST, None), ("0.1.0", SECOND, FIRST)):
+            add_version(
+                tx, agent, commit, version, parent=parent, summary="a change", tools=[tool()], run_id=run_id
+            )
+            agent = get_agent(tx, GREETER)
+            move_current(tx, agent, commit, expected=agent.current, why="promoted")
+            directory = place_of(self.home, GREETER).version(commit)
+            (directory / "logs").mkdir(parents=True)
+            (directory / "logs" / "runner.log").write_text("one\ntwo\n")
+            (directory / "state_schema.json").write_text(json.dumps(SCHEMA))
+            StateStore(directory).begin({"greetings": 0}, by="architect")
+        with StateStore(directory).edit(by="runner") as state:
+            state["greetings"] = 1
+        end_creation(tx, agent.id, run_id=run_id)
 
     def _fill_protocols(self, tx: Transaction) -> None:
         project_id = add_project(tx, "shop", base_branch="main", facts={})
@@ -441,7 +534,7 @@ def test_every_face_gives_the_answer_or_the_error_of_the_function(
     if has_command(operation) and (refused or operation not in HERE_ONLY):
         check_cli(operation, next(worlds).by_cli(operation, given), expected)
     check_api(operation, next(worlds).by_api(operation, given), expected)
-    if operation.tool is not None:
+    if is_offered(operation, given):
         check_mcp(operation, next(worlds).by_mcp(face, operation, given), expected)
 
 
@@ -470,8 +563,7 @@ def test_what_cannot_be_meant_is_refused_by_every_face(
         # Text in the place of a number is a name there, of a thing that there is not; so is a name that is too long.
         assert world.by_cli(operation, given).code in ((MISUSED, FAILED) if named else (MISUSED,))
     assert world.by_api(operation, given).code == WRONG
-    offered = operation.tool is not None and not operation.tool.without & given.keys()
-    if offered:
+    if is_offered(operation, given):
         assert world.by_mcp(face, operation, given).error
 
 
@@ -521,7 +613,9 @@ def check_mcp(operation: Operation[..., Any], said: Answer, expected: Any) -> No
         assert len(found) == len(answer.items) or said.value["next"] is not None
         assert _without_times(found) == _plain(answer.items[: len(found)])
     else:
-        assert _without_times(said.value) == _plain(answer)
+        # What has names of its own, such as a state, is the value of one name.
+        found = said.value["value"] if isinstance(answer, dict) else said.value
+        assert _without_times(found) == _plain(answer)
 
 
 def names_too(operation: Operation[..., Any]) -> list[str]:
@@ -534,14 +628,19 @@ def command_of(operation: Operation[..., Any]) -> str:
 
 
 def has_command(operation: Operation[..., Any]) -> bool:
-    group, _, verb = command_of(operation).partition(" ")
+    group, verb, *_ = command_of(operation).split()
     branch = CATALOGUE[group]
     return not isinstance(branch, Branch) or verb in branch.parts
 
 
+def is_offered(operation: Operation[..., Any], given: Given) -> bool:
+    """Whether an MCP tool takes all of this."""
+    return operation.tool is not None and not operation.tool.without & given.keys()
+
+
 def is_made(operation: Operation[..., Any]) -> bool:
     """Whether the command is made from the operation, and nothing of it was written by hand."""
-    group, _, verb = command_of(operation).partition(" ")
+    group, verb, *_ = command_of(operation).split()
     branch = CATALOGUE[group]
     assert isinstance(branch, Branch)
     return not branch.parts[verb].module.startswith("ratchet.cli.")
@@ -551,6 +650,8 @@ def _options(operation: Operation[..., Any], name: str, value: Any) -> list[str]
     flag = operation.parameters[name].about.flag or f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag.split("/")[0 if value else 1]]
+    if name == "arguments":
+        return [flag, json.dumps(value)]
     if isinstance(value, dict):
         return [text for pair in value.items() for text in ("--input", "=".join(pair))]
     return [flag, str(value)]
@@ -567,7 +668,7 @@ def _typed(operation: Operation[..., Any], name: str, value: Any) -> Any:
 
 def _plain(answer: Any) -> Any:
     """As JSON has it, without what differs from one world, or one face, to another."""
-    items = [_record(each) for each in answer] if isinstance(answer, list | tuple) else record(answer)
+    items = [_record(each) for each in answer] if isinstance(answer, list | tuple) else _record(answer)
     return _without_times(json.loads(json.dumps(items, default=str)))
 
 
@@ -581,7 +682,7 @@ def _without_times(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     # Who asked is told by the face, and when and how long differs.
-    own = {"actor", "request_id", "decided_by", "next", "process_id", "origin", "metrics"}
+    own = {"actor", "request_id", "decided_by", "next", "process_id", "origin", "metrics", "directory", "by"}
     return {
         name: _without_times(each) for name, each in value.items() if name not in own and not is_time(name)
     }

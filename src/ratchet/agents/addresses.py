@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ratchet.agents.contract import Role, agents_directory, check_name
@@ -133,7 +133,16 @@ def address(base: str, name: str, role: Role, commit: str | None = None) -> str:
     return f"{base}/agents/{who}/{role}/mcp"
 
 
-def addresses(home: Path, settings: Agents, name: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class AgentAddress:
+    """Where its servers answer, whatever the version; `is_up` says whether a host answers there now."""
+
+    runner: str | None
+    tuner: str | None
+    is_up: bool
+
+
+def addresses(home: Path, settings: Agents, name: str) -> AgentAddress:
     """Both addresses of an agent, and whether a host answers there now.
 
     They are `None` while no host answers and the port is chosen when it starts.
@@ -141,7 +150,7 @@ def addresses(home: Path, settings: Agents, name: str) -> dict[str, Any]:
     running = announced(home)
     base = running or _configured(settings)
     urls = {str(role): None if base is None else address(base, name, role) for role in Role}
-    return {**urls, "is_up": running is not None}
+    return AgentAddress(**urls, is_up=running is not None)
 
 
 def _configured(settings: Agents) -> str | None:

@@ -10,10 +10,9 @@ import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from ratchet.agents.contract import check_name, place_of
+from ratchet.agents.contract import Severity, check_name, place_of
 from ratchet.agents.jobs import KIND, RUN_KIND
 from ratchet.agents.versions import find_version
 from ratchet.engines.preflight import require_engines
@@ -27,15 +26,6 @@ from ratchet.runtime import Runtime, start_run
 
 # A longer text lies in the artifact store, and the run names it.
 _INLINE_BYTES = 16 * 1024
-
-
-class Severity(StrEnum):
-    """How bad it was, in the words of those who give feedback."""
-
-    LOW = "low"
-    NORMAL = "normal"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ratchet.agents import architect, operations, views
+from ratchet.agents import actions, architect, views
+from ratchet.agents.actions import Moved
 from ratchet.agents.addresses import AgentTokens, Bearer
-from ratchet.agents.architect import AgentRequest, Severity
+from ratchet.agents.architect import AgentRequest
 from ratchet.agents.completion import ask_llm
-from ratchet.agents.operations import Moved
+from ratchet.agents.contract import Severity
 from ratchet.agents.versions import find_version
 from ratchet.config import Loaded
 from ratchet.engines.preflight import check_for_worker
@@ -22,6 +23,7 @@ from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.ledger import run_at_rest
 from ratchet.ledger.runs import get_run
+from ratchet.operations import record
 from ratchet.runtime import Runtime
 
 # Longer than any token that is given out, or that a person would choose.
@@ -133,7 +135,7 @@ class ArchitectService:
     async def list_agents(self, _caller: ArchitectCaller, given: Given) -> Reply:
         def read() -> Reply:
             with self._runtime.ledger.read() as tx:
-                return {"agents": views.agents(tx, **given)}
+                return {"agents": list(map(record, views.agents(tx, **given)))}
 
         return await asyncio.to_thread(read)
 
@@ -143,7 +145,7 @@ class ArchitectService:
                 home, settings = self._loaded.home, self._loaded.settings.agents
                 shown = views.one_agent(tx, home, settings, given["name"])
                 latest = views.versions(tx, given["name"], limit=given.get("versions", 10))
-            return {**shown, "versions": latest}
+            return {**record(shown), "versions": list(map(record, latest))}
 
         return await asyncio.to_thread(read)
 
@@ -152,17 +154,17 @@ class ArchitectService:
             with self._runtime.ledger.read() as tx:
                 compared = views.find_compared(tx, **given)
             shown = views.comparison(self._loaded.home, compared)
-            cut = shown["is_cut"] or len(shown["diff"]) > _LONGEST_DIFF
-            return {**shown, "diff": shown["diff"][:_LONGEST_DIFF], "is_cut": cut}
+            cut = shown.is_cut or len(shown.diff) > _LONGEST_DIFF
+            return {**record(shown), "diff": shown.diff[:_LONGEST_DIFF], "is_cut": cut}
 
         return await asyncio.to_thread(read)
 
     async def promote(self, caller: ArchitectCaller, given: Given) -> Reply:
-        moved = await asyncio.to_thread(operations.promote, self._runtime, **given, actor=caller.actor)
+        moved = await asyncio.to_thread(actions.promote, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
     async def rollback(self, caller: ArchitectCaller, given: Given) -> Reply:
-        moved = await asyncio.to_thread(operations.rollback, self._runtime, **given, actor=caller.actor)
+        moved = await asyncio.to_thread(actions.rollback, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
     def _tell_of_itself(self, caller: ArchitectCaller, given: Given) -> int:
@@ -213,4 +215,4 @@ def _version(caller: ArchitectCaller) -> Bearer:
 
 
 def _moved(moved: Moved) -> Reply:
-    return {**views.agent_record(moved.agent, moved.version), "before": moved.before}
+    return {**record(views.AgentAnswer.of(moved.agent, moved.version)), "before": moved.before}

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.agents.architect import Severity
 from ratchet.agents.architect_service import ArchitectCaller, ArchitectService, Given, Reply
+from ratchet.agents.contract import Severity
 
 Schema = dict[str, Any]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ratchet.agents.addresses import address
-from ratchet.agents.contract import Role, ToolShape
+from ratchet.agents.contract import CALL_SECONDS, Role, ToolShape
 from ratchet.agents.host import reached
 from ratchet.agents.servers import Called, call_tool, list_tools
 from ratchet.agents.versions import find_version
@@ -147,10 +147,6 @@ def _items(value: Any) -> list[Any]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
-
-
-CALL_SECONDS = 300.0
-"""How long a caller waits for an answer who says nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,3 +163,16 @@ class ToolShape:
     description: str
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any] | None = None
+
+
+class Severity(StrEnum):
+    """How bad it was, in the words of those who give feedback."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+CALL_SECONDS = 300.0
+"""How long a caller waits for an answer who says nothing else."""

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ratchet.agents.contract import LOGS, Role, place_of
 from ratchet.agents.versions import find_version
@@ -59,17 +59,6 @@ def find_log(
     """The log of a version, of the current one if none is named. Raises `NotFound`."""
     found = find_version(tx, get_agent(tx, name), version or "current")
     return AgentLog(name, found.commit, role, printed, place_of(home, name).version(found.commit))
-
-
-def log_record(log: AgentLog, end: LogEnd) -> dict[str, Any]:
-    return {
-        "agent": log.agent,
-        "commit": log.commit,
-        "server": str(log.role),
-        "printed": log.printed,
-        "lines": list(end.lines),
-        "is_cut": end.is_cut,
-    }
 
 
 def tail(log: AgentLog, lines: int) -> LogEnd:

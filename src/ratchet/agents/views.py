@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from ratchet.agents.addresses import addresses
-from ratchet.agents.contract import place_of
+from ratchet.agents.addresses import AgentAddress, addresses
+from ratchet.agents.contract import ToolShape, place_of
 from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.versions import compare_tools, find_version, shapes_of, tag_for, tags_of
-from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, iso
+from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, RunStatus
 from ratchet.ledger.agents import (
     Agent,
+    AgentStatus,
     AgentVersion,
+    VersionStatus,
     current_versions,
     get_agent,
     get_version,
@@ -26,67 +28,202 @@ from ratchet.ledger.agents import (
 )
 from ratchet.ledger.agents import find_version as version_at
 from ratchet.ledger.runs import get_run, latest_attempts, latest_steps, list_runs
+from ratchet.operations import described, filled
 
 if TYPE_CHECKING:
-    from ratchet.agentkit import Change
     from ratchet.config.workflow_settings import Agents
     from ratchet.ledger import ArtifactStore, Attempt, Run, Transaction
+
+LONGEST = 4_000
+_CUT = " …"
+_LAST_RUNS = 5
+
+
+def bounded(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}{_CUT}"
+
+
+@dataclass(frozen=True, slots=True)
+class _VersionFacts:
+    id: int
+    version: str = field(metadata=described("the number in its metadata.json, which variants may share"))
+    commit: str
+    parent: str | None = field(metadata=described("the commit that it was made from"))
+    is_current: bool
+    status: VersionStatus
+    reason: str | None
+    summary: str
+    run: int | None
+    simulated: bool
+    created_at: int
+    promoted_at: int | None
+
+    @classmethod
+    def of(cls, version: AgentVersion, agent: Agent, /, **more: Any) -> Self:
+        return filled(
+            cls,
+            version,
+            is_current=version.commit == agent.current,
+            reason=bounded(version.reason),
+            summary=bounded(version.summary),
+            run=version.run_id,
+            **{"tools": [str(tool["name"]) for tool in version.tools], **more},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVersionAnswer(_VersionFacts):
+    """`tools` are the names of its Runner's tools."""
+
+    tools: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedVersion(AgentVersionAnswer):
+    """`on_line` says that it is the current version or one that led to it; others are variants, or were rolled back."""
+
+    on_line: bool
+    tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeVersion(_VersionFacts):
+    """A version with its tools, as its Runner lists them."""
+
+    tools: list[ToolShape]
+    on_line: bool
+    tag: str | None
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunAnswer:
+    """A creation or a feedback. `result` says what was decided, once it is completed."""
+
+    run: int
+    action: str | None
+    status: RunStatus
+    reason: str | None
+    message: str | None
+    severity: str | None
+    source: str | None
+    result: Any
+    simulated: bool
+    used_recording: bool
+    created_at: int
+    ended_at: int | None
+
+    @classmethod
+    def of(cls, run: Run, /, **more: Any) -> Self:
+        spec = run.spec if isinstance(run.spec, dict) else {}
+        given = {name: spec.get(name) for name in ("action", "severity", "source")}
+        texts = {"reason": bounded(run.reason), "message": bounded(spec.get("message"))}
+        return filled(cls, run, run=run.id, **given, **texts, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAnswer:
+    """`version` and `commit` are those of the version that its address leads to; `pinned` holds it there."""
+
+    name: str
+    description: str
+    status: AgentStatus
+    reason: str | None
+    version: str | None
+    commit: str | None
+    pinned: bool
+    engine: str | None
+    model: str | None
+    simulated: bool
+    created_at: int
+    updated_at: int
+
+    @classmethod
+    def of(cls, agent: Agent, current: AgentVersion | None, /, **more: Any) -> Self:
+        return filled(
+            cls,
+            agent,
+            description=bounded(agent.description),
+            reason=bounded(agent.reason),
+            version=None if current is None else current.version,
+            commit=agent.current,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAgent(AgentAnswer):
+    """An agent with its current version, where it answers, where it lies, and its last runs."""
+
+    current: AgentVersionAnswer | None
+    address: AgentAddress
+    directory: str
+    runs: list[AgentRunAnswer] = field(metadata=described("the last ones, newest first"))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOutcome(AgentRunAnswer):
+    """A run, the version that it began from, and the agent as it is now; no agent if that was deleted meanwhile."""
+
+    from_version: str | None
+    agent: WholeAgent | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChanges:
+    """Names of tools. `least` is the smallest step of the version's number that is honest about them."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...] = field(metadata=described("what was a right call before is none now"))
+    widened: tuple[str, ...] = field(metadata=described("they take or answer more than before"))
+    least: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionComparison:
+    """Two versions, what became of the tools, and the difference of the files as a patch."""
+
+    agent: str
+    old: AgentVersionAnswer
+    new: AgentVersionAnswer
+    tools: ToolChanges
+    files: list[str]
+    diff: str
+    is_cut: bool = field(
+        metadata=described("whether the patch or the list of files is longer than what is sent")
+    )
 
 
 def versions(
     tx: Transaction, name: str, *, before: int | None = None, limit: int = 50
-) -> list[dict[str, Any]]:
-    """Versions, newest first; pass the last `id` as `before` for the next page. Raises `NotFound`.
-
-    `on_line` says that a version is the current one or led to it; others are variants, or were rolled back.
-    """
+) -> list[ListedVersion]:
+    """Versions, newest first; pass the last `id` as `before` for the next page. Raises `NotFound`."""
     agent = get_agent(tx, name)
     found = list_versions(tx, agent.id, before=before, limit=limit)
     line = line_of(tx, agent, down_to=found[-1].id) if found else set()
     tags = tags_of(tx, agent.id, found)
     return [
-        {**version_record(version, agent), "on_line": version.commit in line, "tag": tags[version.commit]}
+        ListedVersion.of(version, agent, on_line=version.commit in line, tag=tags[version.commit])
         for version in found
     ]
 
 
-def one_version(tx: Transaction, home: Path, name: str, wanted: str) -> dict[str, Any]:
-    """One version with its tools, as its Runner lists them. Raises `NotFound`."""
+def one_version(tx: Transaction, home: Path, name: str, wanted: str) -> WholeVersion:
+    """Raises `NotFound`."""
     agent = get_agent(tx, name)
     found = find_version(tx, agent, wanted)
-    return {
-        **version_record(found, agent),
-        "on_line": found.commit in line_of(tx, agent, down_to=found.id),
-        "tag": str(tag_for(tx, agent.id, found.version, found.commit)),
-        "directory": str(place_of(home, name).version(found.commit)),
-        "tools": found.tools,
-    }
+    return WholeVersion.of(
+        found,
+        agent,
+        on_line=found.commit in line_of(tx, agent, down_to=found.id),
+        tag=str(tag_for(tx, agent.id, found.version, found.commit)),
+        directory=str(place_of(home, name).version(found.commit)),
+        tools=list(shapes_of(found.tools)),
+    )
 
 
-def version_record(version: AgentVersion, agent: Agent) -> dict[str, Any]:
-    """A version as JSON. `tools` are the names of its Runner's tools."""
-    return {
-        "id": version.id,
-        "version": version.version,
-        "commit": version.commit,
-        "parent": version.parent,
-        "is_current": version.commit == agent.current,
-        "status": str(version.status),
-        "reason": bounded(version.reason),
-        "summary": bounded(version.summary),
-        "tools": tool_names(version),
-        "run": version.run_id,
-        "simulated": version.simulated,
-        "created_at": iso(version.created_at),
-        "promoted_at": None if version.promoted_at is None else iso(version.promoted_at),
-    }
-
-
-def tool_names(version: AgentVersion) -> list[str]:
-    return [str(tool["name"]) for tool in version.tools]
-
-
-def graph(shown: Sequence[dict[str, Any]]) -> list[str]:
+def graph(shown: Sequence[ListedVersion]) -> list[str]:
     """The commits of `versions` as lines beside them, as `git log --graph` draws them.
 
     `@` is the current version and `o` any other; a version is joined by `|` to the one it was made from, further down.
@@ -95,13 +232,13 @@ def graph(shown: Sequence[dict[str, Any]]) -> list[str]:
     # What each column waits for: the commit that is drawn in it next.
     columns: list[str | None] = []
     for version in shown:
-        own = _column(columns, version["commit"])
+        own = _column(columns, version.commit)
         marks = ["|" if wanted is not None else " " for wanted in columns]
-        marks[own] = "@" if version["is_current"] else "o"
+        marks[own] = "@" if version.is_current else "o"
         drawn.append(" ".join(marks).rstrip())
-        columns = [None if wanted == version["commit"] else wanted for wanted in columns]
-        if version["parent"] not in columns:
-            columns[own] = version["parent"]
+        columns = [None if wanted == version.commit else wanted for wanted in columns]
+        if version.parent not in columns:
+            columns[own] = version.parent
     return drawn
 
 
@@ -116,91 +253,34 @@ def _column(columns: list[str | None], commit: str) -> int:
 
 def agent_runs(
     tx: Transaction, name: str, *, before: int | None = None, limit: int = 50
-) -> list[dict[str, Any]]:
+) -> list[AgentRunAnswer]:
     """The runs on the agent of that name, newest first; pass the last `run` as `before` for the next page.
 
     A name that was given again after a deletion has the runs of both.
     """
-    return [run_record(run) for run in list_runs(tx, kind=RUN_KIND, name=name, before=before, limit=limit)]
+    found = list_runs(tx, kind=RUN_KIND, name=name, before=before, limit=limit)
+    return list(map(AgentRunAnswer.of, found))
 
 
-def run_record(run: Run) -> dict[str, Any]:
-    """A creation or a feedback as JSON. `result` says what was decided, once it is completed."""
-    spec = run.spec if isinstance(run.spec, dict) else {}
-    return {
-        "run": run.id,
-        "action": spec.get("action"),
-        "status": str(run.status),
-        "reason": bounded(run.reason),
-        "message": bounded(spec.get("message")),
-        "severity": spec.get("severity"),
-        "source": spec.get("source"),
-        "result": run.result,
-        "simulated": run.simulated,
-        "used_recording": run.used_recording,
-        "created_at": iso(run.created_at),
-        "ended_at": None if run.ended_at is None else iso(run.ended_at),
-    }
-
-
-LONGEST = 4_000
-_CUT = " …"
-
-
-def bounded(text: str | None) -> str | None:
-    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}{_CUT}"
-
-
-_LAST_RUNS = 5
-
-
-def agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[dict[str, Any]]:
+def agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[AgentAnswer]:
     """Agents by their names, those after `after`."""
     found = with_blocked(tx, list_agents(tx, after=after, limit=limit))
     current = current_versions(tx, found)
-    return [agent_record(agent, current.get(agent.id)) for agent in found]
+    return [AgentAnswer.of(agent, current.get(agent.id)) for agent in found]
 
 
-def one_agent(tx: Transaction, home: Path, settings: Agents, name: str) -> dict[str, Any]:
-    """An agent with its current version, where it answers, where it lies, and its last runs. Raises `NotFound`."""
+def one_agent(tx: Transaction, home: Path, settings: Agents, name: str) -> WholeAgent:
+    """Raises `NotFound`."""
     [agent] = with_blocked(tx, [get_agent(tx, name)])
     current = current_versions(tx, [agent]).get(agent.id)
-    return {
-        **agent_record(agent, current),
-        "address": addresses(home, settings, name),
-        "directory": str(place_of(home, name).root),
-        "current": None if current is None else version_record(current, agent),
-        "runs": agent_runs(tx, name, limit=_LAST_RUNS),
-    }
-
-
-def agent_record(agent: Agent, current: AgentVersion | None) -> dict[str, Any]:
-    """An agent as JSON. `version` and `commit` are those of the version that its address leads to."""
-    return {
-        "name": agent.name,
-        "description": bounded(agent.description),
-        "status": str(agent.status),
-        "reason": bounded(agent.reason),
-        "version": None if current is None else current.version,
-        "commit": agent.current,
-        "pinned": agent.pinned,
-        "engine": agent.engine,
-        "model": agent.model,
-        "simulated": agent.simulated,
-        "created_at": iso(agent.created_at),
-        "updated_at": iso(agent.updated_at),
-    }
-
-
-def change_record(change: Change) -> dict[str, Any]:
-    """`restored` is the change whose state came back, and `recovered` that it was not reported when it happened."""
-    return {
-        "number": change.number,
-        "at": change.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "by": change.by,
-        "restored": change.restored,
-        "recovered": change.recovered,
-    }
+    return WholeAgent.of(
+        agent,
+        current,
+        address=addresses(home, settings, name),
+        directory=str(place_of(home, name).root),
+        current=None if current is None else AgentVersionAnswer.of(current, agent),
+        runs=agent_runs(tx, name, limit=_LAST_RUNS),
+    )
 
 
 _LOOKED_AT = 5
@@ -269,11 +349,8 @@ def find_compared(
     return ComparedVersions(agent, former, latter)
 
 
-def comparison(home: Path, compared: ComparedVersions) -> dict[str, Any]:
-    """Both versions, what became of the tools, and the difference of the files as a patch.
-
-    A very long patch is cut, which `is_cut` says. Bytes that are no text are marked.
-    """
+def comparison(home: Path, compared: ComparedVersions) -> VersionComparison:
+    """A very long patch is cut, which `is_cut` says. Bytes that are no text are marked."""
     old, new = compared.old, compared.new
     # Reads git, which no other view does.
     from ratchet.workspaces import Repository
@@ -282,15 +359,15 @@ def comparison(home: Path, compared: ComparedVersions) -> dict[str, Any]:
         files = [change.path for change in repository.changes(old.commit, new.commit)]
         patch = repository.diff(old.commit, new.commit)
     text = patch.encode(errors="surrogateescape").decode(errors="replace")
-    return {
-        "agent": compared.agent.name,
-        "old": version_record(old, compared.agent),
-        "new": version_record(new, compared.agent),
-        "tools": _tool_changes(old, new),
-        "files": files[:_MOST_FILES],
-        "diff": text[:MOST_DIFF],
-        "is_cut": len(text) > MOST_DIFF or len(files) > _MOST_FILES,
-    }
+    return VersionComparison(
+        agent=compared.agent.name,
+        old=AgentVersionAnswer.of(old, compared.agent),
+        new=AgentVersionAnswer.of(new, compared.agent),
+        tools=_tool_changes(old, new),
+        files=files[:_MOST_FILES],
+        diff=text[:MOST_DIFF],
+        is_cut=len(text) > MOST_DIFF or len(files) > _MOST_FILES,
+    )
 
 
 def _parent(tx: Transaction, agent: Agent, version: AgentVersion) -> AgentVersion:
@@ -302,19 +379,18 @@ def _parent(tx: Transaction, agent: Agent, version: AgentVersion) -> AgentVersio
     return get_version(tx, agent.id, version.parent)
 
 
-def _tool_changes(old: AgentVersion, new: AgentVersion) -> dict[str, Any]:
+def _tool_changes(old: AgentVersion, new: AgentVersion) -> ToolChanges:
     changes = compare_tools(shapes_of(old.tools), shapes_of(new.tools))
-    return {**asdict(changes), "least": str(changes.least)}
+    return ToolChanges(**asdict(changes), least=str(changes.least))
 
 
-def outcome(tx: Transaction, home: Path, settings: Agents, run_id: int) -> dict[str, Any]:
-    """The run, the version that it began from, and the agent as it is now; no agent if that was deleted meanwhile."""
+def outcome(tx: Transaction, home: Path, settings: Agents, run_id: int) -> AgentOutcome:
     run = get_run(tx, run_id)
     try:
         agent = one_agent(tx, home, settings, run.name)
     except NotFound:
-        agent = None
-    return {**run_record(run), "from_version": agent and _before(tx, run), "agent": agent}
+        return AgentOutcome.of(run, from_version=None, agent=None)
+    return AgentOutcome.of(run, from_version=_before(tx, run), agent=agent)
 
 
 def _before(tx: Transaction, run: Run) -> str | None:

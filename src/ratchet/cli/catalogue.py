@@ -65,23 +65,23 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Agents: MCP services that are made from a description and rewrite themselves from feedback.",
         {
             "create": Leaf("Make an agent from a description of what it should do.", "agent_make:create"),
-            "list": Leaf("List agents by name.", "agent_show:list_"),
-            "show": Leaf("Show one agent: its version, its address, its last runs.", "agent_show:show"),
-            "tools": Leaf("List the tools of an agent, as it tells them itself.", "agent_call:tools_"),
-            "call": Leaf("Call a tool of an agent and print its answer.", "agent_call:call"),
+            "list": Leaf("List agents by name.", "agents.operations:list_"),
+            "show": Leaf("Show one agent: its version, its address, its last runs.", "agent:show"),
+            "tools": Leaf("List the tools of an agent, as it tells them itself.", "agent:tools_"),
+            "call": Leaf("Call a tool of an agent and print its answer.", "agent:call"),
             "feedback": Leaf(
                 "Tell an agent what was wrong; it learns, or is rewritten.", "agent_make:feedback"
             ),
-            "versions": Leaf("List the versions of an agent, newest first.", "agent_show:versions_"),
-            "diff": Leaf("Show what differs between two versions of an agent.", "agent_show:diff"),
-            "rollback": Leaf("Take an agent back to an earlier version.", "agent_change:rollback"),
-            "promote": Leaf("Let an agent's address lead to this version.", "agent_change:promote"),
-            "pin": Leaf("Hold an agent's address at a version, or let it move again.", "agent_change:pin"),
-            "logs": Leaf("Show what an agent's servers have logged.", "agent_logs:logs"),
-            "state": Leaf(
-                "Show an agent's state, its history, or bring an earlier one back.", "agent_state:state"
+            "versions": Leaf("List the versions of an agent, newest first.", "agent:versions_"),
+            "diff": Leaf("Show what differs between two versions of an agent.", "agent:diff"),
+            "rollback": Leaf("Take an agent back to an earlier version.", "agents.operations:rollback"),
+            "promote": Leaf("Let an agent's address lead to this version.", "agents.operations:promote"),
+            "pin": Leaf(
+                "Hold an agent's address at a version, or let it move again.", "agents.operations:pin"
             ),
-            "delete": Leaf("Delete an agent; its name is free again.", "agent_change:delete"),
+            "logs": Leaf("Show what an agent's servers have logged.", "agent:logs"),
+            "state": Leaf("Show an agent's state, its history, or bring an earlier one back.", "agent:state"),
+            "delete": Leaf("Delete an agent; its name is free again.", "agents.operations:delete"),
         },
         "Each agent is a pair of MCP servers at an address that stays the same: a Runner with its tools, "
         "and a Tuner that takes feedback. `ratchet agent create` makes one, `ratchet agent call` uses it, "

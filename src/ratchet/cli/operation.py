@@ -18,13 +18,24 @@ from ratchet.cli.output import confirm, note, show_list, show_one
 from ratchet.cli.params import COUNT, ID, Amount, Number
 from ratchet.cli.words import age, compact, span
 from ratchet.kernel import Misuse
-from ratchet.operations import Column, Columns, Listing, Operation, Parameter, Window, is_time, record
+from ratchet.operations import (
+    Column,
+    Columns,
+    Listing,
+    NameWindow,
+    Operation,
+    Parameter,
+    Window,
+    is_time,
+    record,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from ratchet.cli.session import Session
-    from ratchet.config import Settings
+    from ratchet.config import Loaded, Settings
     from ratchet.ledger import Ledger, Transaction
     from ratchet.runtime import Runtime
 
@@ -54,8 +65,16 @@ class CliCall:
         return open_runtime(self._session.load(), self.ledger)
 
     @property
+    def loaded(self) -> Loaded:
+        return self._session.load()
+
+    @property
+    def home(self) -> Path:
+        return self.loaded.home
+
+    @property
     def settings(self) -> Settings:
-        return self._session.load().settings
+        return self.loaded.settings
 
     @property
     def person(self) -> str:
@@ -71,6 +90,9 @@ class CliCall:
 
     def hidden(self, tx: Transaction, project_ids: Iterable[int | None]) -> frozenset[int | None]:
         return frozenset()
+
+    def serving(self, agent: str) -> None:
+        return None
 
 
 def user_name() -> str:
@@ -101,16 +123,11 @@ def looking_like(
     def make(look: Callable[[Session, CliCall, Any], None]) -> Command:
         @click.pass_obj
         def run(session: Session, /, **given: Any) -> int | None:
-            if (
-                operation.asks is not None
-                and not given.pop("yes")
-                and not _agreed(operation.asks.format(it=given))
-            ):
+            if operation.asks is not None and not given.pop("yes") and not _agreed(operation.question(given)):
                 note("Nothing is changed.")
                 return 1
             with calling(session) as call:
-                answer = operation(call, **_values(operation, call, given))
-                look(session, call, answer)
+                look(session, call, answer_of(operation, call, _values(operation, call, given)))
             return None
 
         return Command(
@@ -123,6 +140,16 @@ def looking_like(
         )
 
     return make
+
+
+def answer_of(operation: Operation[..., Any], call: CliCall, values: Mapping[str, Any]) -> Any:
+    """What an operation answers, however long it waits for others."""
+    answer = operation(call, **values)
+    if not operation.is_async:
+        return answer
+    import asyncio
+
+    return asyncio.run(answer)
 
 
 def _agreed(question: str) -> bool:
@@ -180,20 +207,27 @@ def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
             )
     if operation.asks is not None:
         yield click.Option(["--yes", "-y"], is_flag=True, help="Do not ask.")
-    if operation.takes_window:
+    if operation.takes_window or operation.takes_names:
         yield click.Option(
             ["--limit", "-n"], type=COUNT, default=operation.limit, show_default=True, help="At most so many."
         )
+    if operation.takes_window:
         yield click.Option(
             ["--before"], type=ID, metavar="ID", help="Only older than this one: the next page."
+        )
+    if operation.takes_names:
+        yield click.Option(
+            ["--after"], default="", metavar="NAME", help="Only names after this one: the next page."
         )
 
 
 def _argument(parameter: Parameter) -> click.Argument:
     about = parameter.about
+    metavar = about.metavar or parameter.name.upper()
     return click.Argument(
         [parameter.name],
-        metavar=about.metavar or parameter.name.upper(),
+        metavar=metavar if parameter.required else f"[{metavar}]",
+        required=parameter.required,
         type=_type(parameter),
         help=about.help,
     )
@@ -251,7 +285,7 @@ class Text(click.ParamType[str]):
 def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as what the operation takes."""
     within = {"project": given["project"]} if "project" in given else {}
-    found = {}
+    found: dict[str, Any] = {}
     for name, parameter in operation.parameters.items():
         about, typed = parameter.about, given[name]
         if about.find is not None and typed is not None:
@@ -260,9 +294,11 @@ def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, A
             found[name] = _named(about.read)(call, typed)
         else:
             found[name] = _value(parameter, typed)
-    if not operation.takes_window:
-        return found
-    return {**found, "window": Window(given["before"], given["limit"])}
+    if operation.takes_window:
+        found["window"] = Window(given["before"], given["limit"])
+    if operation.takes_names:
+        found["window"] = NameWindow(given["after"], given["limit"])
+    return found
 
 
 def _found(find: str, call: CliCall, text: str, within: Mapping[str, str | None]) -> int:

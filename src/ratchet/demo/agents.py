@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ratchet.agents.addresses import address
 from ratchet.agents.architect import AgentRequest, create_agent, send_feedback
 from ratchet.agents.contract import Role
 from ratchet.agents.host import reached
 from ratchet.agents.servers import call_tool
-from ratchet.agents.views import comparison, find_compared, versions
+from ratchet.agents.views import ListedVersion, comparison, find_compared, versions
 from ratchet.demo.stage import RECORDED, ActFailed, DemoCommand, DemoStage, Shown, recorded_engine
 from ratchet.ledger import Event, Run
 from ratchet.ledger.runs import list_runs
@@ -105,7 +104,7 @@ class _Life:
 
     made: Run
     changed: Run
-    versions: Sequence[dict[str, Any]]
+    versions: Sequence[ListedVersion]
     before: AgentCall
     calls: Sequence[AgentCall]
     address: str
@@ -122,7 +121,7 @@ async def _live(stage: DemoStage, name: str) -> _Life:
         always = address(base, name, Role.RUNNER)
         known = await asyncio.to_thread(_versions, stage, name)
         # Of a demo that was cut off, the address may lead to the second version already.
-        first = always if len(known) == 1 else address(base, name, Role.RUNNER, known[-1]["commit"])
+        first = always if len(known) == 1 else address(base, name, Role.RUNNER, known[-1].commit)
         before = await _call(first)
         stage.say(f"{_CALLED} answers {before.answer}")
         stage.say(f'feedback: "{FEEDBACK}"')
@@ -165,7 +164,7 @@ def _tell(stage: DemoStage, event: Event) -> None:
         stage.say(f"its address leads to version {(event.message or '').split()[-1]} now")
 
 
-def _versions(stage: DemoStage, name: str) -> list[dict[str, Any]]:
+def _versions(stage: DemoStage, name: str) -> list[ListedVersion]:
     with stage.ledger.read() as tx:
         return versions(tx, name)
 
@@ -197,14 +196,14 @@ def _shown(stage: DemoStage, life: _Life) -> Shown:
     name, newest, oldest = life.made.name, life.versions[0], life.versions[-1]
     with stage.ledger.read() as tx:
         compared = find_compared(tx, name)
-    diff = _of_python(comparison(stage.runtime.home, compared)["diff"])
+    diff = _of_python(comparison(stage.runtime.home, compared).diff)
     old = sum(1 for call in life.calls if call.answer == life.before.answer)
     return Shown(
-        headline=f"An agent was rewritten from feedback, {oldest['version']} to {newest['version']}, while it was in "
+        headline=f"An agent was rewritten from feedback, {oldest.version} to {newest.version}, while it was in "
         "use at one address.",
         facts={
-            f"{oldest['version']} answers": life.before.answer,
-            f"{newest['version']} answers": life.calls[-1].answer,
+            f"{oldest.version} answers": life.before.answer,
+            f"{newest.version} answers": life.calls[-1].answer,
             "calls meanwhile, none failed": str(len(life.calls)),
             "answered by the old version": str(old),
         },
@@ -218,6 +217,6 @@ def _shown(stage: DemoStage, life: _Life) -> Shown:
             DemoCommand(f"ratchet agent diff {name}", "what the rewrite changed"),
             DemoCommand(f"ratchet agent rollback {name}", "take it back"),
         ),
-        pictures=(draw_calls(life.calls, life.before.answer, (oldest["version"], newest["version"])),),
+        pictures=(draw_calls(life.calls, life.before.answer, (oldest.version, newest.version)),),
         quotes={"The feedback": FEEDBACK, "What it changed": diff},
     )

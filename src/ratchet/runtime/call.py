@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ratchet.config import Settings
+    from pathlib import Path
+
+    from ratchet.config import Loaded, Settings
     from ratchet.ledger import Ledger, Transaction
     from ratchet.runtime.runtime import Runtime
 
@@ -22,6 +24,12 @@ class Call(Protocol):
     def runtime(self) -> Runtime:
         """With the kinds of every flow. What only reads does without: it takes long to load."""
         ...
+
+    @property
+    def loaded(self) -> Loaded: ...
+
+    @property
+    def home(self) -> Path: ...
 
     @property
     def settings(self) -> Settings: ...
@@ -53,4 +61,8 @@ class Call(Protocol):
 
     def hidden(self, tx: Transaction, project_ids: Iterable[int | None]) -> frozenset[int | None]:
         """Those of the projects whose things must not be in a list that goes over all of them."""
+        ...
+
+    def serving(self, agent: str) -> list[Any] | None:
+        """What this process serves of an agent, version by version; None where another process serves agents."""
         ...

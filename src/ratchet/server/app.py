@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute
 
 from ratchet import __version__
+from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
 from ratchet.config import Loaded
 from ratchet.runtime import Runtime
 from ratchet.runtime.operations import approvals, jobs, runs
@@ -22,9 +23,6 @@ from ratchet.server.operation import router_of
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
 from ratchet.server.project_scope import guard
 from ratchet.server.routes import (
-    agent_calls,
-    agent_state,
-    agents,
     artifacts,
     attempts,
     events,
@@ -52,9 +50,7 @@ _GUARDED = (
     router_of("runs", runs.OPERATIONS),
     steps.router,
     attempts.router,
-    agents.router,
-    agent_calls.router,
-    agent_state.router,
+    router_of("agents", AGENT_OPERATIONS),
     research.router,
     research_views.router,
     workflows.router,

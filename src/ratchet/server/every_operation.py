@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
 from ratchet.operations import Operation
 from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
@@ -27,6 +28,7 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *STEP_OPERATIONS,
     *SPEC_OPERATIONS,
     *RESEARCH_OPERATIONS,
+    *AGENT_OPERATIONS,
     *WORKFLOW_OPERATIONS,
     *TOOL_OPERATIONS,
     *tool_operations.OPERATIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
@@ -115,7 +115,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _outside(name: str, hint: Any) -> Any:
     """A type as those outside see it."""
-    if hint is Any:
+    if hint is Any or get_origin(hint) is Mapping:
         return Json
     if hint is str:
         return Foreign

@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
@@ -144,6 +145,14 @@ class Access:
         return self.service.runtime.ledger
 
     @property
+    def loaded(self) -> Loaded:
+        return self.service.loaded
+
+    @property
+    def home(self) -> Path:
+        return self.service.runtime.home
+
+    @property
     def settings(self) -> Settings:
         return self.service.runtime.settings
 
@@ -167,6 +176,18 @@ class Access:
 
     def write(self) -> AbstractContextManager[Transaction]:
         return self.ledger.write(actor=self.actor, request_id=self.request_id)
+
+    def serving(self, agent: str) -> list[Any] | None:
+        # The host lives in the event loop: ask it there, and not in a thread.
+        host = self.service.host
+        if host is None or not host.is_active:
+            return None
+        return [
+            version
+            for each in host.status()["agents"]
+            if each["agent"] == agent
+            for version in each["versions"]
+        ]
 
 
 async def _access(request: Request) -> Access:

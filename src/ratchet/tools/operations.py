@@ -164,7 +164,7 @@ def opened_toolbox(call: Call) -> Iterator[Toolbox]:
     opened = open_toolbox(
         ledger,
         call.settings,
-        ledger.artifacts.root.parent,
+        call.home,
         folders=kept.get("folders", ()),
         earlier=kept.get("toolbox"),
     )

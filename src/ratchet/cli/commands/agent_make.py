@@ -9,12 +9,12 @@ import click
 
 from ratchet.agents.architect import (
     AgentRequest,
-    Severity,
     check_creation,
     check_feedback,
     create_agent,
     send_feedback,
 )
+from ratchet.agents.contract import Severity
 from ratchet.agents.views import outcome
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
@@ -24,8 +24,10 @@ from ratchet.cli.progress import progress
 from ratchet.cli.words import lines, one_line
 from ratchet.engines.engine import Failure
 from ratchet.kernel import Missing, RunStatus
+from ratchet.operations import record
 
 if TYPE_CHECKING:
+    from ratchet.agents.views import AgentOutcome, WholeAgent
     from ratchet.cli.session import Session
 
 _engine_option = click.option(
@@ -154,7 +156,7 @@ def _carry(
     with here.ledger.read() as tx:
         document = outcome(tx, here.runtime.home, here.runtime.settings.agents, run_id)
     if session.json:
-        print_document(document)
+        print_document(record(document))
     elif ended.status is RunStatus.COMPLETED:
         _tell(name, document)
     else:
@@ -166,61 +168,61 @@ def _carry(
     return Missing.exit_code if _lacks_engine(document) else 1
 
 
-def _lacks_engine(document: dict[str, Any]) -> bool:
-    return (document["result"] or {}).get("failure") == Failure.MISSING
+def _lacks_engine(document: AgentOutcome) -> bool:
+    return (document.result or {}).get("failure") == Failure.MISSING
 
 
-def _tell(name: str, document: dict[str, Any]) -> None:
-    result = document["result"] or {}
+def _tell(name: str, document: AgentOutcome) -> None:
+    result = document.result or {}
     print(f"{name}: {_decision(document, result)}")
     if result.get("summary"):
         print(lines(result["summary"]))
-    if result.get("decision") == "created" and document["agent"] is not None:
-        _print_service(document["agent"])
-    if document["used_recording"]:
+    if result.get("decision") == "created" and document.agent is not None:
+        _print_service(document.agent)
+    if document.used_recording:
         note("This is a simulation: a recorded session was used.")
 
 
-def _decision(document: dict[str, Any], result: dict[str, Any]) -> str:
+def _decision(document: AgentOutcome, result: dict[str, Any]) -> str:
     short = (result.get("commit") or "")[:12]
     match result.get("decision"):
         case "created":
             return f"version {result['version']} is ready ({short})"
         case "code":
             beside = "" if result.get("promoted") else "; it stands beside the current version"
-            return f"code {document['from_version']} → {result['version']} ({short}){beside}"
+            return f"code {document.from_version} → {result['version']} ({short}){beside}"
         case "state":
             return "its state has changed, its code has not"
         case _:
             return "nothing to change"
 
 
-def _print_service(agent: dict[str, Any]) -> None:
+def _print_service(agent: WholeAgent) -> None:
     from ratchet.cli.tables import print_fields
 
-    address, current = agent["address"], agent["current"]
+    address, current = agent.address, agent.current
     print_fields(
         {
-            "tools": ", ".join(current["tools"]) if current else None,
-            "runner": address["runner"],
-            "tuner": address["tuner"],
+            "tools": ", ".join(current.tools) if current else None,
+            "runner": address.runner,
+            "tuner": address.tuner,
         }
     )
-    if not address["is_up"]:
+    if not address.is_up:
         note("Nobody answers there yet; `ratchet serve` does. `ratchet agent call` works without it.")
 
 
-def _tell_why_not(name: str, document: dict[str, Any]) -> None:
-    run, quarantine = document["run"], (document["result"] or {}).get("quarantine")
-    print(f"{name}: run {run} is {document['status']}")
-    if document["reason"]:
-        print(lines(document["reason"]))
+def _tell_why_not(name: str, document: AgentOutcome) -> None:
+    run, quarantine = document.run, (document.result or {}).get("quarantine")
+    print(f"{name}: run {run} is {document.status}")
+    if document.reason:
+        print(lines(document.reason))
     if quarantine:
         note(f"What was made lies in {one_line(quarantine)}")
-    if document["status"] in ("paused", "blocked"):
+    if document.status in ("paused", "blocked"):
         note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
         note("`ratchet engine check` shows which engines could be used now, and how to fix the others.")
-    elif document["action"] == "create":
+    elif document.action == "create":
         note(
             f"Say more exactly what is wanted, and create {name} again; `ratchet runs show {run}` has the rest."
         )

@@ -27,7 +27,7 @@ from ratchet.cli.protocol_carrying import (
 from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
 from ratchet.cli.words import one_line
 from ratchet.config import write_initial
-from ratchet.config.protocol_settings import REVIEWER_POLICIES
+from ratchet.config.workflow_settings import REVIEWER_POLICIES
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger.protocols import get_protocol, list_protocols

@@ -9,17 +9,16 @@ from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from ratchet.agents import views
+from ratchet.agents import operations as of_agents
 from ratchet.agents.contract import Role
-from ratchet.server.agent_shapes import Tool
+from ratchet.agents.operations import AgentReply
 from ratchet.server.console.access import Acting
+from ratchet.server.console.agents import AgentName
 from ratchet.server.console.formats import clean, cut, cut_text
 from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import TextFilter
-from ratchet.server.routes import agent_calls
-from ratchet.server.routes.agent_calls import Call
-from ratchet.server.routes.agents import AgentName
+from ratchet.server.operation import shown
 
 router = APIRouter()
 # Longer than this nobody looks at a page that does not come.
@@ -53,26 +52,19 @@ async def answer(
     form = await page.request.form()
     schema: Any = next((each["input_schema"] for each in tools if each["name"] == tool), {})
     values = read_values(fields_of_schema(schema), form)
-    call = Call(tool=tool or "", arguments=values, version=version, server=server, timeout=_PATIENCE_SECONDS)
-    told = await agent_calls.call(page.api, name, call)
-    return _form(page, name, tools, tool, version, server, form, told)
+    reply = await of_agents.call_(
+        page.api, name, tool or "", values, version, server, timeout=_PATIENCE_SECONDS
+    )
+    return _form(page, name, tools, tool, version, server, form, reply)
 
 
 async def _tools(page: View, name: str, version: str | None, server: Role) -> list[dict[str, Any]]:
     """Only the Tuner is asked itself: it would have to be started to tell."""
     if server is Role.TUNER:
-        found = await agent_calls.tools(page.api, name, version, server)
+        found = (await of_agents.tools(page.api, name, version, server)).items
     else:
-        found = await run_in_threadpool(_recorded, page, name, version)
-    return [Tool.model_validate(each).model_dump(mode="json") for each in found]
-
-
-def _recorded(page: View, name: str, version: str | None) -> list[dict[str, Any]]:
-    with page.api.read() as tx:
-        tools: list[dict[str, Any]] = views.one_version(
-            tx, page.api.runtime.home, name, version or "current"
-        )["tools"]
-    return tools
+        found = (await run_in_threadpool(of_agents.version, page.api, name, version or "current")).tools
+    return [shown(each).model_dump(mode="json") for each in found]
 
 
 def _form(
@@ -83,7 +75,7 @@ def _form(
     version: str | None,
     server: Role,
     given: Mapping[str, Any] | None = None,
-    told: Mapping[str, Any] | None = None,
+    reply: AgentReply | None = None,
 ) -> Response:
     chosen = next((each for each in tools if tool in (None, each["name"])), None)
     schema = None if chosen is None else chosen["input_schema"]
@@ -100,16 +92,15 @@ def _form(
         "fields": clean([each.data() for each in fields]),
         "takes_more": chosen is not None and takes_more(schema),
         "more": clean(str((given or {}).get(MORE, ""))),
-        "answer": None if told is None else _answer(told),
+        "answer": None if reply is None else _answer(reply),
     }
     return page.show("agent_try.html", document, title=f"Try {name}")
 
 
-def _answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    structured = told["structured"]
+def _answer(reply: AgentReply) -> dict[str, Any]:
     return {
-        "failed": told["failed"],
-        "text": cut_text(told["text"]),
-        "structured": None if structured is None else cut(structured),
-        "content": cut(told["content"]),
+        "failed": reply.failed,
+        "text": cut_text(reply.text),
+        "structured": None if reply.structured is None else cut(reply.structured),
+        "content": cut(reply.content),
     }

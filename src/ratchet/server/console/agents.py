@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, Query
+from fastapi import APIRouter, Form, Path, Query
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ratchet.agents import operations as of_agents
 from ratchet.agents import views
 from ratchet.agents.addresses import addresses
-from ratchet.agents.architect import Severity
-from ratchet.agents.contract import Role
-from ratchet.kernel import Conflict, RunStatus
+from ratchet.agents.contract import Role, Severity
+from ratchet.agents.operations import ServedAgent
+from ratchet.agents.views import AgentAnswer, AgentRunAnswer, ListedVersion
+from ratchet.kernel import Conflict
 from ratchet.ledger import Run
 from ratchet.ledger.agents import AgentStatus, VersionStatus
-from ratchet.operations import Operation
+from ratchet.operations import Listing, NameWindow, Operation
 from ratchet.runtime.operations import runs as of_runs
-from ratchet.server import agent_shapes as shapes
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import run_controls
 from ratchet.server.console.drawings import draw_versions
 from ratchet.server.console.formats import clean, cut
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import MAX_ID, EngineName, Id, IdFilter, Limit, Pager, Paging, Text, TextFilter
-from ratchet.server.routes import agent_calls, agent_state
-from ratchet.server.routes import agents as routes
-from ratchet.server.routes.agents import AgentName
+from ratchet.server.operation import shown
 
 router = APIRouter()
 PLACE = f"{ROOT}/agents"
@@ -38,17 +37,18 @@ _ACTIONS: Mapping[str, Operation[..., Run]] = {
     "resume": of_runs.resume,
     "cancel": of_runs.cancel,
 }
+AgentName = Annotated[str, Path(max_length=200)]
 Version = Annotated[Text, Form()]
 Ticked = Annotated[bool, Form()]
 
 
 @router.get("/agents")
 async def agents(page: Page, after: TextFilter = None, limit: Limit = 50) -> Response:
-    found = await run_in_threadpool(_listed, page, after or "", limit + 1)
+    found = await run_in_threadpool(of_agents.list_, page.api, NameWindow(after or "", limit))
     document = {
         # The host lives in this event loop, so it is asked here and not in a thread.
-        "agents": [{**each, "health": _health(page, each)} for each in found[:limit]],
-        "next": found[limit - 1]["name"] if len(found) > limit else None,
+        "agents": [_listed(page, each) for each in found.items],
+        "next": found.next,
     }
     return page.show("agents.html", document, title="Agents", live={"type": "agent.*"})
 
@@ -63,16 +63,15 @@ def create(
     model: Annotated[Text | None, Form()] = None,
     simulated: Ticked = False,
 ) -> Response:
-    new = routes.NewAgent(name=name, description=description, engine=engine, model=model, simulated=simulated)
-    run_id = routes.start_creation(page.api, new)
-    return page.done(f"{name} is being made, by run {run_id}.", f"{PLACE}/{name}")
+    begun = of_agents.create(page.api, name, description, engine, model, simulated)
+    return page.done(f"{name} is being made, by run {begun.run}.", f"{PLACE}/{name}")
 
 
 @router.get("/agents/{name}")
 async def agent(page: Page, name: AgentName, pager: Paging) -> Response:
-    found = await routes.agent(page.api, name)
+    found = await of_agents.show(page.api, name)
     document = await run_in_threadpool(_document, page, found, pager)
-    document["health"] = _health(page, found)
+    document["health"] = _health(page, found, found.address.is_up)
     return page.show("agent.html", document, title=name, live={})
 
 
@@ -88,11 +87,8 @@ def feedback(
     simulated: Ticked = False,
 ) -> Response:
     """Tell it what was wrong, or what is wanted."""
-    given = routes.Feedback(
-        message=message, severity=severity, version=version, engine=engine, simulated=simulated
-    )
-    run_id = routes.start_feedback(page.api, name, given)
-    return page.done(f"Run {run_id} takes it up.", f"{PLACE}/{name}")
+    begun = of_agents.feedback(page.api, name, message, severity, version, engine=engine, simulated=simulated)
+    return page.done(f"Run {begun.run} works on it.", f"{PLACE}/{name}")
 
 
 @router.post("/agents/{name}/actions/rollback")
@@ -100,32 +96,32 @@ def rollback(
     page: Page, name: AgentName, _: Acting, version: Version, carry_state: Ticked = False
 ) -> Response:
     """Take it to any version, with that version's own state or with the present one."""
-    found = routes.rollback(page.api, name, routes.Rollback(version=version, carry_state=carry_state))
-    return page.done(f"{name} is at {found['version']}.", f"{PLACE}/{name}")
+    found = of_agents.rollback(page.api, name, version, carry_state)
+    return page.done(f"{name} is at {found.version}.", f"{PLACE}/{name}")
 
 
 @router.post("/agents/{name}/actions/release")
 def release(page: Page, name: AgentName, _: Acting, version: Version) -> Response:
     """Take a version out of quarantine, and let the address lead to it."""
-    found = routes.promote(page.api, name, routes.Promotion(version=version, force=True))
-    return page.done(f"{name} is at {found['version']}.", f"{PLACE}/{name}")
+    found = of_agents.promote(page.api, name, version, force=True)
+    return page.done(f"{name} is at {found.version}.", f"{PLACE}/{name}")
 
 
 @router.post("/agents/{name}/actions/pin")
 def pin(page: Page, name: AgentName, _: Acting, version: Version) -> Response:
-    found = routes.pin(page.api, name, routes.Choice(version=version))
-    return page.done(f"{name} is held at {found['version']}.", f"{PLACE}/{name}")
+    found = of_agents.pin(page.api, name, version)
+    return page.done(f"{name} is held at {found.version}.", f"{PLACE}/{name}")
 
 
 @router.post("/agents/{name}/actions/unpin")
 def unpin(page: Page, name: AgentName, _: Acting) -> Response:
-    routes.unpin(page.api, name)
+    of_agents.unpin(page.api, name)
     return page.done(f"{name} follows new versions.", f"{PLACE}/{name}")
 
 
 @router.post("/agents/{name}/actions/delete")
 def delete(page: Page, name: AgentName, _: Acting) -> Response:
-    routes.delete(page.api, name)
+    of_agents.delete(page.api, name)
     return page.done(f"{name} is deleted; its directory is put away.", PLACE)
 
 
@@ -138,78 +134,74 @@ def control(
     return page.done(f"Run {run_id} is {found.status}.", f"{PLACE}/{name}")
 
 
-def _listed(page: View, after: str, limit: int) -> list[dict[str, Any]]:
-    runtime = page.api.runtime
-    with page.api.read() as tx:
-        found = views.agents(tx, after=after, limit=limit)
-    return [
-        {
-            **shapes.Agent.model_validate(each).model_dump(mode="json"),
-            "address": addresses(runtime.home, runtime.settings.agents, each["name"]),
-        }
-        for each in found
-    ]
+def _listed(page: View, found: AgentAnswer) -> dict[str, Any]:
+    address = addresses(page.api.home, page.api.settings.agents, found.name)
+    health = _health(page, found, address.is_up)
+    return {**shown(found).model_dump(mode="json"), "address": address, "health": health}
 
 
-def _health(page: View, agent: Mapping[str, Any]) -> str:
+def _health(page: View, agent: AgentAnswer, is_up: bool) -> str:
     """How the current version is, as the host in this process sees it: `up`, `starting`, `crashed`, …"""
-    if agent["status"] != AgentStatus.READY:
-        return str(agent["status"])
-    served = routes.serving(page.api.service.host, agent["name"])
+    if agent.status is not AgentStatus.READY:
+        return str(agent.status)
+    served = page.api.serving(agent.name)
     if served is None:
-        return "served_elsewhere" if agent["address"]["is_up"] else "not_served"
-    return next((str(each["state"]) for each in served if each["commit"] == agent["commit"]), "resting")
+        return "served_elsewhere" if is_up else "not_served"
+    return next((str(each["state"]) for each in served if each["commit"] == agent.commit), "resting")
 
 
-def _document(page: View, found: Mapping[str, Any], pager: Pager) -> dict[str, Any]:
-    name = found["name"]
+def _document(page: View, found: ServedAgent, pager: Pager) -> dict[str, Any]:
+    name = found.name
     with page.api.read() as tx:
         versions = pager.cut(views.versions(tx, name, before=pager.before, limit=pager.one_more))
         runs = views.agent_runs(tx, name, limit=_LAST_RUNS)
-        checks = None if found["current"] is None else views.checks(tx, page.api.ledger.artifacts, name)
-    listed = [shapes.ListedVersion.model_validate(each).model_dump(mode="json") for each in versions.items]
-    ready = _not_ready(found)
+        checks = None if found.current is None else views.checks(tx, page.api.ledger.artifacts, name)
     return {
-        "agent": shapes.ServedAgent.model_validate(found),
-        "versions": [{**each, "why_not": _why_not(each, found)} for each in listed],
+        "agent": shown(found),
+        "versions": [
+            {**shown(each).model_dump(mode="json"), "why_not": _why_not(each, found)}
+            for each in versions.items
+        ],
         "next": versions.next,
-        "drawing": draw_versions(f"{PLACE}/{name}", listed),
-        "runs": [_run(each) for each in runs],
+        "drawing": draw_versions(f"{PLACE}/{name}", _dumped(versions)),
+        "runs": list(map(_run, runs)),
         "checks": None if checks is None else _checks(checks),
-        "why_not": {"feedback": ready, "unpin": None if found["pinned"] else "it is not pinned"},
+        "why_not": {"feedback": _not_ready(found), "unpin": None if found.pinned else "it is not pinned"},
     }
 
 
-def _not_ready(agent: Mapping[str, Any]) -> str | None:
-    if agent["status"] == AgentStatus.READY:
+def _dumped(found: Listing[Any]) -> list[dict[str, Any]]:
+    return [shown(each).model_dump(mode="json") for each in found.items]
+
+
+def _not_ready(agent: AgentAnswer) -> str | None:
+    if agent.status is AgentStatus.READY:
         return None
-    return f"the agent is {agent['status']}: {agent['reason'] or 'it has no version yet'}"
+    return f"the agent is {agent.status}: {agent.reason or 'it has no version yet'}"
 
 
-def _why_not(version: Mapping[str, Any], agent: Mapping[str, Any]) -> dict[str, str | None]:
+def _why_not(version: ListedVersion, agent: AgentAnswer) -> dict[str, str | None]:
     """Why an action on a version cannot be done now; None where it can."""
-    quarantined = version["status"] == VersionStatus.QUARANTINED
-    bad = f"it is quarantined: {version['reason']}" if quarantined else None
-    here = "it is the current version" if version["is_current"] else None
+    quarantined = version.status is VersionStatus.QUARANTINED
+    bad = f"it is quarantined: {version.reason}" if quarantined else None
+    here = "it is the current version" if version.is_current else None
     return {
         "rollback": _not_ready(agent) or bad or here,
-        "pin": _not_ready(agent) or bad or ("it is pinned here" if here and agent["pinned"] else None),
+        "pin": _not_ready(agent) or bad or ("it is pinned here" if here and agent.pinned else None),
         "release": _not_ready(agent) or (None if quarantined else "it is not quarantined"),
     }
 
 
-def _run(found: Mapping[str, Any]) -> dict[str, Any]:
+def _run(found: AgentRunAnswer) -> dict[str, Any]:
     """What was asked, what was decided, and what can be done while it goes on."""
-    result = found["result"] if isinstance(found["result"], dict) else {}
-    status = RunStatus(found["status"])
-    shown = shapes.AgentRun.model_validate({**found, "result": None}).model_dump(mode="json")
+    result = found.result if isinstance(found.result, dict) else {}
     decided = {
         key: result.get(key) for key in ("decision", "version", "commit", "summary", "promoted", "quarantine")
     }
     return {
-        **shown,
+        **shown(found).model_dump(mode="json", exclude={"result"}),
         **clean(decided),
-        "controls": None if status.final else run_controls(found["run"], status),
+        "controls": None if found.status.final else run_controls(found.run, found.status),
     }
 
 
@@ -240,8 +232,7 @@ def diff(page: Page, name: AgentName, old: TextFilter = None, new: TextFilter = 
     """Two versions beside each other; the current one and what it was made from, if none are named."""
     versions = _versions(page, name)
     try:
-        compared: Any = clean(routes.diff(page.api, name, old, new))
-        why_not = None
+        compared, why_not = shown(of_agents.diff(page.api, name, old, new)), None
     except Conflict as error:
         # A first version was made from nothing: two must be chosen.
         compared, why_not = None, str(error)
@@ -250,7 +241,7 @@ def diff(page: Page, name: AgentName, old: TextFilter = None, new: TextFilter = 
         "versions": versions,
         "old": old,
         "new": new,
-        "compared": compared and shapes.Comparison.model_validate(compared),
+        "compared": compared,
         "why_not": why_not,
     }
     return page.show("agent_diff.html", document, title=f"Versions of {name}")
@@ -263,11 +254,11 @@ def state(
     """The state as it is, or as it was after a change, and all its changes."""
     shown, why_not = None, None
     try:
-        shown = cut(agent_state.state(page.api, name, version, at))
+        shown = cut(of_agents.state(page.api, name, version, at))
     except Conflict as error:
         # It is missing or spoiled, and an earlier one can be brought back here.
         why_not = f"{error}"
-    changes = agent_state.history(page.api, name, pager, version)
+    changes = of_agents.history(page.api, pager, name, version)
     document = {
         "agent": name,
         "agent_version": version,
@@ -276,10 +267,10 @@ def state(
         "why_not": clean(why_not),
         "changes": [
             {
-                **shapes.Change.model_validate(each).model_dump(mode="json"),
+                **each,
                 "why_not": "it is the present state" if number == 0 and pager.before is None else None,
             }
-            for number, each in enumerate(changes.items)
+            for number, each in enumerate(_dumped(changes))
         ],
         "next": changes.next,
         "versions": _versions(page, name),
@@ -295,7 +286,7 @@ def restore(
     number: Annotated[int, Form(ge=1, le=MAX_ID)],
     version: Annotated[str | None, Form(max_length=200)] = None,
 ) -> Response:
-    agent_state.restore(page.api, name, agent_state.Restoring(number=number, version=version))
+    of_agents.restore(page.api, name, number, version)
     return page.done(f"The state after change {number} is back.", f"{ROOT}/agents/{name}/state")
 
 
@@ -309,12 +300,12 @@ def logs(
     lines: Lines = 200,
 ) -> Response:
     """The end of what a server logged, or of what it printed past its log."""
-    found = agent_calls.logs(page.api, name, version, server, printed, lines)
+    found = of_agents.logs(page.api, name, version, server, printed, lines)
     document = {
         "agent": name,
         "agent_version": version,
-        "log": shapes.LogLines.model_validate(clean(found)),
-        "text": "\n".join(clean(found["lines"])),
+        "log": shown(found),
+        "text": "\n".join(clean(found.lines)),
         "servers": [str(each) for each in Role],
         "lines": lines,
         "versions": _versions(page, name),
@@ -326,4 +317,7 @@ def _versions(page: View, name: str) -> list[dict[str, Any]]:
     """What there is to choose from."""
     with page.api.read() as tx:
         found = views.versions(tx, name, limit=_LAST_VERSIONS)
-    return [{key: each[key] for key in ("version", "commit", "is_current", "created_at")} for each in found]
+    return [
+        {key: getattr(each, key) for key in ("version", "commit", "is_current", "created_at")}
+        for each in found
+    ]

@@ -137,62 +137,10 @@ _RESEARCH = (
         "A research run as one HTML page for a person, a part at a time; get_research says the same in short.",
     ),
 )
-_AGENTS = (
-    _read("list_agents", "List agents", "GET /agents", "The agents by name, with what each is for."),
-    _read(
-        "get_agent",
-        "Show an agent",
-        "GET /agents/{name}",
-        "One agent: its current version, its addresses, and what was asked of it lately.",
-    ),
-    _read(
-        "list_agent_versions",
-        "List the versions of an agent",
-        "GET /agents/{name}/versions",
-        "The versions of an agent, newest first.",
-    ),
-    _read(
-        "get_agent_version",
-        "Show a version of an agent",
-        "GET /agents/{name}/versions/{version}",
-        "One version of an agent with the tools that it offers and their arguments. `latest` is the newest.",
-    ),
-    _read(
-        "compare_agent_versions",
-        "Compare two versions of an agent",
-        "GET /agents/{name}/diff",
-        "What differs between two versions of an agent: its tools, its files, and a patch.",
-    ),
-    _read(
-        "list_agent_runs",
-        "List what was asked of an agent",
-        "GET /agents/{name}/runs",
-        "Creation and feedback of an agent, newest first, with what was decided.",
-    ),
-    _read(
-        "read_agent_log",
-        "Read the log of an agent",
-        "GET /agents/{name}/logs",
-        "The last lines that a server of an agent logged.",
-    ),
-    _read(
-        "get_agent_state",
-        "Show the state of an agent",
-        "GET /agents/{name}/state",
-        "What an agent has learned: its state as it is, or as it was after the change numbered `at`.",
-    ),
-    _read(
-        "list_agent_state_changes",
-        "List the changes of an agent's state",
-        "GET /agents/{name}/state/history",
-        "The changes of an agent's state, newest first.",
-    ),
-)
 
 READING: tuple[Declared, ...] = (
     *_PROTOCOLS,
     *_RUNS,
     *_RESEARCH,
-    *_AGENTS,
     *(tool for tool in map(Declared.of, EVERY) if tool is not None and tool.reads),
 )

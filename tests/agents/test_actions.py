@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ratchet.agentkit import StateStore
-from ratchet.agents import operations
+from ratchet.agents import actions
 from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.agents.state import CannotCarry
 from ratchet.kernel import Conflict, Misuse, NotFound, StateChanged
@@ -91,28 +91,28 @@ def quarantined(runtime: Runtime, commit: str) -> None:
 
 
 def test_a_promotion_moves_the_address_once(runtime: Runtime, greeter: AgentDirectory) -> None:
-    moved = operations.promote(runtime, "greeter", "0.1.0", **ADA)
+    moved = actions.promote(runtime, "greeter", "0.1.0", **ADA)
     assert (moved.moved, moved.before, moved.version.commit, moved.agent.current) == (True, C, A, A)
-    again = operations.promote(runtime, "greeter", A[:8], **ADA)
+    again = actions.promote(runtime, "greeter", A[:8], **ADA)
     assert (again.moved, again.before, again.version.commit) == (False, A, A)
     assert known(runtime).current == A
     assert types(runtime) == ["agent.promoted"]
 
 
 def test_a_promotion_keeps_a_pin(runtime: Runtime, greeter: AgentDirectory) -> None:
-    operations.pin(runtime, "greeter", **ADA)
-    assert operations.promote(runtime, "greeter", A, **ADA).agent.pinned
+    actions.pin(runtime, "greeter", **ADA)
+    assert actions.promote(runtime, "greeter", A, **ADA).agent.pinned
 
 
 def test_a_quarantined_version_is_promoted_only_by_force(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, A)
-    for refused in (operations.promote, operations.rollback, operations.pin):
+    for refused in (actions.promote, actions.rollback, actions.pin):
         with pytest.raises(Conflict, match="it crashed") as raised:
             refused(runtime, "greeter", A, **ADA)
         assert "--force" in (raised.value.hint or "")
     assert known(runtime).current == C
     assert types(runtime) == []
-    moved = operations.promote(runtime, "greeter", A, force=True, **ADA)
+    moved = actions.promote(runtime, "greeter", A, force=True, **ADA)
     assert moved.version.reason is None
     assert types(runtime) == ["agent.released", "agent.promoted"]
 
@@ -120,16 +120,16 @@ def test_a_quarantined_version_is_promoted_only_by_force(runtime: Runtime, greet
 def test_force_also_frees_the_current_version(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, C)
     with pytest.raises(Conflict):
-        operations.promote(runtime, "greeter", C, **ADA)
-    assert not operations.promote(runtime, "greeter", C, force=True, **ADA).moved
+        actions.promote(runtime, "greeter", C, **ADA)
+    assert not actions.promote(runtime, "greeter", C, force=True, **ADA).moved
     assert types(runtime) == ["agent.released"]
 
 
 def test_a_rollback_goes_back_one_version_at_a_time(runtime: Runtime, greeter: AgentDirectory) -> None:
-    assert operations.rollback(runtime, "greeter", **ADA).version.commit == B
-    assert operations.rollback(runtime, "greeter", **ADA).version.commit == A
+    assert actions.rollback(runtime, "greeter", **ADA).version.commit == B
+    assert actions.rollback(runtime, "greeter", **ADA).version.commit == A
     with pytest.raises(Conflict, match="no version of greeter to go back to"):
-        operations.rollback(runtime, "greeter", **ADA)
+        actions.rollback(runtime, "greeter", **ADA)
     assert types(runtime) == ["agent.rolled_back"] * 2
     assert [count(greeter, commit) for commit in (A, B, C)] == [1, 2, 3]
 
@@ -137,24 +137,24 @@ def test_a_rollback_goes_back_one_version_at_a_time(runtime: Runtime, greeter: A
 def test_a_rollback_goes_to_what_was_current_not_to_what_is_newest(
     runtime: Runtime, greeter: AgentDirectory
 ) -> None:
-    operations.promote(runtime, "greeter", A, **ADA)
-    assert operations.rollback(runtime, "greeter", **ADA).version.commit == C
+    actions.promote(runtime, "greeter", A, **ADA)
+    assert actions.rollback(runtime, "greeter", **ADA).version.commit == C
 
 
 def test_a_rollback_passes_over_quarantined_versions(runtime: Runtime, greeter: AgentDirectory) -> None:
     quarantined(runtime, B)
-    assert operations.rollback(runtime, "greeter", **ADA).version.commit == A
+    assert actions.rollback(runtime, "greeter", **ADA).version.commit == A
 
 
 def test_a_rollback_to_a_named_version_is_done_once(runtime: Runtime, greeter: AgentDirectory) -> None:
-    assert operations.rollback(runtime, "greeter", "0.1.0", **ADA).moved
-    assert not operations.rollback(runtime, "greeter", "0.1.0", **ADA).moved
+    assert actions.rollback(runtime, "greeter", "0.1.0", **ADA).moved
+    assert not actions.rollback(runtime, "greeter", "0.1.0", **ADA).moved
     assert known(runtime).current == A
     assert types(runtime) == ["agent.rolled_back"]
 
 
 def test_the_state_is_carried_back_when_that_is_wanted(runtime: Runtime, greeter: AgentDirectory) -> None:
-    operations.rollback(runtime, "greeter", A, carry_state=True, **ADA)
+    actions.rollback(runtime, "greeter", A, carry_state=True, **ADA)
     assert [count(greeter, commit) for commit in (A, B, C)] == [3, 2, 3]
     assert StateStore(greeter.version(A)).at(1) == {"count": 1}
 
@@ -166,7 +166,7 @@ def test_a_state_that_does_not_fit_the_older_version_is_not_carried(
     with StateStore(greeter.version(C)).edit() as state:
         state["count"] = "many"
     with pytest.raises(CannotCarry, match="many"):
-        operations.rollback(runtime, "greeter", carry_state=True, **ADA)
+        actions.rollback(runtime, "greeter", carry_state=True, **ADA)
     assert known(runtime).current == C
     assert count(greeter, B) == 2
     assert types(runtime) == []
@@ -178,7 +178,7 @@ def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, gre
 
     def roll_back() -> None:
         try:
-            operations.rollback(runtime, "greeter", carry_state=True, **ADA)
+            actions.rollback(runtime, "greeter", carry_state=True, **ADA)
         except StateChanged as error:
             failures.append(error)
 
@@ -187,7 +187,7 @@ def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, gre
         fcntl.flock(held, fcntl.LOCK_EX)
         thread.start()
         eventually(lambda: times_open(lock) == 2)
-        operations.promote(runtime, "greeter", A, actor="bob")
+        actions.promote(runtime, "greeter", A, actor="bob")
     thread.join()
     assert len(failures) == 1
     assert known(runtime).current == A
@@ -195,17 +195,17 @@ def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, gre
 
 def test_a_pin_moves_and_holds(runtime: Runtime, greeter: AgentDirectory) -> None:
     for _ in range(2):
-        pinned = operations.pin(runtime, "greeter", "0.2.0", **ADA)
+        pinned = actions.pin(runtime, "greeter", "0.2.0", **ADA)
         assert (pinned.agent.pinned, pinned.agent.current) == (True, B)
     for _ in range(2):
-        assert not operations.unpin(runtime, "greeter", **ADA).pinned
-        assert not operations.pin(runtime, "greeter", "latest", **ADA).agent.pinned
+        assert not actions.unpin(runtime, "greeter", **ADA).pinned
+        assert not actions.pin(runtime, "greeter", "latest", **ADA).agent.pinned
     assert known(runtime).current == B
     assert types(runtime) == ["agent.promoted", "agent.pinned", "agent.unpinned"]
     assert {event.data["commit"] for event in told(runtime)[1:]} == {B}
 
 
-@pytest.mark.parametrize("operation", [operations.promote, operations.rollback, operations.pin])
+@pytest.mark.parametrize("operation", [actions.promote, actions.rollback, actions.pin])
 def test_a_version_that_is_unknown_changes_nothing(
     runtime: Runtime, greeter: AgentDirectory, operation: Callable[..., Any]
 ) -> None:
@@ -221,26 +221,26 @@ def test_a_version_that_is_unknown_changes_nothing(
 def test_an_agent_that_is_still_made_cannot_be_moved(runtime: Runtime) -> None:
     with runtime.ledger.write() as tx:
         create_agent(tx, "greeter", "greets")
-    for operation in (operations.rollback, operations.pin, operations.unpin):
+    for operation in (actions.rollback, actions.pin, actions.unpin):
         with pytest.raises(Conflict, match="creating"):
             operation(runtime, "greeter", **ADA)
 
 
 def test_a_deleted_agent_is_put_away(runtime: Runtime, greeter: AgentDirectory) -> None:
     agent = known(runtime)
-    grave = operations.delete(runtime, "greeter", **ADA)
+    grave = actions.delete(runtime, "greeter", **ADA)
     assert grave == runtime.home.absolute() / "agents" / ".deleted" / f"greeter-{agent.id}"
     assert (grave / A / "state.json").is_file()
     assert not greeter.root.exists()
     assert types(runtime) == ["agent.deleted"]
     with pytest.raises(NotFound):
-        operations.delete(runtime, "greeter", **ADA)
+        actions.delete(runtime, "greeter", **ADA)
     assert not greeter.root.exists()
 
 
 def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: AgentDirectory) -> None:
     (greeter.version(A) / "logs").mkdir(mode=0o500)
-    assert operations.delete(runtime, "greeter", purge=True, **ADA) is None
+    assert actions.delete(runtime, "greeter", purge=True, **ADA) is None
     assert [path.name for path in greeter.root.parent.iterdir()] == [".deleted"]
     assert list((greeter.root.parent / ".deleted").iterdir()) == []
 
@@ -248,7 +248,7 @@ def test_a_purged_agent_leaves_nothing(runtime: Runtime, greeter: AgentDirectory
 @pytest.mark.soak
 def test_nothing_is_deleted_while_an_architect_works(runtime: Runtime, greeter: AgentDirectory) -> None:
     with greeter.held(), pytest.raises(Conflict, match="another Architect"):
-        operations.delete(runtime, "greeter", **ADA)
+        actions.delete(runtime, "greeter", **ADA)
     assert known(runtime).current == C
     assert greeter.version(C).is_dir()
 
@@ -260,7 +260,7 @@ def test_deleting_waits_for_an_architect_that_is_about_to_end(
     working.enter_context(greeter.held())
     ending = threading.Timer(0.3, working.close)
     ending.start()
-    assert operations.delete(runtime, "greeter", **ADA) is not None
+    assert actions.delete(runtime, "greeter", **ADA) is not None
     ending.join()
 
 
@@ -270,7 +270,7 @@ def test_nothing_is_deleted_when_the_directory_cannot_be_moved(
     grave = greeter.root.parent / ".deleted" / f"greeter-{known(runtime).id}"
     (grave / "something").mkdir(parents=True)
     with pytest.raises(Conflict, match="cannot be moved"):
-        operations.delete(runtime, "greeter", **ADA)
+        actions.delete(runtime, "greeter", **ADA)
     assert known(runtime).current == C
     assert greeter.version(C).is_dir()
     assert types(runtime) == []
@@ -282,7 +282,7 @@ def test_a_delete_that_died_after_the_move_can_be_done_again(
     grave = greeter.root.parent / ".deleted" / f"greeter-{known(runtime).id}"
     grave.parent.mkdir()
     greeter.root.rename(grave)
-    assert operations.delete(runtime, "greeter", **ADA) == grave
+    assert actions.delete(runtime, "greeter", **ADA) == grave
     assert (grave / C / "state.json").is_file()
     assert not greeter.root.exists()
     with pytest.raises(NotFound):
@@ -301,26 +301,26 @@ def test_the_lock_of_a_directory_that_was_moved_is_another_one(
 def test_the_state_is_read_and_restored(runtime: Runtime, greeter: AgentDirectory) -> None:
     with StateStore(greeter.version(C)).edit(by="runner") as state:
         state["count"] = 30
-    assert operations.read_state(runtime, "greeter") == {"count": 30}
-    assert operations.read_state(runtime, "greeter", "0.1.0") == {"count": 1}
-    assert operations.state_at(runtime, "greeter", 1) == {"count": 3}
-    change = operations.restore_state(runtime, "greeter", 1, **ADA)
+    assert actions.read_state(runtime, "greeter") == {"count": 30}
+    assert actions.read_state(runtime, "greeter", "0.1.0") == {"count": 1}
+    assert actions.state_at(runtime, "greeter", 1) == {"count": 3}
+    change = actions.restore_state(runtime, "greeter", 1, **ADA)
     assert (change.number, change.restored, change.by) == (3, 1, "ada")
-    assert operations.read_state(runtime, "greeter") == {"count": 3}
-    history = operations.state_history(runtime, "greeter", limit=2)
+    assert actions.read_state(runtime, "greeter") == {"count": 3}
+    history = actions.state_history(runtime, "greeter", limit=2)
     assert [(each.number, each.by) for each in history] == [(3, "ada"), (2, "runner")]
-    assert [each.number for each in operations.state_history(runtime, "greeter", before=2)] == [1]
+    assert [each.number for each in actions.state_history(runtime, "greeter", before=2)] == [1]
     (event,) = told(runtime)
     assert event.data == {"agent": "greeter", "commit": C, "change": 3, "restored": 1}
 
 
 def test_what_is_wrong_with_a_state_is_said(runtime: Runtime, greeter: AgentDirectory) -> None:
     with pytest.raises(NotFound, match="change 99 of the state of greeter"):
-        operations.restore_state(runtime, "greeter", 99, **ADA)
+        actions.restore_state(runtime, "greeter", 99, **ADA)
     (greeter.version(C) / "state.json").write_text("{ half")
     with pytest.raises(Conflict, match=r"state\.json cannot be used"):
-        operations.read_state(runtime, "greeter")
-    assert operations.restore_state(runtime, "greeter", 1, **ADA).restored == 1
+        actions.read_state(runtime, "greeter")
+    assert actions.restore_state(runtime, "greeter", 1, **ADA).restored == 1
     assert count(greeter, C) == 3
 
 
@@ -330,6 +330,6 @@ def test_a_state_that_no_longer_fits_is_not_restored(runtime: Runtime, greeter: 
     strict = {**COUNTER, "properties": {"count": {"minimum": 10}}}
     (greeter.version(C) / "state_schema.json").write_text(json.dumps(strict))
     with pytest.raises(Conflict, match="minimum"):
-        operations.restore_state(runtime, "greeter", 1, **ADA)
+        actions.restore_state(runtime, "greeter", 1, **ADA)
     assert count(greeter, C) == 30
     assert types(runtime) == []
