@@ -50,6 +50,7 @@ from ratchet.workflows import operations as workflows
 from ratchet.workflows import tool_operations
 from ratchet.workflows.saved import keep_workflow, require_spec
 from tests.agents.made_up import SCHEMA, tool
+from tests.research.views.made_up import make_baseline, make_run, try_out
 from tests.runtime.worker_process import load
 
 Given = dict[str, Any]
@@ -75,6 +76,7 @@ SPEC = {
         }
     ],
 }
+TRIED = "a run"
 GREETER, UNMADE = "greeter", "unmade"
 FIRST, SECOND = "a" * 40, "b" * 40
 RIGHT: Mapping[Operation[..., Any], list[Given]] = {
@@ -188,6 +190,23 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"project_id": 1, "key": "nowhere", "answer": "github"},
     ],
     research.list_: [{}, {"status": "failed"}],
+    research.start: [
+        {"task": "circle_packing", "engine": "nowhere", "trials": 1},
+        {"task": "circle_packing", "engine": "search"},
+    ],
+    research.tasks: [{}],
+    research.status: [{"run": TRIED}, {"run": "nowhere"}],
+    research.trials: [{"run": TRIED}, {"run": TRIED, "specialist": "opt"}, {"run": "nowhere"}],
+    research.trial: [{"run": TRIED, "exp": "001"}, {"run": TRIED, "exp": "999"}, {"run": TRIED, "exp": "x"}],
+    research.leaderboard: [{"run": TRIED}, {"run": "nowhere"}],
+    research.tree: [{"run": TRIED}, {"run": TRIED, "trial": "001"}, {"run": TRIED, "trial": "999"}],
+    research.knowledge: [{"run": TRIED}, {"run": "nowhere"}],
+    research.activity: [{"run": TRIED}, {"run": "nowhere"}],
+    research.misses: [{"run": TRIED}, {"run": "nowhere"}],
+    research.yields: [{"run": TRIED}, {"run": "nowhere"}],
+    research.cost: [{"run": TRIED}, {"run": "nowhere"}],
+    research.lessons: [{"run": TRIED}, {"run": "nowhere"}],
+    research.calibration: [{"run": TRIED}, {"run": "nowhere"}],
     research.pause: [{"run": "tides"}, {"run": str(RUNNING)}, {"run": "nowhere"}],
     research.resume: [{"run": "waves"}, {"run": "nowhere"}],
     research.stop: [{"run": "tides"}, {"run": "nowhere"}],
@@ -297,11 +316,13 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
 # A command that does several operations, and is called after another one.
 COMMANDS = {
     workflows.outcome: "workflow show",
+    research.start: "research run",
     agents.history: "agent state --history",
     agents.restore: "agent state",
 }
 # Their commands do the work here and now, and tell what came of it; with --detach they only begin it.
 CARRIED = {
+    research.start,
     agents.create,
     agents.feedback,
     protocols.start,
@@ -365,6 +386,10 @@ class World:
             self._fill_workflows(tx)
             self._fill_agents(tx)
             self.runtime.put_schedule(tx, "nightly", "every night at 2", KIND, {"file": "/dev/null"})
+        run_id = make_run(self.ledger)
+        make_baseline(self.ledger, run_id)
+        try_out(self.ledger, run_id, "keep", 1.1, expected_delta="0.2")
+        try_out(self.ledger, run_id, "discard", 1.09)
         approvals.refuse(self._access, 2)
 
     def _fill_workflows(self, tx: Transaction) -> None:
@@ -543,7 +568,8 @@ WRONG_CASES = [
     for operation in EVERY
     for name, parameter in operation.parameters.items()
     for value in (
-        [*(() if parameter.about.least == 0 else ("0",)), "-1", "abc", str(2**63)] if parameter.type is int
+        ["abc"] if name == "limit" and parameter.about.most is None
+        else [*(() if parameter.about.least == 0 else ("0",)), "-1", "abc", str(2**63)] if parameter.type is int
         else ["nothing-of-the-kind"] if parameter.choices
         else ["x" * (parameter.about.longest + 1)] if parameter.about.longest
         else []
@@ -628,7 +654,7 @@ def command_of(operation: Operation[..., Any]) -> str:
 
 
 def has_command(operation: Operation[..., Any]) -> bool:
-    group, verb, *_ = command_of(operation).split()
+    group, verb, *_ = f"{command_of(operation)} ".split(" ")
     branch = CATALOGUE[group]
     return not isinstance(branch, Branch) or verb in branch.parts
 
@@ -640,7 +666,7 @@ def is_offered(operation: Operation[..., Any], given: Given) -> bool:
 
 def is_made(operation: Operation[..., Any]) -> bool:
     """Whether the command is made from the operation, and nothing of it was written by hand."""
-    group, verb, *_ = command_of(operation).split()
+    group, verb, *_ = f"{command_of(operation)} ".split(" ")
     branch = CATALOGUE[group]
     assert isinstance(branch, Branch)
     return not branch.parts[verb].module.startswith("ratchet.cli.")

@@ -94,9 +94,9 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "new": Leaf("Make a folder with a small task to begin with.", "research_task:new"),
             "check": Leaf("Check a task before money is spent on it.", "research_task:check_"),
             "tasks": Leaf("List the tasks that are installed.", "research_task:tasks_"),
-            "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research_run:run"),
+            "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research:run"),
             "resume": Leaf(
-                "Go on with a run that was paused, blocked or cut off, here and now.", "research_run:resume"
+                "Go on with a run that was paused, blocked or cut off, here and now.", "research:resume"
             ),
             "pause": Leaf(
                 "Pause a research run; trials in flight are measured again when it is resumed.",
@@ -105,28 +105,26 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "stop": Leaf("End a research run for good; what was kept stays.", "research.operations:stop"),
             "status": Leaf(
                 "Show where a run stands: the best, the specialists, what is in flight.",
-                "research_show:status_",
+                "research:status_",
             ),
-            "list": Leaf("List research runs, newest first.", "research_show:list_"),
-            "leaderboard": Leaf("Show what was kept, the best first.", "research_show:leaderboard_"),
+            "list": Leaf("List research runs, newest first.", "research.operations:list_"),
+            "leaderboard": Leaf("Show what was kept, the best first.", "research:leaderboard_"),
             "tree": Leaf(
                 "Show where a trial came from and what came of it; the best, if none is named.",
-                "research_show:tree_",
+                "research:tree_",
             ),
             "knowledge": Leaf(
-                "Show the lineage of the best, what happened last, and lessons.", "research_show:knowledge_"
+                "Show the lineage of the best, what happened last, and lessons.", "research:knowledge_"
             ),
-            "activity": Leaf("Show the last trials.", "research_show:activity_"),
-            "misses": Leaf("Show what was nearly kept, and why it was not.", "research_show:misses_"),
-            "yield": Leaf("Show what each specialist has brought.", "research_show:yields_"),
-            "cost": Leaf("Show what a run has cost.", "research_show:cost_"),
-            "lessons": Leaf("Show what specialists have learned.", "research_show:lessons_"),
-            "trial": Leaf(
-                "Show one trial: its measurements, its certificate, its diff.", "research_show:trial"
-            ),
+            "activity": Leaf("Show the last trials.", "research:activity_"),
+            "misses": Leaf("Show what was nearly kept, and why it was not.", "research:misses_"),
+            "yield": Leaf("Show what each specialist has brought.", "research:yields_"),
+            "cost": Leaf("Show what a run has cost.", "research:cost_"),
+            "lessons": Leaf("Show what specialists have learned.", "research:lessons_"),
+            "trial": Leaf("Show one trial: its measurements, its certificate, its diff.", "research:trial"),
             "report": Leaf(
                 "Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.",
-                "research_show:report_",
+                "research:report_",
             ),
             "import": Leaf(
                 "Take over a run of the original system as a record of its trials.",

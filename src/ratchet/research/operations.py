@@ -8,19 +8,273 @@ from typing import Annotated
 from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run, list_runs
-from ratchet.operations import Listing, Param, Tool, Window, operation
+from ratchet.ledger.trial_pages import latest_trials
+from ratchet.ledger.trials import get_trial
+from ratchet.operations import Listing, Param, Tool, Window, line_of, operation
+from ratchet.research import views
+from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.tasks.catalog import TaskAnswer, installed_tasks
+from ratchet.research.views._knowledge import KnowledgeAnswer, LessonAnswer, TreeAnswer
+from ratchet.research.views._status import StandingAnswer
+from ratchet.research.views.specialists import CalibrationAnswer, CostAnswer, YieldAnswer
+from ratchet.research.views.trials import LeaderAnswer, NearMissAnswer, TrialAnswer, WholeTrial
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.runs import StatusFilter
 
+# What every engine and JSON can tell apart.
+LARGEST_SEED = 2**53 - 1
+POLICIES = ("confident", "strict")
+_MOST = 1_000_000
+
 RunName = Annotated[str, Param("The number or the name of a run; of several the newest.", metavar="RUN")]
+ShownRun = Annotated[
+    str, Param("Its number, or its name: the newest run of that name.", metavar="RUN", longest=200)
+]
+TrialName = Annotated[str, Param("Its number, such as 075.", metavar="TRIAL")]
+SpecialistFilter = Annotated[str | None, Param("Only of this specialist.", longest=200)]
+Limit = Annotated[int, Param("how many at most")]
 
 
-@operation("research runs", "GET /research", tool=Tool("list_research", "List research runs"))
+@operation(
+    "research list",
+    "GET /research",
+    tool=Tool("list_research", "List research runs"),
+    examples=["ratchet research list", "ratchet research list -n 5 --json"],
+    see=["research status"],
+    columns={
+        "run": "id",
+        "name": "name",
+        "status": "status",
+        "created": "created_at",
+        "took": ("created_at", "ended_at"),
+        "reason": "reason",
+    },
+    empty="No research yet. `ratchet research run circle_packing --engine search --trials 200` makes some.",
+)
 def list_(call: Call, window: Window, status: StatusFilter = None) -> Listing[Run]:
     """List research runs, newest first."""
     with call.read() as tx:
         found = list_runs(tx, kind="research", status=status, before=window.before, limit=window.one_more)
     return window.cut(found)
+
+
+@operation(
+    "research start",
+    "POST /research",
+    tool=Tool("start_research", "Start research", outside=True, queues=True),
+    status=201,
+    location="/research/{it.id}",
+)
+def start(
+    call: Call,
+    task: Annotated[
+        str,
+        line_of(
+            "the name of an installed task, or NAME:VARIANT, such as circle_packing; never a path",
+            "TASK",
+            argument=True,
+        ),
+    ],
+    variant: Annotated[str | None, line_of()] = None,
+    name: Annotated[str | None, line_of("what to call the run; the task's name if not given")] = None,
+    engine: Annotated[
+        str | None, line_of("who proposes, for every specialist, such as search", engine=True)
+    ] = None,
+    model: Annotated[str | None, line_of()] = None,
+    specialists: Annotated[list[str], Param("only these of the task", longest=100)] = [],  # noqa: B006  never changed
+    keep_policy: Annotated[str | None, line_of(" or ".join(POLICIES))] = None,
+    lineage: Annotated[bool, Param("whether specialists are shown earlier trials")] = True,
+    parallel: Annotated[int | None, Param("sessions at once", least=1, most=1000)] = None,
+    seed: Annotated[int, Param("where a search begins", least=0, most=LARGEST_SEED)] = 0,
+    trials: Annotated[int | None, Param("stop after so many", least=1, most=_MOST)] = None,
+    hours: Annotated[float | None, Param("stop after so many hours of work", above=0, most=_MOST)] = None,
+    hours_without_keep: Annotated[
+        float | None, Param("stop when nothing was kept for so long", above=0, most=_MOST)
+    ] = None,
+    tokens: Annotated[int | None, Param("a strict budget of the run", least=1, most=10**15)] = None,
+    cost_usd: Annotated[float | None, Param("a strict budget of the run", above=0, most=10**9)] = None,
+    baseline_score: Annotated[float | None, Param("taken instead of measuring the recipe as it is")] = None,
+    simulated: Annotated[bool, Param("allow recorded sessions; marks the run")] = False,
+) -> Run:
+    """Improve the recipe of an installed task under measurement, until one of the stops is reached.
+
+    What is left out is what the task says. Something must stop the run: here, or in the task. 404 when no such task is
+    installed, 422 for what can never work, 424 when an engine of it cannot work now. Only installed tasks can be named.
+    A path would let whoever holds the token have any directory of the server read, and the code in it run; tasks in
+    folders are for the command line.
+    """
+    from ratchet.engines.preflight import check_for_worker
+    from ratchet.research.start import ResearchRequest, check_research, start_research
+    from ratchet.research.tasks import find_installed
+
+    wanted = ResearchRequest(
+        task=task,
+        variant=variant,
+        name=name,
+        engine=engine,
+        model=model,
+        specialists=tuple(specialists),
+        keep_policy=keep_policy,
+        lineage=lineage,
+        parallel=parallel,
+        seed=seed,
+        trials=trials,
+        hours=hours,
+        hours_without_keep=hours_without_keep,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        baseline_score=baseline_score,
+        simulated=simulated,
+    )
+    check_for_worker(call.runtime, partial(check_research, call.runtime, wanted, find=find_installed))
+    run_id = start_research(
+        call.runtime, wanted, actor=call.actor, request_id=call.request_id, find=find_installed
+    )
+    with call.read() as tx:
+        return get_run(tx, run_id)
+
+
+@operation("research tasks", "GET /research/tasks", tool=Tool("list_research_tasks", "List research tasks"))
+def tasks(_call: Call) -> Listing[TaskAnswer]:
+    """The installed research tasks by name, all at once, each with its score and its specialists."""
+    return Listing(installed_tasks())
+
+
+@operation("research status", "GET /research/{run}", tool=Tool("get_research", "Show a research run"))
+def status(call: Call, run: ShownRun) -> StandingAnswer:
+    """Where a research run stands: baseline, best, trials by how they ended, what is in flight, cost."""
+    with call.read() as tx:
+        return views.read_status(tx, find_research(tx, run)).answer()
+
+
+@operation("research trials", "GET /research/{run}/trials", tool=Tool("list_trials", "List trials"))
+def trials(
+    call: Call, window: Window, run: ShownRun, specialist: SpecialistFilter = None
+) -> Listing[TrialAnswer]:
+    """The trials of a research run, the last one first: hypothesis, score, and why each was kept or not.
+
+    Those in flight and the baseline are among them. `before` takes a trial's number.
+    """
+    with call.read() as tx:
+        found = latest_trials(
+            tx, find_research(tx, run), specialist=specialist, before=window.before, limit=window.one_more
+        )
+    page = window.cut(found, number="number")
+    return Listing(list(map(TrialAnswer.of, page.items)), page.next)
+
+
+@operation("research trial", "GET /research/{run}/trials/{exp}", tool=Tool("get_trial", "Show a trial"))
+def trial(call: Call, run: ShownRun, exp: TrialName) -> WholeTrial:
+    """One trial with its measurements and, if it was kept, its certificate, which is checked again."""
+    with call.read() as tx:
+        found = get_trial(tx, find_research(tx, run), trial_number(exp))
+    return views.whole(found, views.evidence_of(call.ledger, found))
+
+
+@operation(
+    "research leaderboard",
+    "GET /research/{run}/leaderboard",
+    tool=Tool("get_leaderboard", "Show the leaderboard"),
+    enveloped=False,
+)
+def leaderboard(call: Call, run: ShownRun, limit: Limit = 20) -> Listing[LeaderAnswer]:
+    """Show what was kept, the best first."""
+    with call.read() as tx:
+        return Listing(views.leaderboard_of(tx, find_research(tx, run), limit=limit).answer())
+
+
+@operation(
+    "research tree", "GET /research/{run}/tree", tool=Tool("get_lineage", "Show the lineage of a trial")
+)
+def tree(
+    call: Call,
+    run: ShownRun,
+    trial: Annotated[
+        str | None,
+        Param(
+            "Its number, such as 075; the best one if not given.", metavar="TRIAL", longest=200, argument=True
+        ),
+    ] = None,
+) -> TreeAnswer:
+    """The trials that a trial came from and its newest children; of the best, if none is named."""
+    number = None if trial is None else trial_number(trial)
+    with call.read() as tx:
+        return views.tree(tx, find_research(tx, run), number).answer()
+
+
+@operation(
+    "research knowledge",
+    "GET /research/{run}/knowledge",
+    tool=Tool("get_knowledge", "Show what research has learned"),
+)
+def knowledge(call: Call, run: ShownRun) -> KnowledgeAnswer:
+    """Show the lineage of the best, what happened last, and lessons."""
+    with call.read() as tx:
+        return views.knowledge(tx, find_research(tx, run)).answer()
+
+
+@operation("research activity", "GET /research/{run}/activity", enveloped=False)
+def activity(
+    call: Call, run: ShownRun, specialist: SpecialistFilter = None, limit: Limit = 30
+) -> Listing[TrialAnswer]:
+    """Show the last trials.
+
+    What could not be measured is left out.
+    """
+    with call.read() as tx:
+        found = views.recent_activity(tx, find_research(tx, run), specialist=specialist, limit=limit)
+    return Listing(found.answer())
+
+
+@operation(
+    "research misses",
+    "GET /research/{run}/misses",
+    tool=Tool("list_near_misses", "List near misses"),
+    enveloped=False,
+)
+def misses(call: Call, run: ShownRun, limit: Limit = 10) -> Listing[NearMissAnswer]:
+    """Show what was nearly kept, and why it was not."""
+    with call.read() as tx:
+        return Listing(views.near_misses(tx, find_research(tx, run), limit=limit).answer())
+
+
+@operation("research yield", "GET /research/{run}/yield", enveloped=False)
+def yields(call: Call, run: ShownRun) -> Listing[YieldAnswer]:
+    """Show what each specialist has brought.
+
+    What it has cost is shown as well.
+    """
+    with call.read() as tx:
+        return Listing(views.yields(tx, find_research(tx, run)).answer())
+
+
+@operation(
+    "research cost", "GET /research/{run}/cost", tool=Tool("get_research_cost", "Show what research has cost")
+)
+def cost(call: Call, run: ShownRun) -> CostAnswer:
+    """Show what a run has cost.
+
+    Tokens, money and time: in all, for each trial and keep, and by specialist.
+    """
+    with call.read() as tx:
+        return views.cost(tx, find_research(tx, run)).answer()
+
+
+@operation("research lessons", "GET /research/{run}/lessons", enveloped=False)
+def lessons(call: Call, run: ShownRun, limit: Limit = 30) -> Listing[LessonAnswer]:
+    """Show what specialists have learned.
+
+    The newest come first.
+    """
+    with call.read() as tx:
+        return Listing(views.insights(tx, find_research(tx, run), limit=limit).answer())
+
+
+@operation("research calibration", "GET /research/{run}/calibration")
+def calibration(call: Call, run: ShownRun) -> CalibrationAnswer:
+    """What specialists expected of their last trials, and what came of them."""
+    with call.read() as tx:
+        return views.calibration(tx, find_research(tx, run)).answer()
 
 
 @operation(
@@ -95,4 +349,7 @@ def stop(call: Call, run: RunName) -> Run:
         return get_run(tx, run_id)
 
 
-OPERATIONS = (list_, pause, resume, stop)
+OPERATIONS = (
+    list_, start, tasks, status, trials, trial, leaderboard, tree, knowledge, activity, misses, yields, cost, lessons,
+    calibration, pause, resume, stop,
+)  # fmt: skip

@@ -23,12 +23,9 @@ from ratchet.research.campaign import (
     task_of,
 )
 from ratchet.research.jobs import KIND
+from ratchet.research.operations import LARGEST_SEED, POLICIES
 from ratchet.research.tasks import find_task, pin_task, task_hash
 from ratchet.runtime import Runtime, configured_budgets, start_run
-
-POLICIES = ("confident", "strict")
-# What every engine and JSON can tell apart.
-LARGEST_SEED = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Response
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ratchet.operations import Listing, NameWindow, OrderWindow, Window
 
@@ -67,6 +67,8 @@ def _sendable(value: Any, depth: int = _DEPTH) -> Any:
 
 # Whole milliseconds in the ledger, ISO-8601 in UTC outside.
 Moment = Annotated[datetime, BeforeValidator(_moment)]
+# What was put into words already.
+Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Json = Annotated[Any, BeforeValidator(_sendable)]
 # Text from programs that nobody has checked.
 Foreign = Annotated[str, BeforeValidator(_sendable)]

@@ -18,6 +18,7 @@ from ratchet.operations import Listing, Operation, Param, Parameter, is_time, pa
 from ratchet.server.fields import (
     Foreign,
     Json,
+    Limit,
     Moment,
     NamedPage,
     NamePaging,
@@ -185,6 +186,8 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
             yield taken(each.name, path_hint(each))
             if each.about.within is not None:
                 yield taken(each.about.within, within_hint(each), None)
+        elif each.name == "limit" and each.about.most is None:
+            yield taken(each.name, Limit, each.default)
         elif body is None or each.about.query:
             yield taken(each.name, Annotated[_checked(each), Query(**_bounds(each))], each.default)
     if body is not None:
@@ -218,7 +221,7 @@ def body_of(operation: Operation[..., Any]) -> type[Body] | None:
     if not sent or operation.method not in ("POST", "PUT", "PATCH"):
         return None
     described: dict[str, Any] = {
-        each.name: (_checked(each), Field(... if each.required else each.default, **_bounds(each)))
+        each.name: (_checked(each), Field(... if each.required else each.default, **_outer_bounds(each)))
         for each in sent
     }
     noun, _, verb = operation.name.partition(" ")
@@ -243,12 +246,22 @@ def _lengths(about: Param) -> dict[str, Any]:
     return {"min_length": about.shortest, "max_length": about.longest}
 
 
+def _outer_bounds(parameter: Parameter) -> dict[str, Any]:
+    """Those of the whole. The length of a text that may be left out is that of the text: `_checked` has it."""
+    inner = ("min_length", "max_length") if parameter.may_be_none and parameter.type is str else ()
+    return {name: value for name, value in _bounds(parameter).items() if name not in inner}
+
+
 def _checked(parameter: Parameter) -> Any:
     kind = _inside(parameter.type, parameter.about)
     if parameter.choices and isinstance(kind, type):
         kind = Annotated[kind, Field(strict=False)]
     if kind is str:
-        kind = Annotated[str, AfterValidator(printable if parameter.about.printable else without_nul)]
+        about = parameter.about
+        length = (
+            Field(min_length=about.shortest, max_length=about.longest) if parameter.may_be_none else Field()
+        )
+        kind = Annotated[str, length, AfterValidator(printable if about.printable else without_nul)]
     if parameter.about.engine:
         kind = Annotated[kind, AfterValidator(no_recording)]
     return kind | None if parameter.may_be_none else kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +12,11 @@ from ratchet.cli.command import command
 from ratchet.cli.output import confirm, print_document, show_list
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
-from ratchet.kernel import RatchetError
+from ratchet.operations import record
 from ratchet.research import tasks
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.research.adapter import TaskAdapter
     from ratchet.research.checker import TaskCheck
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
@@ -64,16 +63,16 @@ def tasks_(session: Session) -> None:
     """
     show_list(
         session,
-        [_described(name) for name in tasks.task_names()],
+        tasks.installed_tasks(),
         {
-            "task": lambda task: task["name"],
-            "kind": lambda task: task["kind"],
-            "score": lambda task: task["score_field"],
-            "better": lambda task: task["direction"],
-            "known best": lambda task: task["known_best"],
-            "description": lambda task: task["problem"] or task["description"],
+            "task": lambda task: task.name,
+            "kind": lambda task: task.kind,
+            "score": lambda task: task.score_field,
+            "better": lambda task: task.direction,
+            "known best": lambda task: task.known_best or None,
+            "description": lambda task: task.problem or task.description,
         },
-        record=lambda task: task,
+        record=record,
         empty="No task is installed. `ratchet research new NAME` makes one.",
     )
 
@@ -132,35 +131,6 @@ def _print(finding: TaskCheck) -> None:
     click.echo(f"{grade} {finding.seconds:6.1f} s  {what:{_WIDTH}}  {one_line(finding.detail)}")
     if finding.hint:
         click.echo(f"{'':{_INDENT}}to fix: {one_line(finding.hint)}")
-
-
-def _described(name: str) -> dict[str, Any]:
-    """An installed task; of one that cannot be read, what is wrong with it."""
-    try:
-        task = tasks.installed_task(name)
-    except RatchetError as error:
-        empty = dict.fromkeys(
-            ("kind", "score_field", "direction", "known_best", "plain_baseline", "description", "path")
-        )
-        return {"name": name, **empty, "variants": [], "problem": str(error)}
-    return {
-        "name": name,
-        "kind": _kind(task),
-        "score_field": task.score_field,
-        "direction": str(task.direction),
-        "known_best": task.known_best or None,
-        "plain_baseline": task.plain_baseline or None,
-        "description": task.description,
-        "path": str(task.root),
-        "variants": list(task.variants),
-        "problem": None,
-    }
-
-
-def _kind(task: TaskAdapter) -> str:
-    if task.trial is None:
-        return "read"
-    return "function" if task.trial.is_node else "command"
 
 
 def _named(folder: Path) -> str:

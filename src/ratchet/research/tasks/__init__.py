@@ -6,9 +6,11 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.research.tasks.catalog import (
+        TaskAnswer,
         find_installed,
         find_task,
         installed_task,
+        installed_tasks,
         pin_task,
         pinned_task,
         scaffold,
@@ -23,11 +25,13 @@ else:
 
 __all__ = [
     "OWN_TOOLS",
+    "TaskAnswer",
     "check_task",
     "find_installed",
     "find_task",
     "initial_files",
     "installed_task",
+    "installed_tasks",
     "pin_task",
     "pinned_task",
     "read_task",

@@ -21,7 +21,7 @@ from pathlib import Path
 from ratchet.config.sources import most_like
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
-from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
+from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, is_name
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
@@ -66,6 +66,54 @@ GROUP = "ratchet.tasks"
 def task_names() -> list[str]:
     """The tasks that are installed, Ratchet's own and those of other packages."""
     return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """An installed task. One that cannot be loaded has a `problem` and nothing else."""
+
+    name: str
+    kind: str | None = None
+    description: str = ""
+    score_field: str | None = None
+    direction: Direction | None = None
+    specialists: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    known_best: str = ""
+    plain_baseline: str = ""
+    path: str | None = None
+    problem: str | None = None
+
+
+def installed_tasks() -> list[TaskAnswer]:
+    """Every installed task, by name."""
+    return list(map(_described, task_names()))
+
+
+def _described(name: str) -> TaskAnswer:
+    try:
+        task = installed_task(name)
+    except RatchetError as error:
+        # The others can still be used.
+        return TaskAnswer(name, problem=str(error))
+    return TaskAnswer(
+        name=name,
+        kind=_kind(task),
+        description=task.description,
+        score_field=task.score_field,
+        direction=task.direction,
+        specialists=tuple(each.name for each in task.roster),
+        variants=tuple(task.variants),
+        known_best=task.known_best,
+        plain_baseline=task.plain_baseline,
+        path=str(task.root),
+    )
+
+
+def _kind(task: TaskAdapter) -> str:
+    if task.trial is None:
+        return "read"
+    return "function" if task.trial.is_node else "command"
 
 
 def find_task(reference: str, variant: str | None = None) -> TaskAdapter:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import exp_id, iso
+from ratchet.kernel import exp_id
 from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.trial_pages import ancestors, branches_after, children
 from ratchet.ledger.trials import find_trial
-from ratchet.research.views.text import cell, finite, json_text
-from ratchet.research.views.trials import RUNNING, Activity, brief, recent_activity, record
+from ratchet.research.views.text import ResearchView, cell, finite, json_text
+from ratchet.research.views.trials import RUNNING, Activity, TrialAnswer, brief, recent_activity
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -52,6 +52,38 @@ _TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAnswer(TrialAnswer):
+    """`on_line` says that it is the trial in focus or one that it came from."""
+
+    level: int
+    on_line: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TreeAnswer:
+    focus: int | None
+    earlier_ancestors: int
+    more_children: bool
+    nodes: list[NodeAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class LessonAnswer:
+    id: int
+    specialist: str
+    exp_id: str | None
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeAnswer:
+    tree: TreeAnswer
+    recent_activity: list[TrialAnswer]
+    key_insights: list[LessonAnswer]
+
+
+@dataclass(frozen=True, slots=True)
 class TrialNode:
     """`level` is how far it is indented, `on_line` whether it is the trial asked for or one that it came from."""
 
@@ -61,7 +93,7 @@ class TrialNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialTree:
+class TrialTree(ResearchView):
     """`nodes` in the order in which they are drawn: each after its parent.
 
     `earlier` counts the ancestors above the first one; `more` says that the trial in focus has older children too.
@@ -78,15 +110,9 @@ class TrialTree:
     def line(self) -> tuple[TrialNode, ...]:
         return tuple(node for node in self.nodes if node.on_line)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "focus": self.focus,
-            "earlier_ancestors": self.earlier,
-            "more_children": self.more,
-            "nodes": [
-                {**record(node.trial), "level": node.level, "on_line": node.on_line} for node in self.nodes
-            ],
-        }
+    def answer(self) -> TreeAnswer:
+        nodes = [NodeAnswer.of(node.trial, level=node.level, on_line=node.on_line) for node in self.nodes]
+        return TreeAnswer(self.focus, self.earlier, self.more, nodes)
 
     def describe(self, node: TrialNode) -> str:
         return described(node.trial, self.label, best=node.trial.number == self.best)
@@ -176,20 +202,20 @@ _LESSON_TEXT = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Insights:
+class Insights(ResearchView):
     """Newest first; one that was written twice is here once."""
 
     rows: tuple[Lesson, ...]
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def answer(self) -> list[LessonAnswer]:
         return [
-            {
-                "id": each.id,
-                "specialist": json_text(each.specialist),
-                "exp_id": None if each.trial is None else exp_id(each.trial),
-                "text": json_text(each.text),
-                "at": iso(each.at),
-            }
+            LessonAnswer(
+                id=each.id,
+                specialist=json_text(each.specialist) or "",
+                exp_id=None if each.trial is None else exp_id(each.trial),
+                text=json_text(each.text) or "",
+                at=each.at,
+            )
             for each in self.rows
         ]
 
@@ -227,17 +253,13 @@ def _line(text: str, specialist: str, trial: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KnowledgeView:
+class KnowledgeView(ResearchView):
     tree: TrialTree
     activity: Activity
     insights: Insights
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "tree": self.tree.to_dict(),
-            "recent_activity": self.activity.to_dict(),
-            "key_insights": self.insights.to_dict(),
-        }
+    def answer(self) -> KnowledgeAnswer:
+        return KnowledgeAnswer(self.tree.answer(), self.activity.answer(), self.insights.answer())
 
     def to_markdown(self) -> str:
         """What was learned comes first: it is the part that must not be cut off."""

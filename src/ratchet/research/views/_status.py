@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ratchet.kernel import Direction, TrialStatus, Usage, exp_id, iso
+from ratchet.kernel import Direction, RunStatus, TrialStatus, Usage, exp_id, iso
 from ratchet.ledger import usage as spending
 from ratchet.ledger.research import Standing, get_standing, standings
 from ratchet.ledger.runs import Run, get_run
 from ratchet.ledger.trial_pages import in_flight, keep_counts, kept_scores, latest_points, latest_trials
 from ratchet.ledger.trials import find_trial
-from ratchet.research.views.specialists import Yields, usage_record, yields
-from ratchet.research.views.text import duration, finite, json_text
+from ratchet.operations import filled, record
+from ratchet.research.views.specialists import UsageAnswer, YieldAnswer, Yields, yields
+from ratchet.research.views.text import ResearchView, duration, finite, json_text
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -49,6 +50,52 @@ def in_force(kept: Iterable[Some]) -> list[Some]:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineAnswer:
+    exp_id: str
+    score: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class BestAnswer:
+    exp_id: str
+    score: float | None
+    delta_vs_baseline: float | None
+    specialist: str | None
+    hypothesis: str | None
+    commit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAnswer:
+    """`trials` counts what was submitted, without the baseline and without what could not be measured."""
+
+    run: int
+    name: str
+    task: str
+    status: RunStatus
+    reason: str | None
+    result: Any
+    simulated: bool
+    direction: Direction
+    score_field: str
+    keep_policy: str
+    trials: int
+    by_status: dict[str, int]
+    in_flight: list[str]
+    baseline: BaselineAnswer | None
+    best: BestAnswer | None
+    plain_baseline: str | None
+    known_best: str | None
+    usage: UsageAnswer
+    active_seconds: float
+    seconds_since_keep: float
+    last_keep: str
+    specialists: list[YieldAnswer]
+
+
+@dataclass(frozen=True, slots=True)
 class BaselineView:
     """`sd` is the spread of `n` measurements of the same commit; unknown when it was measured once."""
 
@@ -61,8 +108,8 @@ class BaselineView:
         """How far a score moves although nothing has changed. Nought where it was never seen to move."""
         return self.sd or 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"exp_id": exp_id(0), "score": self.score, "sd": self.sd, "n": self.n}
+    def answer(self) -> BaselineAnswer:
+        return BaselineAnswer(exp_id(0), self.score, self.sd, self.n)
 
 
 def baseline_of(tx: Transaction, standing: Standing) -> BaselineView | None:
@@ -96,7 +143,7 @@ def _gained(standing: Standing, baseline: BaselineView | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(ResearchView):
     run: Run
     standing: Standing
     baseline: BaselineView | None
@@ -148,45 +195,40 @@ class Status:
     def gained(self) -> float | None:
         return _gained(self.standing, self.baseline)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run.id,
-            "name": self.run.name,
-            "task": self.standing.task,
-            "status": str(self.run.status),
-            "reason": self.run.reason,
-            "result": self.run.result,
-            "simulated": self.simulated,
-            "direction": str(self.standing.direction),
-            "score_field": self.standing.score_field,
-            "keep_policy": self.standing.keep_policy,
-            "trials": self.standing.trials,
-            "by_status": {str(status): count for status, count in self.by_status.items()},
-            "in_flight": [each.exp_id for each in self.in_flight],
-            "baseline": self.baseline and self.baseline.to_dict(),
-            "best": self._best(),
-            "plain_baseline": self.plain_baseline and json_text(self.plain_baseline),
-            "known_best": self.known_best and json_text(self.known_best),
-            "usage": usage_record(self.usage),
-            "active_seconds": self.active_seconds,
-            "seconds_since_keep": self.seconds_since_keep,
-            "last_keep": self.last_keep,
-            "specialists": self.specialists.to_dict(),
-        }
+    def answer(self) -> StandingAnswer:
+        run, standing = self.run, self.standing
+        same = ("task", "direction", "score_field", "keep_policy", "trials")
+        return filled(
+            StandingAnswer,
+            self,
+            run=run.id,
+            name=run.name,
+            status=run.status,
+            reason=run.reason,
+            result=run.result,
+            **{name: getattr(standing, name) for name in same},
+            by_status={str(status): count for status, count in self.by_status.items()},
+            in_flight=[each.exp_id for each in self.in_flight],
+            baseline=self.baseline and self.baseline.answer(),
+            best=self._best(),
+            plain_baseline=json_text(self.plain_baseline),
+            known_best=json_text(self.known_best),
+            usage=UsageAnswer.of(self.usage),
+            specialists=self.specialists.answer(),
+        )
 
-    def _best(self) -> dict[str, Any] | None:
+    def _best(self) -> BestAnswer | None:
         if self.standing.best is None:
             return None
         score = finite(self.standing.best_score)
-        delta = None if self.baseline is None or score is None else score - self.baseline.score
-        return {
-            "exp_id": exp_id(self.standing.best),
-            "score": score,
-            "delta_vs_baseline": delta,
-            "specialist": self.best and json_text(self.best.specialist),
-            "hypothesis": self.best and json_text(self.best.hypothesis),
-            "commit": self.standing.best_commit,
-        }
+        return BestAnswer(
+            exp_id=exp_id(self.standing.best),
+            score=score,
+            delta_vs_baseline=None if self.baseline is None or score is None else score - self.baseline.score,
+            specialist=json_text(self.best and self.best.specialist),
+            hypothesis=json_text(self.best and self.best.hypothesis),
+            commit=self.standing.best_commit,
+        )
 
 
 def counted(tallies: Iterable[Mapping[TrialStatus, int]]) -> dict[TrialStatus, int]:
@@ -217,7 +259,7 @@ def read_status(tx: Transaction, run_id: int) -> Status:
 
 def status(tx: Transaction, run_id: int) -> dict[str, Any]:
     """Where a run stands, as JSON. Raises `NotFound` when there is no such run, or it is not research."""
-    return read_status(tx, run_id).to_dict()
+    return record(read_status(tx, run_id).answer())
 
 
 _LAST = 5

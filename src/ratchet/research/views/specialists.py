@@ -7,14 +7,16 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ratchet.kernel import TrialStatus, Usage
 from ratchet.ledger import usage as spending
 from ratchet.ledger.research import list_specialists
 from ratchet.ledger.trial_pages import Point, latest_points, tallies
+from ratchet.operations import filled
 from ratchet.research.views.text import (
     NOTHING,
+    ResearchView,
     cell,
     cost_of,
     duration,
@@ -31,7 +33,62 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CostView:
+class UsageAnswer:
+    tokens: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    wall_seconds: float
+
+    @classmethod
+    def of(cls, usage: Usage, /, **more: Any) -> Self:
+        return filled(cls, usage, cost_usd=usage.whole_cost_usd, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class YieldAnswer(UsageAnswer):
+    """`failures` are failed sessions in a row, and `problem` is what the last of them failed of."""
+
+    specialist: str
+    sessions: int
+    trials: int
+    keeps: int
+    keeps_per_trial: float | None
+    by_status: dict[str, int]
+    failures: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistCost(UsageAnswer):
+    specialist: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostAnswer(UsageAnswer):
+    cost_usd_per_trial: float | None
+    cost_usd_per_keep: float | None
+    specialists: list[SpecialistCost]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedAnswer:
+    specialist: str
+    trials: int
+    mean_expected_delta: float
+    mean_actual_delta: float
+    right_direction: float
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationAnswer:
+    looked_at: int
+    specialists: list[CalibratedAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class CostView(ResearchView):
     total: Usage
     specialists: tuple[SpecialistYield, ...]
 
@@ -43,16 +100,16 @@ class CostView:
     def keeps(self) -> int:
         return sum(each.keeps for each in self.specialists)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **usage_record(self.total),
-            "cost_usd_per_trial": _share(self.total, self.trials),
-            "cost_usd_per_keep": _share(self.total, self.keeps),
-            "specialists": [
-                {"specialist": json_text(each.specialist), **usage_record(each.usage)}
+    def answer(self) -> CostAnswer:
+        return CostAnswer.of(
+            self.total,
+            cost_usd_per_trial=_share(self.total, self.trials),
+            cost_usd_per_keep=_share(self.total, self.keeps),
+            specialists=[
+                SpecialistCost.of(each.usage, specialist=json_text(each.specialist))
                 for each in self.specialists
             ],
-        }
+        )
 
     def to_markdown(self) -> str:
         parts = [(each.specialist, each.usage, each.trials, each.keeps) for each in self.specialists]
@@ -106,26 +163,26 @@ class SpecialistYield:
     def keeps_per_trial(self) -> float | None:
         return self.keeps / self.trials if self.trials else None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "specialist": json_text(self.specialist),
-            "sessions": self.sessions,
-            "trials": self.trials,
-            "keeps": self.keeps,
-            "keeps_per_trial": self.keeps_per_trial,
-            "by_status": {str(status): count for status, count in self.by_status.items()},
-            **usage_record(self.usage),
-            "failures": self.failures,
-            "problem": json_text(self.problem),
+    def answer(self) -> YieldAnswer:
+        own = {
+            name: getattr(self, name)
+            for name in ("sessions", "trials", "keeps", "keeps_per_trial", "failures")
         }
+        return YieldAnswer.of(
+            self.usage,
+            specialist=json_text(self.specialist),
+            by_status={str(status): count for status, count in self.by_status.items()},
+            problem=json_text(self.problem),
+            **own,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Yields:
+class Yields(ResearchView):
     rows: tuple[SpecialistYield, ...]
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [each.to_dict() for each in self.rows]
+    def answer(self) -> list[YieldAnswer]:
+        return [each.answer() for each in self.rows]
 
     def to_markdown(self) -> str:
         columns = (
@@ -170,17 +227,6 @@ def yields(tx: Transaction, run_id: int) -> Yields:
     return Yields(tuple(rows[name] for name in sorted(rows)))
 
 
-def usage_record(usage: Usage) -> dict[str, Any]:
-    return {
-        "tokens": usage.tokens,
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost_usd": usage.whole_cost_usd,
-        "wall_seconds": usage.wall_seconds,
-    }
-
-
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*%?\s*(?:to|\.\.+|…|–|—)\s*({_NUMBER})\s*(%?)", re.IGNORECASE)
 _ONE = re.compile(rf"({_NUMBER})\s*(%?)", re.IGNORECASE)
@@ -202,18 +248,15 @@ class SpecialistCalibration:
     actual: float
     right_way: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "specialist": json_text(self.specialist),
-            "trials": self.trials,
-            "mean_expected_delta": self.expected,
-            "mean_actual_delta": self.actual,
-            "right_direction": self.right_way / self.trials,
-        }
+    def answer(self) -> CalibratedAnswer:
+        share = self.right_way / self.trials
+        return CalibratedAnswer(
+            json_text(self.specialist) or "", self.trials, self.expected, self.actual, share
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationView:
+class CalibrationView(ResearchView):
     """Over the newest trials of the run: `looked_at` of them."""
 
     looked_at: int
@@ -222,8 +265,8 @@ class CalibrationView:
     def of(self, specialist: str) -> SpecialistCalibration | None:
         return next((each for each in self.rows if each.specialist == specialist), None)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"looked_at": self.looked_at, "specialists": [each.to_dict() for each in self.rows]}
+    def answer(self) -> CalibrationAnswer:
+        return CalibrationAnswer(self.looked_at, [each.answer() for each in self.rows])
 
     def to_markdown(self) -> str:
         if not self.rows:

@@ -5,9 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ratchet.kernel import Usage, dollars
+from ratchet.operations import record
+
+
+class ResearchView:
+    """What is shown of a run: as `to_markdown`, and as what the API answers with."""
+
+    __slots__ = ()
+
+    def answer(self) -> Any:
+        raise NotImplementedError
+
+    def to_markdown(self) -> str:
+        raise NotImplementedError
+
+    def to_dict(self) -> Any:
+        """The answer as JSON."""
+        found = self.answer()
+        return list(map(record, found)) if isinstance(found, list) else record(found)
 
 
 class PromptEntry(NamedTuple):

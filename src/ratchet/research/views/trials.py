@@ -4,38 +4,103 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from ratchet.kernel import Direction, TrialStatus, exp_id, iso
+from ratchet.kernel import Direction, TrialStatus, exp_id
 from ratchet.ledger import trial_pages as ledger
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trial_pages import kept_lines, kept_trials, tried_trials
+from ratchet.operations import filled
 from ratchet.research.decision.outcome import Phase, Side
 from ratchet.research.views._status import BaselineView, baseline_of
-from ratchet.research.views.text import both_ends, cell, escaped, finite, json_text, number, signed, table
+from ratchet.research.views.text import (
+    ResearchView,
+    both_ends,
+    cell,
+    escaped,
+    finite,
+    json_text,
+    number,
+    signed,
+    table,
+)
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
     from ratchet.ledger.trials import Trial
 
 
-def whole(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON, nothing cut: what tables show of it, and what they have no room for."""
-    return {
-        **record(trial),
-        "number": trial.number,
-        "depth": trial.depth,
-        "hypothesis": trial.hypothesis,
-        "notes": trial.notes,
-        "reason": trial.reason,
-        "compared_to": None if trial.compared_to is None else exp_id(trial.compared_to),
-        "measurements": trial.measurements,
-        "evaluator": trial.evaluator,
-        "certificate": trial.certificate,
-        "attempt_id": trial.attempt_id,
-        "tries": trial.tries,
-        "imported": trial.imported,
-    }
+@dataclass(frozen=True, slots=True)
+class TrialAnswer:
+    """`status` is `running` until it has ended. `delta_vs_best` is its score less that of the best of then."""
+
+    exp_id: str
+    parent: str | None
+    specialist: str
+    domain: str
+    status: str
+    score: float | None
+    delta_vs_best: float | None
+    expected_delta: str
+    hypothesis: str
+    reason: str | None
+    commit: str | None
+    simulated: bool
+    wall_ms: int | None
+    started_at: int
+    ended_at: int | None
+
+    @classmethod
+    def of(cls, trial: Trial, /, **more: Any) -> Self:
+        texts = ("specialist", "domain", "expected_delta", "hypothesis", "reason")
+        own = {
+            "parent": None if trial.parent is None else exp_id(trial.parent),
+            "status": status_of(trial),
+            "score": finite(trial.score),
+            "delta_vs_best": finite(trial.delta),
+            **{name: json_text(getattr(trial, name)) for name in texts},
+        }
+        return filled(cls, trial, **{**own, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTrial(TrialAnswer):
+    """Nothing of it is cut. `certificate_problems` says what in the certificate contradicts itself now."""
+
+    number: int
+    depth: int
+    notes: str
+    compared_to: str | None
+    measurements: Any
+    evaluator: str | None
+    certificate: str | None
+    attempt_id: int | None
+    tries: int
+    imported: Any
+    certificate_content: Any
+    certificate_problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswer(TrialAnswer):
+    measurements: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NearMissAnswer(TrialAnswer):
+    gain_vs_best: float
+    why: str
+
+
+def whole(trial: Trial, evidence: Mapping[str, Any]) -> WholeTrial:
+    """A trial with what tables have no room for, and its evidence."""
+    return WholeTrial.of(
+        trial,
+        hypothesis=trial.hypothesis,
+        reason=trial.reason,
+        compared_to=None if trial.compared_to is None else exp_id(trial.compared_to),
+        **evidence,
+    )
 
 
 def pairs(certificate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -75,14 +140,14 @@ _TEXT = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(ResearchView):
     """Newest first. What could not be measured, or was taken out afterwards, tells nothing and is not here."""
 
     score_field: str
     rows: tuple[Trial, ...]
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [record(each) for each in self.rows]
+    def answer(self) -> list[TrialAnswer]:
+        return list(map(TrialAnswer.of, self.rows))
 
     def to_markdown(self) -> str:
         if not self.rows:
@@ -154,27 +219,6 @@ def brief(trial: Trial, label: str) -> str:
     return f"{trial.exp_id} [{', '.join(facts)}]"
 
 
-def record(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON."""
-    return {
-        "exp_id": trial.exp_id,
-        "parent": None if trial.parent is None else exp_id(trial.parent),
-        "specialist": json_text(trial.specialist),
-        "domain": json_text(trial.domain),
-        "status": status_of(trial),
-        "score": finite(trial.score),
-        "delta_vs_best": finite(trial.delta),
-        "expected_delta": json_text(trial.expected_delta),
-        "hypothesis": json_text(trial.hypothesis),
-        "reason": json_text(trial.reason),
-        "commit": trial.commit,
-        "simulated": trial.simulated,
-        "wall_ms": trial.wall_ms,
-        "started_at": iso(trial.started_at),
-        "ended_at": None if trial.ended_at is None else iso(trial.ended_at),
-    }
-
-
 def measured(trial: Trial, name: str) -> float | None:
     """What the evaluator measured beside the score, by its name."""
     found = trial.measurements if isinstance(trial.measurements, dict) else {}
@@ -187,16 +231,16 @@ TOP = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderboard:
+class Leaderboard(ResearchView):
     """In the order of keeping, newest first: each was judged better than the one after it, whatever their noise."""
 
     score_field: str
     rows: tuple[Trial, ...]
     columns: tuple[str, ...] = ()
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def answer(self) -> list[LeaderAnswer]:
         return [
-            {**record(each), "measurements": {name: measured(each, name) for name in self.columns}}
+            LeaderAnswer.of(each, measurements={name: measured(each, name) for name in self.columns})
             for each in self.rows
         ]
 
@@ -253,7 +297,7 @@ _MISS_TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class NearMisses:
+class NearMisses(ResearchView):
     """`margin` is how far a score may fall short of the best to count. `rows` come best first."""
 
     standing: Standing
@@ -267,9 +311,9 @@ class NearMisses:
             return 0.0
         return self.standing.direction.gain(trial.score, best)
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def answer(self) -> list[NearMissAnswer]:
         return [
-            {**record(each), "gain_vs_best": self.gain(each), "why": why(each, 300)} for each in self.rows
+            NearMissAnswer.of(each, gain_vs_best=self.gain(each), why=why(each, 300)) for each in self.rows
         ]
 
     def to_markdown(self) -> str:

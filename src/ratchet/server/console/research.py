@@ -20,6 +20,7 @@ from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research import operations, views
 from ratchet.research.campaign import research_directory
 from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.tasks import TaskAnswer, installed_tasks
 from ratchet.research.views import (
     columns_of,
     compare,
@@ -35,16 +36,14 @@ from ratchet.research.views._status import KEEPS
 from ratchet.research.views.plot import draw_plot, plotted
 from ratchet.research.views.specialists import expected_delta
 from ratchet.research.views.text import finite
-from ratchet.research.views.trials import record
-from ratchet.server import research_shapes as shapes
+from ratchet.research.views.trials import TrialAnswer
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.page import Page
 from ratchet.server.console.plot import draw_lines, spark
 from ratchet.server.fields import Paging, TextFilter
-from ratchet.server.research_shapes import Task
-from ratchet.server.routes import research as api_of_research
-from ratchet.server.routes import research_views as api_of_views
+from ratchet.server.operation import shown
 from ratchet.server.routes.research import RunName
+from ratchet.server.routes.research import report as research_report
 from ratchet.server.service import Access
 
 router = APIRouter()
@@ -67,8 +66,8 @@ def runs(page: Page, pager: Paging, status: RunStatus | None = None) -> Response
 
 # What is installed does not change while the server runs, and reading it all takes longer than the rest of the page.
 @functools.cache
-def _tasks() -> list[Task]:
-    return api_of_research.tasks().items
+def _tasks() -> list[TaskAnswer]:
+    return installed_tasks()
 
 
 _MOST = 8
@@ -106,10 +105,15 @@ _MOST_DIFF = 500_000
 
 @router.get("/research/{run}/trials")
 def trials(page: Page, run: RunName, pager: Paging, specialist: TextFilter = None) -> Response:
-    found = api_of_views.trials(page.api, run, pager, specialist)
+    found = operations.trials(page.api, pager, run, specialist)
     with page.api.read() as tx:
         of_run = head(get_run(tx, find_research(tx, run)))
-    document = {"run": of_run, "trials": found.items, "next": found.next, "specialist": specialist}
+    document = {
+        "run": of_run,
+        "trials": list(map(shown, found.items)),
+        "next": found.next,
+        "specialist": specialist,
+    }
     live = {"run_id": of_run["id"]} if pager.before is None else None
     return page.show("research_trials.html", document, title=f"Trials of {of_run['name']}", live=live)
 
@@ -127,7 +131,7 @@ def trial(page: Page, run: RunName, exp: str) -> Response:
         }
     evidence = evidence_of(page.api.ledger, found)
     document |= {
-        "trial": shapes.WholeTrial.model_validate({**whole(found), **evidence}),
+        "trial": shown(whole(found, evidence)),
         "pairs": pairs(evidence["certificate_content"]),
         "diff": _diff(page.api, found),
     }
@@ -158,8 +162,8 @@ def _family(tx: Transaction, trial: Trial) -> dict[str, Any]:
     parent = None if trial.parent is None else find_trial(tx, trial.run_id, trial.parent)
     newest = children(tx, trial.run_id, trial.number, limit=_CHILDREN + 1)
     return {
-        "parent": None if parent is None else record(parent),
-        "children": [record(each) for each in newest[:_CHILDREN]],
+        "parent": None if parent is None else shown(TrialAnswer.of(parent)),
+        "children": [shown(TrialAnswer.of(each)) for each in newest[:_CHILDREN]],
         "more_children": len(newest) > _CHILDREN,
     }
 
@@ -235,14 +239,14 @@ def run(page: Page, run: RunName) -> Response:
         run_id = find_research(tx, run)
         status = views.read_status(tx, run_id)
         columns = columns_of(status.run)
-        shown = plotted(tx, run_id, status.standing.next_number, _PICKED, keeps=_KEPT_IN_PLOT)
+        picked = plotted(tx, run_id, status.standing.next_number, _PICKED, keeps=_KEPT_IN_PLOT)
         document = {
-            "standing": shapes.Standing.model_validate(status.to_dict()),
+            "standing": shown(status.answer()),
             "gained": status.gained,
             "keeps": sum(each.keeps for each in status.specialists.rows),
             "confidence": _confidence(status.best) if status.best and status.best.delta is not None else None,
             "prevented": _prevented(status.run),
-            "plot": to_jsonable_python(draw_plot(status, shown)),
+            "plot": to_jsonable_python(draw_plot(status, picked)),
             "columns": columns,
             "leaderboard": views.leaderboard(tx, run_id, columns=columns).to_dict(),
             "misses": views.near_misses(tx, run_id).to_dict(),
@@ -256,7 +260,7 @@ def run(page: Page, run: RunName) -> Response:
 @router.get("/research/{run}/report")
 def report(page: Page, run: RunName) -> Response:
     """The report as one file. Its own policy lets its own style in, and nothing else."""
-    return api_of_views.report(page.api, run)
+    return research_report(page.api, run)
 
 
 def _prevented(run: Run) -> dict[str, str | None]:

@@ -12,18 +12,6 @@ def _act(name: str, title: str, endpoint: str, description: str, **more: Any) ->
     return Declared(name, title, description, endpoint, **more)
 
 
-_RESEARCH = (
-    _act(
-        "start_research",
-        "Start research",
-        "POST /research",
-        "Improve the recipe of an installed task under measurement, until one of the stops is reached.",
-        outside=True,
-        queues=True,
-    ),
-)
-
 ACTING: tuple[Declared, ...] = (
-    *_RESEARCH,
     *(tool for tool in map(Declared.of, EVERY) if tool is not None and not tool.reads),
 )

@@ -71,64 +71,10 @@ _RUNS = (
 )
 _RESEARCH = (
     _read(
-        "list_research_tasks",
-        "List research tasks",
-        "GET /research/tasks",
-        "The installed research tasks, each with its score and its specialists.",
-    ),
-    _read(
-        "get_research",
-        "Show a research run",
-        "GET /research/{run}",
-        "Where a research run stands: baseline, best, trials by how they ended, what is in flight, cost.",
-    ),
-    _read(
-        "list_trials",
-        "List trials",
-        "GET /research/{run}/trials",
-        "The trials of a research run, the last one first: hypothesis, score, and why each was kept or not.",
-    ),
-    _read(
-        "get_trial",
-        "Show a trial",
-        "GET /research/{run}/trials/{exp}",
-        "One trial with its measurements and, if it was kept, its certificate, which is checked anew.",
-    ),
-    _read(
         "read_trial_diff",
         "Read the change of a trial",
         "GET /research/{run}/trials/{exp}/diff",
         "How the files of a trial differ from those of its parent, as a patch.",
-    ),
-    _read(
-        "get_leaderboard",
-        "Show the leaderboard",
-        "GET /research/{run}/leaderboard",
-        "What a research run has kept, the best first.",
-    ),
-    _read(
-        "get_lineage",
-        "Show the lineage of a trial",
-        "GET /research/{run}/tree",
-        "The trials that a trial came from and its newest children; of the best, if none is named.",
-    ),
-    _read(
-        "get_knowledge",
-        "Show what research has learned",
-        "GET /research/{run}/knowledge",
-        "The line of the best, what was tried last, and the lessons of the specialists.",
-    ),
-    _read(
-        "list_near_misses",
-        "List near misses",
-        "GET /research/{run}/misses",
-        "What was nearly kept, and why it was not.",
-    ),
-    _read(
-        "get_research_cost",
-        "Show what research has cost",
-        "GET /research/{run}/cost",
-        "Tokens, money and time of a research run: in all, for each trial and keep, and by specialist.",
     ),
     _read(
         "read_research_report",

@@ -1,0 +1,354 @@
+"""`ratchet research run`, `resume`, `status` and the views of a run; the others are made from operations"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ratchet.cli.command import command
+from ratchet.cli.foreground import INTERRUPTED, Foreground, follow_run, foreground
+from ratchet.cli.opening import existing_ledger
+from ratchet.cli.operation import CliCall
+from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.params import COUNT, Amount, Number, research_argument
+from ratchet.cli.research_progress import progress
+from ratchet.cli.words import compact, lines
+from ratchet.kernel import Misuse, RunStatus, dollars
+from ratchet.ledger.research import find_research
+from ratchet.ledger.runs import get_run
+from ratchet.ledger.trials import get_trial
+from ratchet.operations import record
+from ratchet.research import operations as of_research
+from ratchet.research.campaign import research_directory
+from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.views import (
+    cost,
+    draw_live,
+    evidence_of,
+    full_report,
+    insights,
+    knowledge,
+    leaderboard_of,
+    live_text,
+    near_misses,
+    read_diff,
+    read_live,
+    recent_activity,
+    status,
+    tree,
+    whole,
+    yields,
+)
+from ratchet.research.views.text import trials as trials_in_words
+
+if TYPE_CHECKING:
+    from ratchet.cli.session import Session
+    from ratchet.ledger import Ledger, Run, Transaction
+    from ratchet.operations import Operation
+    from ratchet.research.views.text import ResearchView
+
+_POSITIVE = Amount()
+_TOKENS = Number(1, 10**15)
+_SEED = Number(0, of_research.LARGEST_SEED)
+
+
+@command(
+    examples=[
+        "ratchet research run circle_packing --engine search --trials 200",
+        "ratchet research run ./tides --engine codex --cost-usd 5 --hours 2",
+        "ratchet research run ./tides --name tides-again --specialists shape,order --detach",
+    ],
+    see=["research check", "research status", "research resume"],
+)
+@click.argument("task", metavar="TASK", help="A folder with a task.toml, or the name of an installed task.")
+@click.option("--name", metavar="NAME", help="What to call the run; the task's name if not given.")
+@click.option(
+    "--engine", metavar="ENGINE", help="Who proposes, for every specialist; the task's own if not given."
+)
+@click.option(
+    "--model", metavar="MODEL", help="The model, for every specialist; the task's own if not given."
+)
+@click.option("--variant", metavar="VARIANT", help="A variant of the task; the task itself if not given.")
+@click.option("--specialists", metavar="A,B", help="Only these specialists of the task; all if not given.")
+@click.option("--trials", metavar="N", type=COUNT, help="Stop after so many trials.")
+@click.option("--hours", metavar="HOURS", type=_POSITIVE, help="Stop after so many hours of work.")
+@click.option(
+    "--hours-without-keep", metavar="HOURS", type=_POSITIVE, help="Stop when nothing was kept for so long."
+)
+@click.option("--tokens", metavar="N", type=_TOKENS, help="Stop when so many tokens are used.")
+@click.option("--cost-usd", metavar="USD", type=_POSITIVE, help="Stop when so much money is spent.")
+@click.option(
+    "--keep-policy",
+    type=click.Choice(of_research.POLICIES),
+    help="How a trial is kept; the task's own if not given.",
+)
+@click.option("--no-lineage", is_flag=True, help="Tell specialists nothing of earlier trials.")
+@click.option(
+    "--parallel",
+    type=Number(1, 1000),
+    metavar="N",
+    help="Sessions at once; as many as there are slots if not given.",
+)
+@click.option("--seed", type=_SEED, default=0, show_default=True, metavar="N", help="Where a search begins.")
+@click.option(
+    "--baseline-score",
+    type=float,
+    metavar="SCORE",
+    help="The score of the recipe as it is, instead of measuring it.",
+)
+@click.option("--simulated", is_flag=True, help="Allow recorded sessions; the run is marked as a simulation.")
+@click.option("--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`.")
+@click.pass_obj
+def run(
+    session: Session, /, specialists: str | None, no_lineage: bool, detach: bool, **options: Any
+) -> int | None:
+    """Improve a recipe under measurement until a stop is reached.
+
+    Specialists propose changes of the recipe; each trial runs apart and is measured by the task's evaluator; what is
+    better is kept. Stops of the task hold beside those that are given here. Ctrl-C pauses the run; `ratchet research
+    resume RUN` goes on, also after a crash. Exits with 0 when a stop was reached, 1 when the run came to nothing or is
+    blocked.
+    """
+    from ratchet.research.start import ResearchRequest, check_research, start_research
+
+    named = tuple(name.strip() for name in (specialists or "").split(",") if name.strip())
+    wanted = ResearchRequest(specialists=named, lineage=not no_lineage, **options)
+    with foreground(session.load()) as here:
+        here.check(partial(check_research, here.runtime, wanted), detach=detach)
+        run_id = start_research(here.runtime, wanted, actor="cli")
+        money = here.runtime.settings.budgets.run.cost_usd
+        if money is not None and wanted.tokens is not None and wanted.cost_usd is None:
+            note(
+                f"The budget of this run is {wanted.tokens:,} tokens, in place of the {dollars(money)} of "
+                "budgets.run.cost_usd."
+            )
+        if detach:
+            confirm(session, {"run": run_id}, f"Run {run_id} waits for a worker.")
+            return None
+        return _carry(session, here, run_id)
+
+
+@command(examples=["ratchet research resume 3", "ratchet research resume tides"], see=["research status"])
+@research_argument
+@click.pass_obj
+def resume(session: Session, wanted: str) -> int | None:
+    """Go on with a run that was paused, blocked or cut off, here and now.
+
+    What was measured is not measured again. Exits with 0 when a stop was reached, 1 otherwise.
+    """
+    from ratchet.research.start import check_resumed
+
+    with foreground(session.load()) as here:
+        with here.ledger.read() as tx:
+            found = get_run(tx, find_research(tx, wanted))
+        # One that was cut off still counts as running: it only needs a worker.
+        if found.status.stands:
+            here.check(partial(check_resumed, here.runtime, found.id), detach=False)
+            of_research.begin_again(CliCall(session, here.ledger, here.runtime), found.id)
+        return _carry(session, here, found.id)
+
+
+def _carry(session: Session, here: Foreground, run_id: int) -> int | None:
+    with progress(here.ledger, run_id, quiet=session.json) as hear:
+        ended = here.carry(run_id, hear, quiet=session.json)
+    with here.ledger.read() as tx:
+        document = status(tx, run_id)
+    if session.json:
+        print_document(document)
+    else:
+        _print_end(ended, document)
+    if here.interrupted:
+        return INTERRUPTED
+    return 0 if ended.status is RunStatus.COMPLETED else 1
+
+
+def _print_end(run: Run, document: dict[str, Any]) -> None:
+    best, baseline = document["best"], document["baseline"]
+    if best is not None and baseline is not None:
+        print(
+            f"Run {run.id} is {run.status} after {trials_in_words(document['trials'])}: best {best['exp_id']} with "
+            f"{document['score_field']} {best['score']:.6g}, baseline {baseline['score']:.6g}."
+        )
+    else:
+        print(f"Run {run.id} is {run.status}.")
+    if run.reason:
+        print(lines(run.reason))
+    stopped = (run.result or {}).get("stopped")
+    if stopped and not stopped.endswith("made"):
+        print(f"stopped: {stopped}")
+    note(f"Look at it: ratchet research status {run.id} · ratchet research report {run.id}")
+
+
+@command(
+    "status",
+    examples=["ratchet research status 3", "ratchet research status tides --watch"],
+    see=["research leaderboard", "research report", "events"],
+)
+@research_argument
+@click.option("--watch", is_flag=True, help="Go on showing it until the run stands still.")
+@click.pass_obj
+def status_(session: Session, wanted: str, watch: bool) -> None:
+    """Show where a run stands: the best, the specialists, what is in flight.
+
+    With --watch it goes on telling what happens, whoever does the work.
+    """
+    with existing_ledger(session) as ledger:
+        with ledger.read() as tx:
+            run_id = find_research(tx, wanted)
+        if watch:
+            with progress(ledger, run_id, quiet=session.json) as hear:
+                follow_run(ledger, run_id, hear)
+        _show_status(session, ledger, run_id)
+
+
+def _show_status(session: Session, ledger: Ledger, run_id: int) -> None:
+    with ledger.read() as tx:
+        if session.json:
+            print_document(status(tx, run_id))
+        elif sys.stdout.isatty():
+            from rich.console import Console
+
+            Console(highlight=False).print(draw_live(read_live(tx, run_id), whole=True))
+        else:
+            print(live_text(read_live(tx, run_id)))
+
+
+def _view(operation: Operation[..., Any], read: Callable[[Transaction, int], ResearchView]) -> click.Command:
+    """The command of an operation that shows a run: as Markdown, or as JSON."""
+    name = operation.name.rpartition(" ")[2]
+    examples = [f"ratchet research {name} 3", f"ratchet research {name} circle_packing --json"]
+
+    @command(name, help=operation.help, examples=examples, see=["research status", "research report"])
+    @research_argument
+    @click.pass_obj
+    def show(session: Session, wanted: str) -> None:
+        with existing_ledger(session) as ledger, ledger.read() as tx:
+            found = read(tx, find_research(tx, wanted))
+        _print_view(session, found)
+
+    return show
+
+
+def _print_view(session: Session, found: ResearchView) -> None:
+    if session.json:
+        print_document(found.to_dict())
+    else:
+        from ratchet.cli.tables import print_markdown
+
+        print_markdown(found.to_markdown())
+
+
+leaderboard_ = _view(of_research.leaderboard, leaderboard_of)
+knowledge_ = _view(of_research.knowledge, knowledge)
+activity_ = _view(of_research.activity, recent_activity)
+misses_ = _view(of_research.misses, near_misses)
+yields_ = _view(of_research.yields, yields)
+cost_ = _view(of_research.cost, cost)
+lessons_ = _view(of_research.lessons, insights)
+
+
+@command(
+    "tree",
+    examples=["ratchet research tree 3", "ratchet research tree 3 075"],
+    see=["research trial", "research leaderboard"],
+)
+@research_argument
+@click.argument(
+    "exp", metavar="[TRIAL]", required=False, help="Its number, such as 075; the best one if not given."
+)
+@click.pass_obj
+def tree_(session: Session, wanted: str, exp: str | None) -> None:
+    """Show where a trial came from and what came of it; the best, if none is named."""
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        found = tree(tx, find_research(tx, wanted), None if exp is None else trial_number(exp))
+    _print_view(session, found)
+
+
+@command(
+    examples=["ratchet research trial 3 075", "ratchet research trial 3 075 --diff | git apply"],
+    see=["research tree", "research leaderboard"],
+)
+@research_argument
+@click.argument("exp", metavar="TRIAL", help="Its number, such as 075.")
+@click.option("--diff", "with_diff", is_flag=True, help="Show how it differs from its parent.")
+@click.pass_obj
+def trial(session: Session, wanted: str, exp: str, with_diff: bool) -> None:
+    """Show one trial: its measurements, its certificate, its diff.
+
+    The certificate names what was measured, by which evaluator, on which commit; it is checked when it is shown.
+    """
+    loaded = session.load()
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        run_id = find_research(tx, wanted)
+        found = get_trial(tx, run_id, trial_number(exp))
+        shown = record(whole(found, evidence_of(ledger, found)))
+    if with_diff:
+        shown["diff"] = read_diff(research_directory(loaded.home, run_id), found)
+    if session.json:
+        print_document(shown)
+    elif with_diff:
+        # A terminal would obey what a candidate has written; a program that reads a patch wants it as it is.
+        print(f"{lines(shown['diff'])}\n" if sys.stdout.isatty() else shown["diff"], end="")
+    else:
+        _print_trial(shown)
+
+
+def _print_trial(shown: dict[str, Any]) -> None:
+    from ratchet.cli.tables import print_fields
+
+    hidden = ("imported", "measurements", "certificate_content", "certificate_problems")
+    fields = {name: value for name, value in shown.items() if name not in hidden and value not in (None, "")}
+    print_fields({**fields, "measurements": compact(shown["measurements"])})
+    if shown["certificate_problems"]:
+        note(f"The certificate does not hold: {'; '.join(shown['certificate_problems'])}")
+
+
+@command(
+    "report",
+    examples=["ratchet research report 3", "ratchet research report tides --out tides.html"],
+    see=["research status"],
+)
+@research_argument
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to; report.html beside the run if not given.",
+)
+@click.pass_obj
+def report_(session: Session, wanted: str, out: Path | None) -> None:
+    """Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.
+
+    It is one file of HTML that loads nothing else.
+    """
+    loaded = session.load()
+    with existing_ledger(session) as ledger, ledger.read() as tx:
+        run_id = find_research(tx, wanted)
+        directory = research_directory(loaded.home, run_id)
+        page = full_report(ledger, tx, run_id, directory)
+    path = out or directory / "report.html"
+    _write(path, page)
+    confirm(session, {"run": run_id, "path": str(path)}, f"Written to {path}.")
+
+
+def _write(path: Path, page: str) -> None:
+    """The page at its place, whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(page, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise Misuse(
+            f"{path} cannot be written: {error.strerror or error}", hint="name another place with --out"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
