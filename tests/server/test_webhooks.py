@@ -28,7 +28,7 @@ from tests.forges.gitlab_stand_in import GitLabStandIn
 from tests.protocols.ci.stream import FIRST, NAME, REMOTE, Waiting, make_waiting
 from tests.server.conftest import client_of
 
-REPORT = Path(projects.__file__).parent / "assets" / "templates" / "report.sh"
+REPORT = Path(projects.__file__).parent / "templates" / "report.sh"
 SECRET = "the secret of the project"
 # For what does not depend on the kind of database.
 
