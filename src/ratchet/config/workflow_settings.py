@@ -86,7 +86,7 @@ class Agents(Section):
         3600.0, description="a session of a client that is silent for so long is over"
     )
     drain_seconds: Seconds = Field(
-        3600.0, description="how long sessions may go on with a version after another took its place"
+        3600.0, description="how long sessions may continue with a version after another took its place"
     )
     memory_mb: Annotated[Count, Field(ge=64)] = Field(1024, description="the most memory of one server")
     cpus: Annotated[Real, Field(ge=0)] = Field(
