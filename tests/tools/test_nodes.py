@@ -213,7 +213,7 @@ def test_what_is_said_is_heard_before_the_end(bench: Bench, more: dict[str, Any]
 
     async def cancelled_once_heard() -> None:
         calling = asyncio.create_task(call_tool(python_tool(source, **more), {}, bench.occasion()))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while "begun" not in bench.said():
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)
@@ -238,7 +238,7 @@ def test_a_node_that_is_killed_from_outside_may_be_tried_again(bench: Bench) -> 
     async def killed() -> ToolFailed:
         before = _descendants()
         calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not (new := [pid for pid in _descendants() - before if not _children(pid)]):
             assert time.monotonic() < deadline
             assert not calling.done()
@@ -263,7 +263,7 @@ def test_when_the_sandbox_itself_is_killed_the_node_may_be_tried_again(bench: Be
 
     async def broken() -> ToolFailed:
         calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while "begun" not in bench.said():
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)

@@ -42,7 +42,6 @@ def hints(tool: Declared) -> str:
     return ", ".join(name for name, holds in said.items() if holds)
 
 
-@pytest.mark.soak
 def test_the_tables_are_the_tools(world: World) -> None:
     async def listed(client: Client) -> dict[str, str]:
         return {tool.name: str(tool.description) for tool in (await client.list_tools()).tools}
