@@ -74,6 +74,8 @@ def _check_tools(ratchet: Ratchet, commit: str) -> None:
 def _check_calls(ratchet: Ratchet) -> None:
     said = ratchet("agent", "call", "greeter", "greet", "name=Ada")
     assert (said.code, said.out) == (0, "hello, Ada\n"), said.err
+    absent = ratchet("agent", "call", "greeter", "greet", "name=@no-such-file")
+    assert (absent.code, "no-such-file cannot be read" in absent.err) == (2, True)
     number = ratchet("agent", "call", "greeter", "greet", "name=7")
     assert number.out == "hello, 7\n"
     told = ratchet("agent", "call", "greeter", "count", "--version", "0.0.0", "--json").json

@@ -58,6 +58,17 @@ def test_shipped_tools_answer(ratchet: Ratchet, call: tuple[str, ...], answer: d
     assert " ms of CPU, " in done.err
 
 
+@ONE_DATABASE
+def test_a_tool_takes_the_text_of_a_file(ratchet: Ratchet, tmp_path: Path) -> None:
+    assert ratchet("init").code == 0
+    call = ("tool", "run", "text_formatter", "--input", "operation=reverse", "--input")
+    file = tmp_path / "word.txt"
+    absent = ratchet(*call, f"text=@{file}")
+    assert (absent.code, f"{file} cannot be read" in absent.err) == (2, True)
+    file.write_text("stressed")
+    assert ratchet(*call, f"text=@{file}").json["result"] == "desserts"
+
+
 @pytest.mark.soak
 def test_a_tool_is_called_measured_and_on_record(ratchet: Ratchet, double: Path, tmp_path: Path) -> None:
     given = tmp_path / "given.json"

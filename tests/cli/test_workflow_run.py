@@ -69,6 +69,26 @@ def test_missing_and_wrong_inputs_are_all_named_and_nothing_is_started(
         assert list_runs(tx) == []
 
 
+@ONE_DATABASE
+def test_an_input_is_the_text_of_a_file_and_one_that_is_not_there_starts_nothing(
+    ratchet: Ratchet, tmp_path: Path, ledger: Ledger
+) -> None:
+    spec = workflow(
+        [step("join", input_mapping={"text": "inputs.text", "rows": "inputs.rows"})],
+        {"join": "def run(text, rows):\n    return [text, *rows]\n"},
+        inputs={"text": {"type": "string"}, "rows": {"type": "array"}},
+    )
+    call = ("workflow", "run", write(tmp_path, spec), "--input", f"rows=@{tmp_path / 'rows.json'}")
+    absent = ratchet(*call, "--input", "text=x")
+    assert (absent.code, f"{tmp_path / 'rows.json'} cannot be read" in absent.err) == (2, True)
+    with ledger.read() as tx:
+        assert list_runs(tx) == []
+    (tmp_path / "rows.json").write_text("[1, 2]\n")
+    (tmp_path / "text").write_text("tides")
+    assert ratchet(*call, "--input", f"text=@{tmp_path / 'text'}").json == {"join": ["tides", 1, 2]}
+    assert ratchet(*call, "--input", "text=@@ada").json == {"join": ["@ada", 1, 2]}
+
+
 @pytest.mark.soak
 @ONE_DATABASE
 def test_inputs_come_from_a_file_and_from_the_line_which_is_stronger(

@@ -26,6 +26,11 @@ def reply(body: Mapping[str, Any]) -> Turn:
     done = said.count('_call_output"')
     if '"workflow_id"' in said:
         return answer(_WORKFLOW)
+    if "Summarise this text" in said:
+        # The text itself, not the name of its file.
+        return say("It adds up." if "A shop that adds prices up." in said else "There is no text here.")
+    if "Translate this into German" in said:
+        return say("Ein Laden, der Preise addiert." if "It adds up." in said else "Hier ist kein Text.")
     if "You are one of several specialists" in said:
         return _research(done)
     if '"plan_md"' in said:

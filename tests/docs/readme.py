@@ -22,6 +22,7 @@ class Shop(unittest.TestCase):
     def test_total(self):
         self.assertEqual(total([1, 2]), 3)
 TESTS
+echo 'A shop that adds prices up.' > README.md
 git add . && git -c user.name=reader -c user.email=reader@localhost commit -qm "Add prices up" && cd ..
 ```
 

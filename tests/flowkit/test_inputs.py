@@ -1,10 +1,13 @@
 """The values that a workflow is started with."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.inputs import given_text
+from ratchet.flowkit.jsontext import LARGEST
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.validation import check_inputs, parse_input_texts
 
@@ -142,3 +145,27 @@ def test_an_object_has_the_defaults_of_its_own_properties() -> None:
     spec = read_spec(fixtures.small({"step_id": "a"}, inputs={"options": options}))
     assert check_inputs(spec, {}) == {"options": {"deep": 2}}
     assert check_inputs(spec, {"options": {"deep": 5}}) == {"options": {"deep": 5}}
+
+
+@pytest.mark.parametrize("text", ["plain", "", "a@b", "x=@y"])
+def test_a_text_without_an_at_in_front_is_itself(text: str) -> None:
+    assert given_text(text) == text
+
+
+def test_an_at_names_a_file_and_two_are_the_sign_itself(tmp_path: Path) -> None:
+    file = tmp_path / "article.txt"
+    file.write_bytes(b"\xef\xbb\xbfDie Flut k\xc3\xb6mmt.\n")
+    assert given_text(f"@{file}") == "Die Flut kömmt.\n"
+    assert given_text("@@ada") == "@ada"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    binary, large = tmp_path / "binary", tmp_path / "large"
+    binary.write_bytes(b"\xff\xfe")
+    with large.open("wb") as opened:
+        opened.truncate(LARGEST + 1)
+    for file, why in ((tmp_path / "absent", "No such file"), (tmp_path, "directory"), (binary, "UTF-8")):
+        with pytest.raises(SpecError, match=f"{file} .*{why}"):
+            given_text(f"@{file}")
+    with pytest.raises(SpecError, match=f"{large} is too large"):
+        given_text(f"@{large}")

@@ -30,7 +30,7 @@ def input_options(function: F) -> F:
             "pairs",
             metavar="KEY=VALUE",
             multiple=True,
-            help="One input; may be given again.",
+            help="One input; @FILE as its value is the text of that file, @@ an @. May be given again.",
         ),
     ):
         function = option(function)
@@ -40,12 +40,13 @@ def input_options(function: F) -> F:
 def workflow_inputs(spec: WorkflowSpec, pairs: Sequence[str], document: str | None) -> dict[str, Any]:
     """What was given, as the types that the workflow declares. Raises `Misuse` with all that is wrong or missing."""
     from ratchet.flowkit.errors import SpecError
+    from ratchet.flowkit.inputs import given_text
     from ratchet.flowkit.validation import check_inputs, parse_input_texts
 
     try:
         given = {
             **read_document(document),
-            **parse_input_texts(spec, dict(split_pair(pair) for pair in pairs)),
+            **parse_input_texts(spec, {key: given_text(text) for key, text in map(split_pair, pairs)}),
         }
         check_inputs(spec, given)
     except SpecError as error:
@@ -60,6 +61,21 @@ def split_pair(pair: str) -> tuple[str, str]:
             f"{pair[:80]!r} is no input", hint="write --input KEY=VALUE, or give a file with --inputs"
         )
     return key, text
+
+
+def with_file_texts(pairs: Sequence[str]) -> list[str]:
+    """The pairs with the text of the file for each `KEY=@FILE`. Raises `Misuse` for one that cannot be read."""
+    if not any("=@" in pair for pair in pairs):
+        return list(pairs)
+    # Loaded here: most calls name no file.
+    from ratchet.flowkit.errors import SpecError
+    from ratchet.flowkit.inputs import given_text
+
+    try:
+        parts = [pair.partition("=") for pair in pairs]
+        return [f"{key}{equals}{given_text(text)}" for key, equals, text in parts]
+    except SpecError as error:
+        raise Misuse(str(error), hint="KEY=@FILE is the text of a file, KEY=@@x the text @x") from None
 
 
 def read_document(file: str | None) -> Mapping[str, Any]:

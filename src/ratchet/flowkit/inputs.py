@@ -6,10 +6,11 @@ import copy
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .errors import SpecError, trimmed
-from .jsontext import load_json, require_json
+from .jsontext import LARGEST, load_json, require_json
 from .spec import WorkflowInput, WorkflowSpec
 
 # A schema may refer to itself, and so may a default lead back to its own.
@@ -166,6 +167,29 @@ def parse_input_texts(spec: WorkflowSpec, given: Mapping[str, str]) -> dict[str,
     if problems:
         raise SpecError(trimmed(problems))
     return values
+
+
+def given_text(text: str) -> str:
+    """What a value on a command line means: `@FILE` is the text of that file, `@@x` the text `@x`.
+
+    Raises `SpecError` for a file that cannot be read, is too large or is not UTF-8.
+    """
+    if not text.startswith("@"):
+        return text
+    if text.startswith("@@"):
+        return text[1:]
+    file = text[1:]
+    try:
+        with Path(file).open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise SpecError([f"{file} is too large: at most {LARGEST:,} bytes are read"])
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        reason = f"{file or '@'} cannot be read: {error.strerror or error}"
+        raise SpecError([f"{reason}; write @{text[:100]} for the text {text[:100]!r}"]) from None
+    except UnicodeDecodeError as error:
+        raise SpecError([f"{file} is not UTF-8: {error.reason} at byte {error.start}"]) from None
 
 
 def has_type(value: Any, name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.inputs import input_options, read_document
+from ratchet.cli.inputs import input_options, read_document, with_file_texts
 from ratchet.cli.operation import CliCall, Text, calling, looking_like
 from ratchet.cli.output import confirm, note, print_document, show_list, show_one
 from ratchet.cli.params import COUNT, ID, Amount, tool_argument
@@ -300,7 +300,8 @@ def _values(tool: Tool, pairs: tuple[str, ...]) -> dict[str, Any]:
     from ratchet.agents.client import read_pairs
 
     known = (tool.input_schema or {}).get("properties", {})
-    return read_pairs(pairs, known if isinstance(known, Mapping) else {}, or_else="--inputs FILE with JSON")
+    given = with_file_texts(pairs)
+    return read_pairs(given, known if isinstance(known, Mapping) else {}, or_else="--inputs FILE with JSON")
 
 
 @contextlib.contextmanager

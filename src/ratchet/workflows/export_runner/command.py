@@ -16,7 +16,7 @@ from typing import Any
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.execution import Executed, QuietJournal, StepCall, StepError
-from ratchet.flowkit.inputs import parse_input_texts
+from ratchet.flowkit.inputs import given_text, parse_input_texts
 from ratchet.flowkit.jsontext import load_json
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import require_valid
@@ -115,7 +115,7 @@ def _parse(package: Package, arguments: Sequence[str] | None) -> argparse.Namesp
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a value; may be given several times",
+        help="a value, or @FILE for the text of a file; may be given several times",
     )
     parser.add_argument("--inputs", metavar="FILE", help="values as a JSON object")
     parser.add_argument("--json", action="store_true", help="print how it ended as one JSON document")
@@ -150,7 +150,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not equals:
             raise SpecError([f"--input {each} has no value; write NAME=VALUE"])
-        found[name.strip()] = value
+        found[name.strip()] = given_text(value)
     return found
 
 
