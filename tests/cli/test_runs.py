@@ -96,6 +96,20 @@ def test_a_run_is_paused_resumed_and_cancelled(ratchet: Ratchet, runtime: Runtim
     assert "is cancelled" in late.err
 
 
+@pytest.mark.parametrize(
+    ("kind", "here"),
+    [("workflow", ""), ("research", ", and `ratchet research resume 1` resumes it here and now")],
+)
+def test_a_resumed_run_that_no_worker_takes_says_so(
+    ratchet: Ratchet, runtime: Runtime, kind: str, here: str
+) -> None:
+    run_id = str(begin(runtime, kind=kind))
+    assert ratchet("runs", "pause", run_id).code == 0
+    done = ratchet("runs", "resume", run_id)
+    assert (done.code, done.out) == (0, f"Run {run_id} is resumed.\n")
+    assert done.err == f"Nobody works on this ledger now: `ratchet worker` or `ratchet serve` does{here}.\n"
+
+
 def test_a_completed_run_cannot_be_cancelled(ratchet: Ratchet, runtime: Runtime) -> None:
     run_id = begin(runtime)
     with runtime.ledger.write() as tx:

@@ -311,7 +311,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "list": Leaf("List runs, newest first.", "runtime.operations.runs:list_"),
             "show": Leaf("Show one run: its status, the reason for it, and its result.", "runs:show"),
             "pause": Leaf("Pause a run; what it has recorded stays.", "runtime.operations.runs:pause"),
-            "resume": Leaf("Resume a paused or blocked run.", "runtime.operations.runs:resume"),
+            "resume": Leaf("Resume a paused or blocked run.", "runs:resume"),
             "cancel": Leaf(
                 "Cancel a run for good, with all its unfinished steps.", "runtime.operations.runs:cancel"
             ),

@@ -280,12 +280,12 @@ def leave_to_workers(session: Session, ledger: Ledger, document: Mapping[str, An
     tell_who_works(session, ledger)
 
 
-def tell_who_works(session: Session, ledger: Ledger) -> None:
-    """Say so if nobody works on this ledger: what is in line would wait for ever."""
+def tell_who_works(session: Session, ledger: Ledger, here: str = "") -> None:
+    """Say so if nobody works on this ledger: what is in line would wait for ever. `here` tells how to do it here."""
     with ledger.read() as tx:
         working = anybody_works(tx)
     if not working and not session.json:
-        note("Nobody works on this ledger now: `ratchet worker` or `ratchet serve` does.")
+        note(f"Nobody works on this ledger now: `ratchet worker` or `ratchet serve` does{here}.")
 
 
 class _Waiting:

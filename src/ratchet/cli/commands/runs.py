@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ratchet.cli.operation import CliCall, looking_like, shown
+from ratchet.cli.operation import CliCall, looking_like, show_answer, shown
 from ratchet.cli.output import show_one
 from ratchet.cli.words import cost_words, span
 from ratchet.kernel import Usage
@@ -17,6 +17,9 @@ from ratchet.runtime.operations import runs
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
     from ratchet.ledger import Attempt, Run, Step
+
+_HERE = ("protocol", "research")
+"""Kinds of runs that a command resumes in the foreground."""
 
 
 @looking_like(runs.show)
@@ -40,6 +43,17 @@ def show(session: Session, call: CliCall, run: Run) -> None:
     if steps and not session.json:
         print()
         _print_steps(steps)
+
+
+@looking_like(runs.resume)
+def resume(session: Session, call: CliCall, run: Run) -> None:
+    """With the command that works on it here, if no worker does."""
+    # Loaded here: `show` needs nothing of it.
+    from ratchet.cli.protocol_carrying import tell_who_works
+
+    show_answer(session, runs.resume, run)
+    here = f", and `ratchet {run.kind} resume {run.id}` resumes it here and now" if run.kind in _HERE else ""
+    tell_who_works(session, call.ledger, here)
 
 
 def _print_steps(steps: list[tuple[Step, list[Attempt]]]) -> None:
