@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.ledger import Ledger
+from ratchet.kernel import RunStatus
+from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.projects import add_project
+from ratchet.ledger.protocol_steps import list_protocol_steps
+from ratchet.ledger.runs import get_run
 from ratchet.protocols.actions import add_step, create_protocol
+from ratchet.protocols.jobs import complete_if_done, complete_step
 from ratchet.runtime import Runtime
 from tests.cli.conftest import Ratchet
 from tests.cli.protocol_world import make_shop, wish
@@ -65,6 +69,22 @@ def test_a_step_is_approved_in_the_place_of_its_judges_once(
     in_line = ratchet("step", "run", "0001-paint/01", "--detach")
     assert in_line.out == f"Protocol {protocol}: 01-paint is queued.\n"
     assert ratchet("step", "run", "0001-paint/01", "--detach").code == 1
+
+
+@ONE_DATABASE
+def test_a_protocol_whose_step_was_approved_does_not_claim_that_it_passed(
+    ratchet: Ratchet, protocol: int, ledger: Ledger
+) -> None:
+    assert ratchet("step", "approve", "0001-paint/01", "--by", "Ada", "--detach").code == 0
+    with ledger.write(actor="test") as tx:
+        complete_step(tx, list_protocol_steps(tx, protocol)[0], "all checks passed")
+        change_run(tx, protocol, RunStatus.RUNNING, expected=(get_run(tx, protocol).status,))
+        assert complete_if_done(tx, protocol)
+        ended = get_run(tx, protocol)
+    assert (ended.status, ended.reason) == (
+        RunStatus.COMPLETED,
+        "1 step passed, 1 approved by Ada without passing",
+    )
 
 
 @pytest.mark.soak

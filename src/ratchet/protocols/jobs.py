@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import JobId, RunStatus, StepStatus
@@ -147,12 +147,25 @@ def complete_if_done(tx: Transaction, run_id: int) -> bool:
     if protocol.rests_on_recording:
         block_run(tx, run_id, RESTS_ON_RECORDING)
         return True
-    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,), reason="every step passed")
+    reason = _how_it_ended(steps)
+    change_run(tx, run_id, RunStatus.COMPLETED, expected=(RunStatus.RUNNING,), reason=reason)
     tx.event(
         "protocol_completed",
         run_id=run_id,
         project_id=protocol.project_id,
-        message="every step passed",
+        message=reason,
         data={"spec_hash": protocol.spec_hash, "steps": len(steps)},
     )
     return True
+
+
+def _how_it_ended(steps: Sequence[ProtocolStep]) -> str:
+    """Which steps were accepted by a person is said; their checks or reviews did not pass them."""
+    completed = [each for each in steps if each.status is StepStatus.COMPLETED]
+    people = [str(by) for each in completed if (by := (each.runtime_state or {}).get("approved_by"))]
+    if not people:
+        return "every step passed"
+    passed = len(completed) - len(people)
+    names = " and ".join(dict.fromkeys(people))
+    begins = f"{passed} step{'' if passed == 1 else 's'} passed, " if passed else ""
+    return f"{begins}{len(people)} approved by {names} without passing"
