@@ -18,6 +18,7 @@ def event(type: str, message: str, **data: object) -> Event:
     ("heard", "told"),
     [
         (event("session.tool_call", "make test"), "a tool is used: make test"),
+        (event("step.needs_qa", ""), "the checks run"),
         (event("environment_command", "make setup"), "the project is set up: make setup"),
         (
             event("environment_output", "Fetching the moon"),

@@ -41,6 +41,7 @@ _DOING = {
     "session.tool_result": "the model looks at a result",
     "session.file_change": "a file was changed:",
     "attempt.started": "an attempt has begun",
+    "step.needs_qa": "the checks run",
     "run.running": "the run has begun",
     "environment_command": "the project is set up:",
     "environment_output": "the project is set up; its command printed:",
