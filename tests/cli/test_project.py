@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.cli.protocol_pages import print_setup
 from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project
@@ -49,6 +50,19 @@ def test_a_project_is_registered_by_its_address_cloned_and_shown(
     }
     assert ratchet("project", "branches", "1", "--json").json == {"branches": ["main"]}
     assert ratchet("project", "onboard", "remote", "--json").json["onboarding"]["status"] == "completed"
+
+
+def test_the_commands_of_an_environment_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    install = ["python3", "-m", "pip", "install", "-e", "."]
+    print_setup(
+        {
+            "id": 1,
+            "name": "shop",
+            "onboarding": {"status": "completed", "reason": None, "stages": []},
+            "facts": {"stack": ["python"], "checks": [], "setup": [install, ["make", "setup"]]},
+        }
+    )
+    assert "made by:\n  python3 -m pip install -e .\n  make setup\n" in capsys.readouterr().out
 
 
 @pytest.mark.soak

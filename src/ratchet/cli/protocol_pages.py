@@ -80,7 +80,7 @@ def print_setup(found: Record) -> None:
     print(f"Project {found['id']}, {name}, is set up: {stack}; checks: {checks}.")
     commands = [" ".join(argv) for argv in facts.get("setup") or []]
     if commands:
-        print(f"Its environment is made by: {'; '.join(map(one_line, commands))}.")
+        print("\n  ".join(["Its environment is made by:", *map(one_line, commands)]))
         note(f"`ratchet project setup {found['id']}` makes it now; otherwise the first protocol does.")
     note(f"`ratchet project questions {found['id']}` shows what could be settled better;")
     note(f'`ratchet protocol new "WHAT TO CHANGE" --project {found["id"]} --run` begins.')
