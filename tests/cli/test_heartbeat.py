@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ratchet.cli.foreground import Heartbeat
+from ratchet.cli.foreground import Heartbeat, foreground
 from ratchet.cli.progress import working
+from ratchet.config import load_settings
 from ratchet.ledger import Event
 from tests.waiting import eventually
 
@@ -61,3 +64,17 @@ def test_long_work_says_so_where_nobody_watches_a_moving_line(capsys: pytest.Cap
 
     with working("trying the key", every_seconds=0.01):
         eventually(heard)
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_look_at_an_engine_that_hangs_says_that_it_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], detach: bool
+) -> None:
+    said: list[str] = []
+
+    def heard() -> bool:
+        said.append(capsys.readouterr().err)
+        return "looking at the engine: " in "".join(said)
+
+    with foreground(load_settings({"home": str(tmp_path)}, env={})) as here:
+        here.check(lambda: eventually(heard), detach=detach, every_seconds=0.01)

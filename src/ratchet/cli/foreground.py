@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ratchet.cli.opening import require_ledger
 from ratchet.cli.output import note, silent_seconds
+from ratchet.cli.progress import working
 from ratchet.cli.words import one_line
 from ratchet.kernel import RunStatus, with_hint
 from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
@@ -118,14 +119,17 @@ class Foreground:
         self._signals = StopSignals()
         self._asked = threading.Event()
 
-    def check(self, check: Callable[[], None], *, detach: bool) -> None:
+    def check(
+        self, check: Callable[[], None], *, detach: bool, every_seconds: float = _EVERY_SECONDS
+    ) -> None:
         """Look at the engines before anything is begun, here or by a worker. Raises `NotReady`."""
-        if not detach:
-            check()
-            return
-        from ratchet.engines.preflight import check_for_worker
+        with working("looking at the engine", every_seconds=every_seconds):
+            if not detach:
+                check()
+                return
+            from ratchet.engines.preflight import check_for_worker
 
-        left = check_for_worker(self.runtime, check)
+            left = check_for_worker(self.runtime, check)
         if left is not None:
             note(f"The worker needs what is not here: {one_line(with_hint(left))}.")
 
