@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ratchet.ledger.protocol_steps import list_protocol_steps
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger, change_run
 from ratchet.ledger.projects import add_project
+from ratchet.ledger.protocols import list_protocol_steps
 from ratchet.ledger.runs import get_run
 from ratchet.protocols.actions import add_step, create_protocol
 from ratchet.protocols.jobs import complete_if_done, complete_step

@@ -50,6 +50,9 @@ def test_an_unset_secret_is_not_shown_as_set(place: Place) -> None:
         f"database_url = 'mysql://u:{SECRET}@h/db'",
         f"database_url = ['postgresql://u:{SECRET}@h/db']",
         f"[tracing]\nendpoint = 'http://u:{SECRET}@h'",
+        f"[engines.codex]\nkey_variable = 'sk-{SECRET}'",
+        f"[engines.claude]\nkey_variable = 'sk-{SECRET}'\nenvironment = ['sk-{SECRET}']",
+        f"[llm.endpoints.local]\nbase_url = 'http://h/v1'\nkey_variable = 'sk-{SECRET}'",
     ],
 )
 def test_a_mistake_near_a_secret_does_not_print_it(place: Place, text: str) -> None:
@@ -57,3 +60,10 @@ def test_a_mistake_near_a_secret_does_not_print_it(place: Place, text: str) -> N
         place.load(text)
     everything = "".join(traceback.format_exception(caught.value))
     assert SECRET not in everything.replace(text, "")
+
+
+def test_a_key_in_the_place_of_its_variable_is_refused_with_what_to_write(place: Place) -> None:
+    with pytest.raises(
+        ConfigError, match=r"codex\.key_variable .* is not the name of an environment variable"
+    ):
+        place.load(f"[engines.codex]\nkey_variable = 'sk-{SECRET}'")

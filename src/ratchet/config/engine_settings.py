@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from ratchet.config.section import Count, Real, Seconds, Section, Whole, Words
+from ratchet.config.section import Count, Real, Seconds, Section, Variable, Whole, Words
 from ratchet.kernel import is_name
 
 PLACEHOLDERS = ("prompt", "prompt_file", "system", "system_file", "schema_file", "model", "workspace", "home")
@@ -209,7 +209,7 @@ class Codex(Section):
         description="an endpoint that speaks the OpenAI Responses protocol; unset is OpenAI's own",
         examples=["http://127.0.0.1:11434/v1"],
     )
-    key_variable: str = Field(
+    key_variable: Variable = Field(
         "OPENAI_API_KEY", min_length=1, description="the environment variable that holds the key"
     )
     login_url: str = Field(
@@ -256,7 +256,7 @@ class Claude(Section):
         description="an endpoint that speaks the Anthropic Messages protocol; unset is Anthropic's own",
         examples=["http://127.0.0.1:8080"],
     )
-    key_variable: str = Field(
+    key_variable: Variable = Field(
         "ANTHROPIC_API_KEY", min_length=1, description="the environment variable that holds the key"
     )
     key_kind: Literal["api_key", "oauth_token"] = Field(
@@ -312,7 +312,7 @@ class EndpointSettings(Section):
         description="its address; unset is the maker's own, or the local Ollama",
         examples=["http://127.0.0.1:8000/v1"],
     )
-    key_variable: str | None = Field(
+    key_variable: Variable | None = Field(
         None,
         min_length=1,
         description="the environment variable that holds its key; a provider that is known keeps its own, and other "

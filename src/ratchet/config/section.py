@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _no_bool(value: object) -> object:
@@ -35,3 +36,16 @@ def _split(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list of words; one text counts as the words in it."""
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        # Not "must …", which would show the value: it may be a key that was put here by mistake.
+        raise ValueError(
+            "is not the name of an environment variable; name the one that holds the key, not the key"
+        )
+    return name
+
+
+Variable = Annotated[str, AfterValidator(_variable)]
+"""The name of an environment variable."""

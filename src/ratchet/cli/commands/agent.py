@@ -16,6 +16,7 @@ from ratchet.agents import operations as of_agents
 from ratchet.agents.contract import CALL_SECONDS, Role
 from ratchet.agents.views import graph
 from ratchet.cli.command import command
+from ratchet.cli.inputs import with_file_texts
 from ratchet.cli.operation import CliCall, calling, looking_like, show_answer
 from ratchet.cli.output import confirm, note, print_document, print_line, show_list, show_one
 from ratchet.cli.params import COUNT, ID, Amount, Number, agent_argument
@@ -186,7 +187,12 @@ def tools_(session: Session, name: str, version: str | None, tuner: bool) -> Non
 )
 @agent_argument
 @click.argument("tool", metavar="TOOL", help="A tool that `ratchet agent tools` lists.")
-@click.argument("pairs", metavar="[KEY=VALUE]…", nargs=-1, help="Arguments of the tool.")
+@click.argument(
+    "pairs",
+    metavar="[KEY=VALUE]…",
+    nargs=-1,
+    help="Arguments of the tool; @FILE as a value is the text of that file.",
+)
 @click.option("--arguments", "document", metavar="JSON", help="All arguments as one JSON object.")
 @_version_option
 @_tuner_option
@@ -211,8 +217,8 @@ def call(
 ) -> int:
     """Call a tool of an agent and print its answer.
 
-    A VALUE is read as JSON where the tool takes what that says: a number, true, a list. Otherwise it is text. If
-    `ratchet serve` does not run, the agent is started for this call.
+    A VALUE is read as JSON where the tool takes what that says: a number, true, a list. Otherwise it is text. @FILE is
+    the text of that file, and @@ an @. If `ratchet serve` does not run, the agent is started for this call.
 
     Exits with 1 when the tool says that it failed, or does not answer.
     """
@@ -221,9 +227,10 @@ def call(
     if pairs and document is not None:
         raise Misuse("arguments are given twice", hint="use KEY=VALUE or --arguments")
     whole = None if document is None else _parsed(document)
+    given = with_file_texts(pairs)
 
     def arguments(shape: ToolShape) -> Mapping[str, Any]:
-        return parse_arguments(shape, pairs) if whole is None else check_arguments(shape, whole)
+        return parse_arguments(shape, given) if whole is None else check_arguments(shape, whole)
 
     with calling(session) as access, working(f"{name} works"):
         answer = asyncio.run(
