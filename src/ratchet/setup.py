@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ratchet.config import Settings
+from ratchet.config.database_url import mask_text
 from ratchet.config.engine_settings import Prices
 from ratchet.config.sources import Key
 from ratchet.engines.agent_model import agent_model, claude_login, codex_login
 from ratchet.engines.llm.call import candidate_price
 from ratchet.engines.llm.choice import candidates
-from ratchet.engines.providers import keys_in, no_price, ollama_url, price_of
+from ratchet.engines.providers import OLLAMA_HOST, keys_in, no_price, ollama_url, price_of
 from ratchet.engines.registry import Surroundings, open_engine
 from ratchet.extras import find_extra, install_command
 from ratchet.kernel import Limits, Missing, Misuse, RatchetError, dollars, with_hint
@@ -94,6 +95,16 @@ async def find_means(environment: Mapping[str, str]) -> list[Means]:
     # Of one that sells all models only if there is no maker's own key.
     found.sort(key=lambda each: (each.model or "").startswith("openrouter/"))
     return [*found, *_logins(environment), *await _local(environment)]
+
+
+def silent_ollama(environment: Mapping[str, str], found: Iterable[Means]) -> str | None:
+    """What to say of an Ollama that the environment names and that was not found."""
+    if not environment.get(OLLAMA_HOST, "").strip() or any(
+        (each.model or "").startswith("ollama/") for each in found
+    ):
+        return None
+    address = mask_text(ollama_url(environment))
+    return f"{OLLAMA_HOST} is set, but no Ollama with a model answers at {address}"
 
 
 def _usual(provider: str, model: str) -> str:

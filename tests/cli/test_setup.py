@@ -215,6 +215,9 @@ def test_with_nothing_to_work_with_it_says_what_to_do(
     done = ratchet("setup", "--yes")
     assert done.code == 3
     assert "export OPENAI_API_KEY" in done.err
+    assert "OLLAMA_HOST is set, but no Ollama with a model answers at http://127.0.0.1:9" in done.err
+    alone.delenv("OLLAMA_HOST")
+    assert "OLLAMA_HOST" not in ratchet("setup", "--yes").err
     assert not (home / "ratchet.toml").exists()
 
 

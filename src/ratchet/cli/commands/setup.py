@@ -28,6 +28,7 @@ from ratchet.setup import (
     plain_model,
     plan_for,
     reviewer_in,
+    silent_ollama,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def setup(session: Session, yes: bool) -> None:
     configure_logs(loaded)
     with working("looking for keys, logins and models"):
         found = asyncio.run(find_means(os.environ))
+    if silent := silent_ollama(os.environ, found):
+        note(f"{silent}.")
     if not found:
         raise Missing("there is no key, no login and no model on this machine", hint=_NOTHING)
     asking = not yes and not session.json and sys.stdin.isatty()
