@@ -131,3 +131,17 @@ def test_a_session_that_fails_is_told_with_its_hint(program: Program, tmp_path: 
     done = program("engine", "record", "opencode", "x", "--cassette", "one.jsonl", "--json")
     assert done.code == 3
     assert json.loads(done.err.splitlines()[-1])["hint"]
+
+
+def test_a_login_is_that_of_the_program_that_ratchet_uses(program: Program, tmp_path: Path) -> None:
+    codex = tmp_path / "codex"
+    codex.write_text(
+        f'#!/bin/sh\n[ "$1" = login ] || exec echo codex-cli 9.9.9\necho "$@" > {tmp_path}/said; exit 7\n'
+    )
+    codex.chmod(0o755)
+    program.env["RATCHET_ENGINES__CODEX__PATH"] = str(codex)
+    done = program("engine", "login", "codex")
+    assert (done.code, (tmp_path / "said").read_text()) == (7, "login\n"), done.err
+    codex.unlink()
+    absent = program("engine", "login", "codex")
+    assert (absent.code, "is not a program" in absent.err) == (3, True)

@@ -54,6 +54,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         {
             "list": Leaf("List the engines and what each can do.", "engine:list_"),
             "check": Leaf("Look whether engines could be used now, and say what is missing.", "engine:check"),
+            "login": Leaf("Log in to the account of an agent program.", "engine:login"),
             "record": Leaf(
                 "Run one session and keep it as a cassette, to be replayed without a model.", "engine:record"
             ),

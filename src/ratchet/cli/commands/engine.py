@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,15 +20,17 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
+from ratchet.engines.engine import Fault
 from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import Surroundings, engine_names, look_at, open_engine
 from ratchet.engines.replay import Recording
-from ratchet.kernel import Misuse, RatchetError
+from ratchet.kernel import Missing, Misuse, RatchetError
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
 
 _MISSING = 3
+_LOGINS = {"codex": ("login",), "claude": ("auth", "login")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,36 @@ def check(session: Session, names: tuple[str, ...]) -> int:
     )
     ready = [each.readiness.ready for each in found]
     return 0 if (all(ready) if names else any(ready)) else _MISSING
+
+
+@command(
+    examples=["ratchet engine login codex", "ratchet engine login claude"], see=["engine check", "setup"]
+)
+@click.argument("name", metavar="ENGINE", type=click.Choice(list(_LOGINS)), help="codex or claude.")
+@click.pass_obj
+def login(session: Session, name: str) -> int:
+    """Log in to the account of an agent program.
+
+    Starts the login of the program that Ratchet uses, which need not be on the PATH. The login is kept where the
+    program keeps it, and used there. Exits as the program does, and with 3 if it is not installed.
+    """
+    around = _surroundings(session)
+    try:
+        path = asyncio.run(_program(name, around))
+    except Fault as fault:
+        raise Missing(str(fault), hint=fault.hint) from None
+    return subprocess.run([path, *_LOGINS[name]], check=False).returncode
+
+
+async def _program(name: str, around: Surroundings) -> Path:
+    # Loaded here: the other commands open an engine by its name.
+    if name == "claude":
+        from ratchet.engines.claude.engine import find_program as find_claude
+
+        return (await find_claude(around.settings.engines.claude, around.environment)).path
+    from ratchet.engines.codex.engine import find_program as find_codex
+
+    return (await find_codex(around.settings.engines.codex, around.environment)).path
 
 
 @command(

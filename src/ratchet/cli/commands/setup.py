@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ratchet.setup import Means, SetupPlan
 
 _NOTHING = (
-    "export OPENAI_API_KEY=… or ANTHROPIC_API_KEY=… or OPENROUTER_API_KEY=…, or log in with `codex login` or `claude`, "
-    "or start Ollama; then run `ratchet setup` again"
+    "export OPENAI_API_KEY=… or ANTHROPIC_API_KEY=… or OPENROUTER_API_KEY=…, or run `ratchet engine login codex` or "
+    "`ratchet engine login claude`, or start Ollama; then run `ratchet setup` again"
 )
 
 

@@ -64,8 +64,8 @@ def find_terms(named: str | None, around: Surroundings, kept: ClaudeConversation
         raise Fault(
             Failure.MISSING,
             f"{held.key_variable} is not set, Claude is not logged in, and Anthropic needs a key",
-            hint=f"run `ratchet setup`; or put a key into {held.key_variable}, log in with `claude`, or set "
-            "engines.claude.base_url to an endpoint that needs none",
+            hint=f"run `ratchet setup`; or put a key into {held.key_variable}, run `ratchet engine login claude`, or "
+            "set engines.claude.base_url to an endpoint that needs none",
         )
     secrets = HiddenKeys((key, json.dumps(key)[1:-1]))
     home = around.home.absolute()

@@ -60,7 +60,7 @@ def find_access(named: str | None, settings: Codex, around: Surroundings) -> Cod
         raise Fault(
             Failure.MISSING,
             f"{variable} is not set, Codex is not logged in, and OpenAI needs a key",
-            hint=f"run `ratchet setup`; or put a key into {variable}, run `codex login`, or set "
+            hint=f"run `ratchet setup`; or put a key into {variable}, run `ratchet engine login codex`, or set "
             "engines.codex.base_url to an endpoint that needs none",
         )
     description = f"with the key in {found.key_variable}" if key else f"without a key at {found.base_url}"
@@ -75,7 +75,7 @@ def _logged_in(
         raise Fault(
             Failure.MISSING,
             f"the login of Codex in {login.file} has expired",
-            hint="run `codex login`, or start `codex` once, which renews it",
+            hint="run `ratchet engine login codex`, which renews it",
         )
     url = settings.base_url if login.is_key else settings.login_url
     return CodexAccess(
