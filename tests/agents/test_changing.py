@@ -287,10 +287,10 @@ def test_an_agent_whose_creation_is_blocked_says_so_with_run_and_reason(
     delete(runtime, NAME, actor="test")
     run_id = create_agent(runtime, wanted, actor="test")
     with ledger.write() as tx:
-        assert agents(tx)[0]["status"] == "creating"
+        assert agents(tx)[0].status == "creating"
         change_run(tx, run_id, RunStatus.BLOCKED, reason="the key is refused")
         [shown] = agents(tx)
-    assert (shown["status"], shown["reason"]) == ("blocked", f"run {run_id} is blocked: the key is refused")
+    assert (shown.status, shown.reason) == ("blocked", f"run {run_id} is blocked: the key is refused")
     for again in (
         lambda: send_feedback(runtime, NAME, "Be kinder.", actor="test"),
         lambda: create_agent(runtime, wanted, actor="test"),

@@ -241,6 +241,6 @@ def test_completing_a_line_again_imports_no_command_and_nothing_heavy(tmp_path: 
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
         for _ in range(2)
     )
-    assert "ratchet.cli.commands.agent_" in first.stdout.splitlines()[-1], first.stderr
+    assert "ratchet.cli.commands.agent" in first.stdout.splitlines()[-1], first.stderr
     assert again.stdout.splitlines()[-1] == "[]", again.stderr
     assert again.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]

@@ -14,7 +14,8 @@ import pytest
 from ratchet.config.workflow_settings import Tools
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.definition import Tool, read_tool
-from ratchet.tools.web import check_address, credentials, find_operation, question
+from ratchet.tools.openapi import find_operation, question
+from ratchet.tools.web import check_address, credentials
 from tests.tools.bench import Bench
 from tests.tools.bench_fixtures import bench, shared_runtime
 

@@ -25,7 +25,7 @@ from ratchet.flowkit.spec import ToolDefinition
 from ratchet.flowkit.templates import fill, prompt_of
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.inside import python_tool
-from ratchet.tools.web import find_operation, question, server_of
+from ratchet.tools.openapi import find_operation, question, server_of
 
 from .models import ModelRequest, ServerUnreachable, ask, ask_for_json, endpoint_of, send
 

@@ -24,7 +24,7 @@ ALL = "*"
 _ELSEWHERE = {
     "from ratchet.flowkit.": "from flowkit.",
     "from ratchet.tools.inside import python_tool": "from . import python_tool",
-    "from ratchet.tools.web import": "from .openapi import",
+    "from ratchet.tools.openapi import": "from .openapi import",
     "from ratchet.tools.call import ToolFailed": "from .errors import ToolFailed",
 }
 _SHARED = {

@@ -15,9 +15,9 @@ from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, Workflo
 from ratchet.tools.call import ToolFailed
 from ratchet.tools.definition import ExecutableBody, FunctionBody, LlmBody, OpenApiBody, Tool, ToolType
 from ratchet.tools.functions import announced_function
+from ratchet.tools.openapi import server_of
 from ratchet.tools.plain import pure
 from ratchet.tools.programs import has_function
-from ratchet.tools.web import server_of
 from ratchet.workflows.export_runner.schemas import unknown_keywords
 from ratchet.workflows.export_runner.tools import AUTH_KEYS, AUTH_TYPES, PYTHONS, model_name
 from ratchet.workflows.exports.target import Target
