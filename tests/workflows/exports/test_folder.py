@@ -162,6 +162,8 @@ def test_the_command_line_says_what_is_wrong(runtime: Runtime, machine: Machine)
     unknown = machine.run("--input", "topci=a")
     assert unknown.exit_code == 2
     assert "Unknown input: topci" in unknown.stderr
+    absent = machine.run("--input", "topic=@no-such-file")
+    assert (absent.exit_code, "no-such-file cannot be read" in absent.stderr) == (2, True)
     keyless = machine.run("--input", "topic=a")
     assert keyless.exit_code == 1
     assert "OPENAI_API_KEY is not set" in keyless.stderr
