@@ -13,6 +13,8 @@ import pytest
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs, list_steps
+from ratchet.runtime import Runtime, start_run
+from ratchet.runtime.processes import leave, register
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
 from tests.cli.workflow_files import COUNT, SPLIT, counting, step, workflow, write
@@ -87,6 +89,24 @@ def test_an_input_is_the_text_of_a_file_and_one_that_is_not_there_starts_nothing
     (tmp_path / "text").write_text("tides")
     assert ratchet(*call, "--input", f"text=@{tmp_path / 'text'}").json == {"join": ["tides", 1, 2]}
     assert ratchet(*call, "--input", "text=@@ada").json == {"join": ["@ada", 1, 2]}
+
+
+@ONE_DATABASE
+def test_a_command_carries_its_own_run_and_names_the_one_of_a_dead_worker(
+    ratchet: Ratchet, tmp_path: Path, ledger: Ledger, runtime: Runtime
+) -> None:
+    with ledger.write() as tx:
+        dead = start_run(tx, runtime, "demo.primes", kind="workflow", name="primes")
+        register(tx, "gone", "worker", 1)
+        assert runtime.jobs.claim(tx, "gone", 1)
+        leave(tx, "gone", reason="test")
+    file = write(tmp_path, counting())
+    done = ratchet("workflow", "run", file, "--input", TEXT)
+    assert done.code == 0, done.err
+    assert f"Cut off earlier and left alone: run {dead} (primes)." in done.err
+    assert f"ratchet runs cancel {dead}" in done.err
+    with ledger.read() as tx:
+        assert [run.status for run in list_runs(tx)] == [RunStatus.COMPLETED, RunStatus.PENDING]
 
 
 @pytest.mark.soak

@@ -15,8 +15,17 @@ from sqlalchemy import exc
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger import EventFilter, Ledger, events
+from ratchet.ledger.runs import create_run, get_run
 from ratchet.ledger.tables import job_starts
-from ratchet.runtime import Job, JobStatus, Runtime, list_processes, open_runtime, processes
+from ratchet.runtime import (
+    Job,
+    JobStatus,
+    Runtime,
+    Worker,
+    list_processes,
+    open_runtime,
+    processes,
+)
 from tests.postgres import PostgresServer
 from tests.runtime.conftest import ended, look, pause, status_of
 from tests.runtime.fleet import Fleet, Nursery
@@ -287,6 +296,31 @@ def test_the_jobs_of_a_worker_that_nobody_knows_are_taken_over(
     assert ended(ledger, job_id).status is JobStatus.FINISHED
 
 
+def test_a_worker_of_one_run_leaves_the_runs_of_a_dead_worker_alone(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path
+) -> None:
+    """Also those that stand before it in its own line: their order is lost, and what they cost is not paid."""
+    payload = {"file": str(tmp_path / "marks")}
+    with ledger.write() as tx:
+        runs = [create_run(tx, "workflow", name) for name in ("other", "before", "behind", "mine")]
+        other, before, behind, mine = (
+            runtime.enqueue(tx, "note", payload, run_id=run_id, key="key" if run_id != runs[0] else None)
+            for run_id in runs
+        )
+        processes.register(tx, "gone", "worker", 2)
+        assert [job.id for job in runtime.jobs.claim(tx, "gone", 2)] == [other, before]
+        processes.leave(tx, "gone", reason="test")
+    worker = Worker(runtime, run_id=runs[-1])
+    worker.start()
+    try:
+        assert ended(ledger, mine).status is JobStatus.FINISHED
+    finally:
+        worker.stop(drain_seconds=0)
+    left = [look(ledger, job_id) for job_id in (other, before, behind)]
+    assert [(job.attempt, job.process_id, job.status.final) for job in left] == [(0, None, False)] * 3
+    assert len(marks(tmp_path / "marks")) == 1
+
+
 @pytest.mark.soak
 def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runtime, tmp_path: Path) -> None:
     first = fleet.add()
@@ -304,7 +338,6 @@ def test_events_tell_of_the_takeover(fleet: Fleet, ledger: Ledger, runtime: Runt
 
 @pytest.mark.soak
 def test_a_run_whose_job_fails_for_good_has_failed(fleet: Fleet, ledger: Ledger, runtime: Runtime) -> None:
-    from ratchet.ledger.runs import get_run
     from ratchet.runtime import start_run
 
     with ledger.write() as tx:

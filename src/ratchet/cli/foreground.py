@@ -21,6 +21,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.observe import logs
 from ratchet.runtime import open_ledger, open_runtime
 from ratchet.runtime.job import unfinished_jobs
+from ratchet.runtime.processes import COMMAND, cut_off_runs
 from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -166,7 +167,9 @@ class Foreground:
         # Loaded here: with --detach, or a mistake in what was asked for, nothing is carried.
         from ratchet.runtime import Worker
 
-        worker = Worker(self.runtime)
+        if not quiet:
+            self._tell_cut_off(run_id)
+        worker = Worker(self.runtime, role=COMMAND, run_id=run_id)
         heartbeat = Heartbeat(quiet=quiet)
 
         def heard(event: Event) -> None:
@@ -184,6 +187,18 @@ class Foreground:
                 worker.stop(drain_seconds=0.0)
         with self.ledger.read() as tx:
             return get_run(tx, run_id)
+
+    def _tell_cut_off(self, run_id: int) -> None:
+        with self.ledger.read() as tx:
+            kind = get_run(tx, run_id).kind
+            found = cut_off_runs(tx, kind, but=run_id)
+        if found:
+            first = found[0][0]
+            resume = f"ratchet research resume {first}" if kind == "research" else "ratchet worker"
+            note(
+                f"Cut off earlier and left alone: {', '.join(f'run {number} ({name})' for number, name in found)}. "
+                f"Resume: `{resume}`; cancel: `ratchet runs cancel {first}`."
+            )
 
     @property
     def interrupted(self) -> bool:

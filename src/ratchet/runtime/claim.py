@@ -155,6 +155,21 @@ _READY = (
     .with_for_update(of=jobs, skip_locked=True)
 )
 
+_OF_RUN = (
+    sa.select(jobs)
+    .where(
+        jobs.c.run_id == sa.bindparam("run"),
+        jobs.c.queue == sa.bindparam("wanted"),
+        # Also what waits behind another run of its line, which may have been cut off.
+        jobs.c.status.in_([sa.literal_column("'queued'"), sa.literal_column("'waiting'")]),
+        sa.exists().where(processes.c.id == sa.bindparam("process"), processes.c.state.in_(ALIVE)),
+        ~sa.exists().where(queues.c.name == sa.bindparam("wanted"), queues.c.paused),
+    )
+    .order_by(jobs.c.priority, jobs.c.id)
+    .limit(sa.bindparam("most"))
+    .with_for_update(of=jobs, skip_locked=True)
+)
+
 
 def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
     """Whether another job of the key runs, or stands before this one in line."""
@@ -167,6 +182,9 @@ def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
 
 
 _MUST_WAIT = sa.select(must_wait(sa.bindparam("key"), sa.bindparam("priority"), sa.bindparam("id")))
+_KEY_RUNS = sa.select(
+    sa.exists().where(_OTHER.c.key == sa.bindparam("key"), _OTHER.c.status == sa.literal_column("'started'"))
+)
 
 
 class QueueLook(NamedTuple):
@@ -177,25 +195,27 @@ class QueueLook(NamedTuple):
     again_at: int | None
 
 
-def look(tx: Transaction, rules: Rules, process_id: str, most: int) -> QueueLook:
+def look(tx: Transaction, rules: Rules, process_id: str, most: int, run_id: int | None = None) -> QueueLook:
     """Claim jobs, and first put those in line whose time has come."""
     next_due = queue_due(tx)
-    claimed = claim(tx, rules, process_id, most)
+    claimed = claim(tx, rules, process_id, most, run_id)
     rated = [rule for rule in rules.values() if rule.rate_limit is not None and _has_ready(tx, rule.name)]
     moments = [next_due, *(reopens_at(tx, rule) for rule in rated)]
     return QueueLook(claimed, min((moment for moment in moments if moment is not None), default=None))
 
 
-def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job]:
+def claim(tx: Transaction, rules: Rules, process_id: str, most: int, run_id: int | None = None) -> list[Job]:
     """Start up to `most` jobs on this process, the most urgent first. Those whose key is busy are made to wait, and
-    background ones are left when they would take the last place."""
+    background ones are left when they would take the last place. With a `run_id` only jobs of that run: they wait for
+    what runs under their key, and not for what is queued before them."""
     places = _places(tx, rules, most)
     started: list[Job] = []
     passed_over: set[int] = set()
+    contended = False
     more = True
     while more and len(started) < most:
         wanted = most - len(started)
-        ready, more = _ready(tx, process_id, places, wanted, passed_over)
+        ready, more = _ready(tx, process_id, places, wanted, passed_over, run_id)
         more = more or len(ready) > wanted
         for job in ready[:wanted]:
             if not places[job.queue]:
@@ -206,11 +226,16 @@ def claim(tx: Transaction, rules: Rules, process_id: str, most: int) -> list[Job
                 break
             if job.key is not None and not tx.try_lock_key(f"job:{job.key}"):
                 passed_over.add(job.id)
-            elif (running := _start(tx, job, process_id)) is not None:
+                contended = True
+            elif (
+                running := _start(tx, job, process_id, _MUST_WAIT if run_id is None else _KEY_RUNS)
+            ) is None:
+                passed_over.add(job.id)
+            else:
                 started.append(running)
                 places[job.queue] -= 1
                 count_start(tx, rules[job.queue], running)
-    if passed_over:
+    if contended:
         # Somebody is changing their keys this moment; look again right after.
         tx.announce(Topic.JOBS)
     return started
@@ -255,26 +280,30 @@ def _has_ready(tx: Transaction, queue: str) -> bool:
 
 
 def _ready(
-    tx: Transaction, process_id: str, places: dict[str, int], wanted: int, passed_over: set[int]
+    tx: Transaction,
+    process_id: str,
+    places: dict[str, int],
+    wanted: int,
+    passed_over: set[int],
+    run_id: int | None,
 ) -> tuple[list[Job], bool]:
     """At least the `wanted` most urgent jobs of queues that have places, and whether there may be more."""
     found: list[Job] = []
     more = False
     for queue in (name for name, free in places.items() if free):
         most = min(wanted, places[queue]) + len(passed_over)
-        rows = read_jobs(tx, _READY, {"wanted": queue, "process": process_id, "most": most})
+        values = {"wanted": queue, "process": process_id, "most": most}
+        rows = read_jobs(tx, *((_READY, values) if run_id is None else (_OF_RUN, {**values, "run": run_id})))
         found += [job for job in rows if job.id not in passed_over]
         more = more or len(rows) == most
     return sorted(found, key=lambda job: (job.priority, job.id)), more
 
 
-def _start(tx: Transaction, job: Job, process_id: str) -> Job | None:
+def _start(tx: Transaction, job: Job, process_id: str, wait: sa.Select[Any]) -> Job | None:
     """The job, leased to a process; `None` if it must wait for its key, which is locked."""
     if (
         job.key is not None
-        and tx.connection.execute(
-            _MUST_WAIT, {"key": job.key, "priority": job.priority, "id": job.id}
-        ).scalar()
+        and tx.connection.execute(wait, {"key": job.key, "priority": job.priority, "id": job.id}).scalar()
     ):
         set_job(tx, job, status=JobStatus.WAITING)
         return None

@@ -103,7 +103,7 @@ class Heartbeat:
             with self._ledger.write(actor=self.process_id) as tx:
                 gone = processes.declare_dead(tx, process)
             if gone:
-                _log.warning("%s is gone; taking over its jobs", process.id)
+                _log.warning("%s is gone; its jobs are queued again", process.id)
                 self._bury(process.id, "died")
         for stranger in working - {process.id for process in found}:
             self._bury(stranger, "unknown")

@@ -126,13 +126,13 @@ class Jobs:
                 hint="keep it as an artifact and pass its hash",
             )
 
-    def claim(self, tx: Transaction, process_id: str, most: int) -> list[Job]:
-        """Start up to `most` jobs on this process, the most urgent first."""
-        return claim(tx, self._rules, process_id, most)
+    def claim(self, tx: Transaction, process_id: str, most: int, run_id: int | None = None) -> list[Job]:
+        """Start up to `most` jobs on this process, the most urgent first; with a `run_id` only those of that run."""
+        return claim(tx, self._rules, process_id, most, run_id)
 
-    def look(self, tx: Transaction, process_id: str, most: int) -> QueueLook:
+    def look(self, tx: Transaction, process_id: str, most: int, run_id: int | None = None) -> QueueLook:
         """Put jobs in line whose time has come, then claim; and when to look again."""
-        return look(tx, self._rules, process_id, most)
+        return look(tx, self._rules, process_id, most, run_id)
 
     def finish(self, tx: Transaction, job: Job, result: Any) -> None:
         """Record success."""

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from ratchet import __version__
 from ratchet.kernel import new_id
-from ratchet.ledger.tables import job_tallies, jobs, processes
+from ratchet.ledger.tables import job_tallies, jobs, processes, runs
 from ratchet.runtime.job import JobStatus
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Complaint:
 
 # The row that keeps the sums of processes that are gone.
 RETIRED = "retired"
+# The role of a worker inside a command: it does the jobs of one run only.
+COMMAND = "command"
 ALIVE = ("alive", "draining")
 # Every process runs these every few seconds, beside whatever it is busy with.
 _BEAT = (
@@ -172,7 +174,27 @@ def list_processes(tx: Transaction) -> list[Process]:
 
 def anybody_works(tx: Transaction) -> bool:
     """Whether there is a process that takes jobs: without one, what is in line waits."""
-    return any(each.state == "alive" and each.slots > 0 for each in list_processes(tx))
+    return any(
+        each.state == "alive" and each.slots > 0 and each.role != COMMAND for each in list_processes(tx)
+    )
+
+
+def cut_off_runs(tx: Transaction, kind: str, *, but: int) -> list[tuple[int, str]]:
+    """The number and name of each run of a kind whose process is gone and that no other has claimed since."""
+    living = [each.id for each in list_processes(tx) if each.state in ALIVE and not _surely_gone(each)]
+    unfinished = [str(status) for status in JobStatus if not status.final]
+    gone = sa.or_(
+        sa.and_(jobs.c.status == str(JobStatus.STARTED), jobs.c.process_id.not_in(living)),
+        sa.and_(jobs.c.status != str(JobStatus.STARTED), jobs.c.recoveries > 0),
+    )
+    query = (
+        sa.select(runs.c.id, runs.c.name)
+        .join(jobs, jobs.c.run_id == runs.c.id)
+        .where(jobs.c.status.in_(unfinished), gone, runs.c.kind == kind, runs.c.id != but)
+        .distinct()
+        .order_by(runs.c.id)
+    )
+    return [(number, name) for number, name in tx.connection.execute(query)]
 
 
 def works_here(tx: Transaction) -> bool:

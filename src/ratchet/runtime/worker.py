@@ -320,10 +320,16 @@ _IN_OTHER_HANDS_SECONDS = 0.05
 
 
 class Worker:
-    """Does jobs in `slots` places. Start it once, stop it once."""
+    """Does jobs in `slots` places. Start it once, stop it once.
 
-    def __init__(self, runtime: Runtime, *, role: str = "worker", slots: int | None = None) -> None:
+    With a `run_id` it does the jobs of that run and no others, and fires no schedules.
+    """
+
+    def __init__(
+        self, runtime: Runtime, *, role: str = "worker", slots: int | None = None, run_id: int | None = None
+    ) -> None:
         self.runtime = runtime
+        self._run_id = run_id
         self.role = role
         self.slots = slots if slots is not None else runtime.settings.runtime.slots
         # One permit per place. A handler that was left behind keeps its place until it has really ended.
@@ -342,8 +348,8 @@ class Worker:
             busy=lambda: len(self._execution.running),
             lost=lambda: self._execution.end_all(Why.SUPERSEDED),
         )
-        self._execution = Execution(runtime, self._heartbeat.process_id, self._loop, self._plain)
-        self._clock = Clock(runtime, self._heartbeat.process_id)
+        self._execution = Execution(runtime, self._heartbeat.process_id, self._loop, self._plain, run_id)
+        self._clock = Clock(runtime, self._heartbeat.process_id) if run_id is None else None
         self._claiming = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
         self._others = [
             threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
@@ -360,7 +366,8 @@ class Worker:
         self._heartbeat.start()
         for thread in (*self._others, self._claiming):
             thread.start()
-        self._clock.start()
+        if self._clock is not None:
+            self._clock.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
 
     def stop(self, drain_seconds: float | None = None) -> None:
@@ -369,7 +376,8 @@ class Worker:
         _log.info("%s %s drains", self.role, self.process_id)
         self._draining.set()
         self._jobs_rung.set()
-        self._clock.stop()
+        if self._clock is not None:
+            self._clock.stop()
         self._heartbeat.drain()
         deadline = time.monotonic() + limit
         while self._execution.running and time.monotonic() < deadline:
@@ -406,7 +414,9 @@ class Worker:
         pause = self.runtime.settings.runtime.poll_seconds
         try:
             look = self.runtime.jobs.look
-            claimed, again_at = self._execution.patiently(lambda tx: look(tx, self.process_id, room))
+            claimed, again_at = self._execution.patiently(
+                lambda tx: look(tx, self.process_id, room, self._run_id)
+            )
             if again_at is not None:
                 ahead = (again_at - now_ms()) / 1000
                 # What is due and still not claimed is in the hands of another this moment.
