@@ -86,7 +86,9 @@ def test_one_key_is_enough(
     assert found["reviewer"]["independence"] == "another model"
     assert found["default_model"] == default
     assert found["price"]["input"] > 0
-    assert found["costs_at_most"] == "$5.00 (budgets.run.cost_usd)"
+    assert found["costs_at_most"] == (
+        "stops when $5.00 are used (budgets.run.cost_usd); what is in flight then is still paid"
+    )
     settings = written(home)
     assert settings["engines"]["default"] == author[0]
     assert settings["llm"]["default"] == default
@@ -107,7 +109,7 @@ def test_what_is_set_already_stays(
     alone.setenv("OPENAI_API_KEY", "the-only-key")
     done = ratchet("setup", "--yes", "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["costs_at_most"] == "the price of 1,000 tokens (budgets.run.tokens)"
+    assert json.loads(done.out)["costs_at_most"].startswith("stops when 1,000 tokens are used")
     settings = written(home)
     assert settings["llm"]["default"] == "gpt-5.4-mini"
     assert settings["budgets"]["run"] == {"tokens": 1000}
@@ -135,7 +137,7 @@ def test_the_model_that_is_set_already_is_the_one_that_is_shown(
     assert found["author"]["model"] == "scripted"
     assert found["reviewer"]["model"] == "openai/gpt-5.5"
     assert found["price"] is None
-    assert found["costs_at_most"] == "the price of 2,000,000 tokens (budgets.run.tokens)"
+    assert found["costs_at_most"].startswith("stops when 2,000,000 tokens are used")
     told = ratchet("setup", "--yes").out
     assert "codex with the key in OPENAI_API_KEY (scripted)" in told
     assert 'not known: add [llm.prices."scripted"]' in told

@@ -220,3 +220,41 @@ def test_sessions_side_by_side_share_a_budget_and_the_run_stops_when_it_is_gone(
         "the budget of $1.00 is used up ($1.20)",
     )
     assert not pauses
+
+
+class SlowTalker(Talker):
+    """The same, but the first session ends when the second was counted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._begun = 0
+
+    async def propose(self, request: Request) -> Session:
+        self._begun += 1
+        is_first = self._begun == 1
+        await self._both.wait()
+        if is_first:
+            await asyncio.to_thread(eventually, self._counted)
+            # Only so that the run stops meanwhile; what it says must not depend on it.
+            await asyncio.sleep(0.3)
+        session = Session(self.name, text="and so on", usage=Usage(input_tokens=1, cost_microusd=3_300_000))
+        raise SessionFailed(Failure.BUDGET, "it used more than it was given", session=session)
+
+    def _counted(self) -> bool:
+        with self._ledger.read() as tx:
+            return bool(total(tx, "run", 1).cost_usd)
+
+
+def test_what_was_used_is_told_after_the_sessions_beside_have_ended_too(
+    url: str, loaded: Loaded, ledger: Ledger, hill: Path
+) -> None:
+    with (hill / "task.toml").open("a") as file:
+        file.write('[[specialist]]\nname = "one"\n[[specialist]]\nname = "two"\n')
+    loaded = load(loaded.home, url, **{"research.stagger_seconds": 0})
+    wanted = ResearchRequest(task=str(hill), trials=10, parallel=2, cost_usd=0.5)
+    run_id = carry(loaded, ledger, SlowTalker(ledger), wanted)
+    with ledger.read() as tx:
+        run, used = get_run(tx, run_id), total(tx, "run", run_id)
+    assert used.cost_usd == 6.6
+    assert run.result["stopped"] == "the budget of $0.5000 is used up ($6.60)"

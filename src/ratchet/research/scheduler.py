@@ -49,6 +49,7 @@ class SessionScheduler:
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
         self.stopped: str | None = None
+        self.out_of_budget = False
         self._changed = asyncio.Condition()
         self._ended = 0
         self._lanes = [

@@ -158,6 +158,12 @@ async def _work(campaign: Campaign) -> str:
         # One reason is enough: the others were cancelled because of it.
         raise group.exceptions[0] from None
     assert scheduler.stopped is not None
+    if scheduler.out_of_budget:
+        # Those beside the session that met the limit have ended since, and were paid as well.
+        try:
+            _check_budget(campaign)
+        except BudgetExceeded as spent:
+            return str(spent)
     return scheduler.stopped
 
 
@@ -185,6 +191,7 @@ async def _hold_sessions(scheduler: SessionScheduler, number: int) -> None:
             if spent.held:
                 refused = str(spent)
             else:
+                scheduler.out_of_budget = True
                 await scheduler.stop(str(spent))
         finally:
             pause = await scheduler.leave_lane(
@@ -208,13 +215,16 @@ def _check_engine(campaign: Campaign, held: SessionEnd) -> None:
     Raises `BudgetExceeded` when a session has used up its share, and with it all that the run had.
     """
     if _used_up(held):
-        run = campaign.run
-        with campaign.job.ledger.read() as tx:
-            check(
-                tx, Spender(None, run.id, run.project_id), configured_budgets(campaign.job.runtime.settings)
-            )
+        _check_budget(campaign)
     if held.failed is not None and held.failed.failure.is_permanent:
         _block(campaign.job, with_hint(held.failed))
+
+
+def _check_budget(campaign: Campaign) -> None:
+    """Raises `BudgetExceeded` with all that was counted until now."""
+    run = campaign.run
+    with campaign.job.ledger.read() as tx:
+        check(tx, Spender(None, run.id, run.project_id), configured_budgets(campaign.job.runtime.settings))
 
 
 def _used_up(held: SessionEnd) -> bool:

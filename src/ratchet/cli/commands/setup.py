@@ -105,7 +105,7 @@ def setup(session: Session, yes: bool) -> None:
             "reviewer": f"{review} ({reviewer.independence})",
             "plain model": plain_model(around.settings, plan.engine, os.environ),
             "price": costs if plan.means.kind == "login" else price,
-            "a run costs at most": costs,
+            "budget of a run": costs,
             "written to": str(file),
         },
     )
