@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,10 @@ from typing import Any
 
 from ratchet.engines import Engine
 from ratchet.engines.preflight import require_ready
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import Surroundings, engine_names, open_engine
 from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import Misuse, RunId
+from ratchet.kernel import Misuse, RatchetError, RunId
 from ratchet.ledger import Run, Transaction
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
@@ -323,7 +323,7 @@ async def _engines(
     """The engines by their names. One that cannot work now is an error at once, not a pause without end."""
     surroundings = Surroundings(job.runtime.settings, job.runtime.home, os.environ)
     names = {plan.engine} if plan.engine else {each.engine for each in task.roster}
-    return {name: await _ready(opener(name, surroundings), run) for name in names}
+    return {name: await _ready(open_specialist(name, surroundings, opener), run) for name in names}
 
 
 def _roster(
@@ -337,12 +337,23 @@ def _roster(
     return task.roster
 
 
+def open_specialist(name: str | None, surroundings: Surroundings, opener: Opener = open_engine) -> Engine:
+    """The engine of a specialist. Raises `Misuse` for one that edits no files."""
+    engine = opener(name, surroundings)
+    if engine.capabilities.edits_files:
+        return engine
+    able = []
+    for each in set(engine_names(surroundings.settings)) - {REPLAY}:
+        # One that cannot even be opened is no advice.
+        with suppress(RatchetError):
+            able += [each] if open_engine(each, surroundings).capabilities.edits_files else []
+    raise Misuse(
+        f"the engine {engine.name} edits no files, so it cannot be a specialist",
+        hint=f"these can: {', '.join(sorted(able))}",
+    )
+
+
 async def _ready(engine: Engine, run: Run) -> Engine:
-    if not engine.capabilities.edits_files:
-        raise Misuse(
-            f"the engine {engine.name} edits no files, so it cannot be a specialist",
-            hint="see `ratchet engine list`",
-        )
     if engine.name == REPLAY and not run.simulated:
         raise Misuse(
             "a recording proposes nothing new, so it cannot carry a run that is no simulation",
