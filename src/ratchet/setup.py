@@ -168,8 +168,12 @@ class SetupPlan:
     settings: Mapping[Key, Any]
 
 
+# A session is stopped between two calls of its model, so the calls that have begun are paid in full.
+_IN_FLIGHT = "what is in flight then is still paid"
+
+
 def costs_at_most(plan: SetupPlan, settings: Settings) -> str:
-    """What one run costs at most with these settings, in words."""
+    """What one run may cost with these settings, in words."""
     if plan.means.kind == "login":
         return "nothing beyond the subscription"
     if plan.price is not None and not plan.price.input and not plan.price.output:
@@ -178,9 +182,9 @@ def costs_at_most(plan: SetupPlan, settings: Settings) -> str:
     if limits.cost_usd is not None and plan.price is None:
         return f"nothing runs: {no_price(plan.model or 'its model', limits.cost_usd)}"
     if limits.cost_usd is not None:
-        return f"{dollars(limits.cost_usd)} (budgets.run.cost_usd)"
+        return f"stops when {dollars(limits.cost_usd)} are used (budgets.run.cost_usd); {_IN_FLIGHT}"
     if limits.tokens is not None:
-        return f"the price of {limits.tokens:,} tokens (budgets.run.tokens)"
+        return f"stops when {limits.tokens:,} tokens are used (budgets.run.tokens); {_IN_FLIGHT}"
     return "not bounded: set budgets.run.cost_usd"
 
 

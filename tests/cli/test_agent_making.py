@@ -49,6 +49,19 @@ def writer(home: Path, ratchet: Ratchet) -> None:
         settings.write(f'\n[engines.command.writer]\nargv = ["{program}"]\n')
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_advice_after_an_engine_failed_is_about_the_engine(
+    ratchet: Ratchet, writer: None, home: Path
+) -> None:
+    (home / "writer").write_text("#!/bin/sh\necho 'HTTP 500' >&2\nexit 1\n")
+    with (home / "ratchet.toml").open("a") as settings:
+        settings.write("[engines]\ntries = 1\n")
+    failed = ratchet("agent", "create", "greeter", "Greet people.", "--engine", "writer")
+    assert failed.code == 1
+    assert "Say more exactly" not in failed.err
+    assert "`ratchet engine check` looks at it" in failed.err
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, writer: None) -> None:

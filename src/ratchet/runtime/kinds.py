@@ -34,13 +34,15 @@ class JobContext:
     """One delivery of a job, in the hands of its handler.
 
     Everything the handler records goes through `write`, which refuses once the job has been taken over, stopped or has
-    timed out: a worker that was thought dead cannot write over its successor.
+    timed out: a worker that was thought dead cannot write over its successor. `gives_way` is false where the place
+    is of no use to others.
     """
 
-    def __init__(self, runtime: Runtime, job: Job, process_id: str) -> None:
+    def __init__(self, runtime: Runtime, job: Job, process_id: str, *, gives_way: bool = True) -> None:
         self.runtime = runtime
         self.job = job
         self.process_id = process_id
+        self._gives_way = gives_way
         self._over = threading.Event()
         self._yield = False
         self._next_glance = 0.0
@@ -70,7 +72,7 @@ class JobContext:
 
     def should_yield(self) -> bool:
         """Whether this is background work and other work waits for its place. Looked up once a second at most."""
-        if not self.job.background:
+        if not self.job.background or not self._gives_way:
             return False
         if time.monotonic() >= self._next_glance:
             with self.ledger.read() as tx:

@@ -143,15 +143,21 @@ Outcome = Returned | Raised | JobEnded
 
 
 class Execution:
-    """Does jobs for one process. What runs is in `running`, by job number."""
+    """Does jobs for one process, with a `run_id` only those of that run. What runs is in `running`, by job number."""
 
     def __init__(
-        self, runtime: Runtime, process_id: str, loop: asyncio.AbstractEventLoop, threads: Executor
+        self,
+        runtime: Runtime,
+        process_id: str,
+        loop: asyncio.AbstractEventLoop,
+        threads: Executor,
+        run_id: int | None = None,
     ) -> None:
         self._runtime = runtime
         self._process_id = process_id
         self._loop = loop
         self._threads = threads
+        self._run_id = run_id
         self.running: dict[int, RunningJob] = {}
         self.hurry = threading.Event()
 
@@ -160,7 +166,9 @@ class Execution:
         metrics.job_wait_seconds.observe(max(0, (job.started_at or 0) - job.due_at) / 1000)
         began = time.monotonic()
         running = self.running[job.id] = RunningJob(
-            JobContext(self._runtime, job, self._process_id), self._loop, self._threads
+            JobContext(self._runtime, job, self._process_id, gives_way=self._run_id is None),
+            self._loop,
+            self._threads,
         )
         if self.hurry.is_set():
             running.end(Why.DRAINED)
@@ -225,7 +233,7 @@ class Execution:
             label = "superseded"
         if not go_on or self.hurry.is_set():
             return label, None
-        return label, next(iter(self._runtime.jobs.claim(tx, self._process_id, 1)), None)
+        return label, next(iter(self._runtime.jobs.claim(tx, self._process_id, 1, self._run_id)), None)
 
     def _record_end(self, tx: Transaction, job: Job, outcome: Outcome) -> str:
         jobs = self._runtime.jobs

@@ -223,8 +223,11 @@ def _tell_why_not(name: str, document: AgentOutcome) -> None:
         note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
         note("`ratchet engine check` shows which engines could be used now, and how to fix the others.")
     elif document.action == "create":
-        note(
-            f"Say more exactly what is wanted, and create {name} again; `ratchet runs show {run}` has the rest."
-        )
+        advice = "Say more exactly what is wanted"
+        if (document.result or {}).get("failure") is not None:
+            advice = (
+                "The engine failed, not the description: `ratchet engine check` looks at it. Wait or fix it"
+            )
+        note(f"{advice}, and create {name} again; `ratchet runs show {run}` has the rest.")
     else:
         note(f"The current version goes on as it was; `ratchet runs show {run}` has the rest.")
