@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from ratchet.config.database_url import MASK
 from ratchet.config.sources import dotted, variable
@@ -191,6 +192,12 @@ async def probe(endpoint: ProbedEndpoint) -> Readiness:
     from ratchet.engines.llm.connection import http_client
 
     try:
+        # The HTTP client finds out while it connects, and says so in a group of exceptions.
+        _ = urlsplit(endpoint.url).port
+    except ValueError as error:
+        wrong = f"{endpoint.name}: the address {endpoint.url} is wrong ({error})"
+        return Readiness(False, wrong, endpoint.names.hint(Cause.DOWN), Failure.MISSING)
+    try:
         async with http_client(_SECONDS) as http:
             answer = await _get(http, endpoint, "models")
             cause = _refusal(answer)
@@ -254,6 +261,8 @@ def _no_protocol(answer: httpx2.Response) -> str | None:
         answer.json()
     except ValueError:
         return None if kind == "text/event-stream" else f"what is not JSON ({kind or 'of no type'})"
+    except RecursionError:
+        return "JSON that is nested too deeply"
     return None
 
 
@@ -316,7 +325,7 @@ def _models(answer: httpx2.Response) -> set[str] | None:
     """The models that the endpoint lists, if it does."""
     try:
         return {str(each["id"]) for each in answer.json()["data"]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -123,6 +123,27 @@ class LoginForSessions(Page):
         self.wfile.write(body)
 
 
+class DeepList(LoginForSessions):
+    def do_GET(self) -> None:
+        self._send("application/json", b"[" * 200_000 + b"]" * 200_000)
+
+
+def test_json_that_is_nested_too_deeply_is_no_answer_of_a_model(place: Place) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), DeepList)) as address:
+        toml = f"[llm.endpoints.openai]\nbase_url = '{address.removesuffix('/mcp')}/v1'"
+        found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
+    assert (found.ready, found.failure.is_permanent) == (False, True)
+    assert "does not speak the protocol: it answers with JSON that is nested too deeply" in found.detail
+
+
+def test_a_port_that_there_cannot_be_is_a_wrong_address(place: Place) -> None:
+    toml = "[llm.endpoints.openai]\nbase_url = 'http://127.0.0.1:99999/v1'"
+    found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
+    assert (found.ready, found.failure.is_permanent) == (False, True)
+    assert "the address http://127.0.0.1:99999/v1 is wrong (Port out of range 0-65535)" in found.detail
+    assert "llm.endpoints.openai.base_url" in (found.mend or "")
+
+
 class TextForSessions(LoginForSessions):
     kind = "text/plain"
 
