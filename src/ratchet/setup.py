@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from ratchet.config import Settings
 from ratchet.config.database_url import mask_text
@@ -146,9 +147,10 @@ async def _models(http: httpx2.AsyncClient, address: str) -> list[str]:
     import httpx2
 
     try:
+        _ = urlsplit(address).port
         answer = await http.get(f"{address}/models")
         return [str(each["id"]) for each in answer.json()["data"]] if answer.status_code == 200 else []
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, RecursionError):
         return []
 
 
