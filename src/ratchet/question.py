@@ -314,7 +314,7 @@ async def _try(
         value = await check(opened, answer)
         return _end(opened, Outcome.PASSED, Tried(value=value))
     except BadAnswer as bad:
-        return _end(opened, Outcome.FAILED, Tried(problems=bad.problems, answer=_told(opened)))
+        return _end(opened, Outcome.FAILED, Tried(problems=bad.problems, answer=_answer_text(opened)))
     except SessionFailed as failed:
         tried = Tried(
             problems=(with_hint(failed),),
@@ -337,5 +337,5 @@ def _end(opened: OpenAttempt, outcome: Outcome, tried: Tried) -> Tried:
     return tried
 
 
-def _told(opened: OpenAttempt) -> str:
+def _answer_text(opened: OpenAttempt) -> str:
     return str(opened.finished[ANSWERED]["text"])[:_SHOWN]

@@ -85,7 +85,7 @@ class Heartbeat:
             told = one_line(str(data.get("reason") or message))
             self._set(told, now + seconds if isinstance(seconds, int | float) else None)
             if not self._quiet:
-                note(self._told() if self._again_at is not None else f"retrying: {self._doing}")
+                note(self._waiting() if self._again_at is not None else f"retrying: {self._doing}")
         elif event.type in _DOING:
             shown = message if _DOING[event.type].endswith(":") else ""
             self._set(f"{_DOING[event.type]} {shown}".rstrip(), None)
@@ -94,7 +94,7 @@ class Heartbeat:
         self._doing = doing if len(doing) <= _SHOWN else f"{doing[:_SHOWN]}…"
         self._again_at, self._since = again_at, time.monotonic()
 
-    def _told(self) -> str:
+    def _waiting(self) -> str:
         if self._again_at is not None and (left := self._again_at - time.monotonic()) > 0:
             return f"retrying in {left:.0f} s: {self._doing}"
         return f"waiting for {time.monotonic() - self._since:.0f} s: {self._doing}"
@@ -102,7 +102,7 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._ended.wait(max(0.1, self._every - silent_seconds())):
             if silent_seconds() >= self._every:
-                note(self._told())
+                note(self._waiting())
 
 
 INTERRUPTED = 130

@@ -45,7 +45,7 @@ def progress(what: str, *, quiet: bool, told: tuple[str, ...] = _TOLD) -> Iterat
 
 def _line(told: tuple[str, ...], event: Event) -> None:
     if event.type.startswith(told):
-        note(_told(event))
+        note(_line_of(event))
 
 
 @contextlib.contextmanager
@@ -54,10 +54,10 @@ def _moving(what: str) -> Iterator[Callable[[Event], None]]:
     from rich.markup import escape
 
     with Console(stderr=True).status(f"{escape(what)} …") as status:
-        yield lambda event: status.update(f"{escape(what)} … [dim]{escape(_told(event))}[/dim]")
+        yield lambda event: status.update(f"{escape(what)} … [dim]{escape(_line_of(event))}[/dim]")
 
 
-def _told(event: Event) -> str:
+def _line_of(event: Event) -> str:
     message = one_line(event.message or "")
     if event.type == "agent.stage":
         message = _STAGES.get(message, message)

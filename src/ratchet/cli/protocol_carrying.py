@@ -141,7 +141,7 @@ class Teller:
         self._names: dict[int, str] = {}
         self._said: set[str] = set()
 
-    def told(self, event: Event) -> str | None:
+    def line(self, event: Event) -> str | None:
         """A line about something that matters, or nothing."""
         message = one_line(event.message or "")
         if event.type == "attempt.started":
@@ -196,7 +196,7 @@ def progress(ledger: Ledger, run_id: int, what: str, *, quiet: bool) -> Iterator
 
 
 def _line(teller: Teller, event: Event) -> None:
-    told = teller.told(event)
+    told = teller.line(event)
     if told is not None:
         note(told)
 
@@ -210,7 +210,7 @@ def _moving(teller: Teller, what: str) -> Iterator[Hear]:
     with console.status(f"{escape(what)} …") as status:
 
         def hear(event: Event) -> None:
-            told = teller.told(event)
+            told = teller.line(event)
             if told is not None:
                 console.print(escape(told), soft_wrap=True)
             at = teller.at(event)

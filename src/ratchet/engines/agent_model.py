@@ -66,7 +66,7 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     return AgentModel(asked, at, key, names_for(key, setting))
 
 
-def told_model(engine: str, named: str | None, around: Surroundings) -> str | None:
+def configured_model(engine: str, named: str | None, around: Surroundings) -> str | None:
     """The model that an engine would ask, in the words of its provider; nothing if only the engine knows."""
     plain, _, option = engine.partition(":")
     name = named or option or None

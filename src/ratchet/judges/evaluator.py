@@ -219,7 +219,7 @@ async def run_evaluator(
 
     `known` is told to it too. What commands have printed is put into `place`. `classify` reads its answer first.
     """
-    told_of = [_told(ran, number, place) for number, ran in enumerate(rans)]
+    told_of = [_measured(ran, number, place) for number, ran in enumerate(rans)]
     shown = candidate if evaluator.reads_candidate else None
     question = {
         "seed": seed,
@@ -330,7 +330,7 @@ def _left(ran: TrialRun, told_of: Mapping[str, Any]) -> tuple[Path, ...]:
     return () if ran.out is None else (ran.out, Path(told_of["stdout"]).parent)
 
 
-def _told(ran: TrialRun, number: int, place: Path | None) -> dict[str, Any]:
+def _measured(ran: TrialRun, number: int, place: Path | None) -> dict[str, Any]:
     """What the evaluator is told of a trial. Output of a command is put into files, being of any size."""
     usage = {
         "seed": ran.seed,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ratchet.config import Settings
 from ratchet.config.workflow_settings import REVIEWER_POLICIES
-from ratchet.engines.agent_model import other_model, told_model
+from ratchet.engines.agent_model import configured_model, other_model
 from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.engines.providers import AGENTS, default_engine
@@ -123,7 +123,7 @@ def session_author(
     """
     usual = choice.engine or default_engine(surroundings.settings, surroundings.environment)
     opened_as = usual if _plain(usual) == _plain(engine) else engine
-    return Author(engine, opened_as, model or told_model(opened_as, choice.model, surroundings))
+    return Author(engine, opened_as, model or configured_model(opened_as, choice.model, surroundings))
 
 
 def require_reviewer(
@@ -253,7 +253,7 @@ def _usual(settings: Settings, surroundings: Surroundings, author: Author) -> It
 def _independence(
     engine: Engine, option: _Option, author: Author, surroundings: Surroundings
 ) -> Independence:
-    model = told_model(option.name, option.model, surroundings)
+    model = configured_model(option.name, option.model, surroundings)
     same = model is not None and model == author.model
     if engine.name != author.engine:
         return Independence.NONE if same else Independence.ENGINE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines.agent_model import told_model
+from ratchet.engines.agent_model import configured_model
 from ratchet.kernel import Outcome
 from ratchet.modelserver import answer, cut, fail, hang, say
 from ratchet.protocols.qa import MARKDOWN, SKIPPED
@@ -292,7 +292,7 @@ def test_with_the_keys_there_are_the_most_independent_reviewer_is_chosen(
     independence: str,
 ) -> None:
     around = replace(desk.at_providers(environment), environment={"PATH": os.environ["PATH"], **environment})
-    chosen = told_model(author, None, around)
+    chosen = configured_model(author, None, around)
     about = ground.judge(around, author=author, model=chosen).about
     assert (about.reviewer, about.model, about.independence) == (reviewer, model, independence)
 

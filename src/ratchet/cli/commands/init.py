@@ -53,14 +53,14 @@ def init(session: Session) -> None:
     confirm(
         session,
         document,
-        f"home    {loaded.home}{_told(new_home)}\n"
-        f"config  {file}{_told(new_file)}\n"
-        f"ledger  {address}{_told(new_ledger)}\n"
+        f"home    {loaded.home}{_mark(new_home)}\n"
+        f"config  {file}{_mark(new_file)}\n"
+        f"ledger  {address}{_mark(new_ledger)}\n"
         "\n"
         "Next: `ratchet setup` finds a model to work with, `ratchet demo` shows the four flows without one, "
         "`ratchet doctor` checks this machine.",
     )
 
 
-def _told(new: bool) -> str:
+def _mark(new: bool) -> str:
     return " (made)" if new else " (was there)"

@@ -261,7 +261,7 @@ class ClaudeEvents:
 
     def _ended(self, result: ResultMessage) -> None:
         self.result = result
-        self._told_usage()
+        self._report_usage()
         for each in result.permission_denials or []:
             if isinstance(each, dict):
                 call, tool = str(each.get("tool_use_id")), str(each.get("tool_name"))
@@ -277,7 +277,7 @@ class ClaudeEvents:
             self._tally.begin(helper, event.get("message", {}).get("usage"))
         elif event.get("type") == "message_delta":
             self._tally.update(helper, event.get("usage"))
-            self._told_usage()
+            self._report_usage()
         if fault := check_budget(self._request, self._tally.total):
             self.end_with(fault)
 
@@ -353,7 +353,7 @@ class ClaudeEvents:
                 )
             )
 
-    def _told_usage(self) -> None:
+    def _report_usage(self) -> None:
         used = asdict(self.usage)
         shown = {name: value for name, value in used.items() if name != "wall_ms"}
         self.say(EventKind.USAGE, data={"model": self.model, **shown})

@@ -185,7 +185,7 @@ def protocol_document(
             "policies": _policies(steps),
             "ci": shapes.Ci.model_validate(ci_summary(tx, protocol)),
             "spent": spent(tx, api.runtime.settings, "run", protocol_id),
-            "told": _told(tx, protocol_id),
+            "told": _events(tx, protocol_id),
         }
 
 
@@ -280,7 +280,7 @@ def _counts(step: ProtocolStep) -> Mapping[str, int]:
     return counts if isinstance(counts, dict) else {}
 
 
-def _told(tx: Transaction, protocol_id: int) -> list[common.Event]:
+def _events(tx: Transaction, protocol_id: int) -> list[common.Event]:
     """What happened last, without what sessions say."""
     found = latest(tx.connection, where=EventFilter(run_id=protocol_id), limit=_LOOKED_AT)
     return [common.Event.model_validate(each) for each in found if not _is_chatter(each)][:_TOLD]

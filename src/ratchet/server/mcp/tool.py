@@ -294,7 +294,7 @@ def offered(endpoint: Endpoint) -> Offered:
         arguments = {**arguments, "properties": {**arguments["properties"], **_WINDOW}}
 
     async def run(asker: Asker, given: Given) -> Told:
-        return _told(endpoint, given, await asker.ask(_question(endpoint, given)))
+        return _document(endpoint, given, await asker.ask(_question(endpoint, given)))
 
     return Offered(endpoint.declared, arguments, endpoint.schema, run)
 
@@ -339,7 +339,7 @@ def _in_query(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _told(endpoint: Endpoint, given: Given, reply: Reply) -> Told:
+def _document(endpoint: Endpoint, given: Given, reply: Reply) -> Told:
     match endpoint.answer:
         case Answer.NOTHING:
             return {"done": True}
