@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.cli.foreground import Heartbeat, foreground
+from ratchet.cli.foreground import WaitNotice, foreground
 from ratchet.cli.progress import working
 from ratchet.config import load_settings
 from ratchet.ledger import Event
@@ -38,19 +38,19 @@ def test_a_run_that_is_silent_is_spoken_for(
         said.extend(capsys.readouterr().err.splitlines())
         return said
 
-    with Heartbeat(every_seconds=0.05) as heartbeat:
+    with WaitNotice(every_seconds=0.05) as heartbeat:
         heartbeat.hear(heard)
         eventually(lambda: len([each for each in lines() if each.endswith(told)]) >= 3)
 
 
 def test_a_pause_is_told_at_once_and_counted_down(capsys: pytest.CaptureFixture[str]) -> None:
-    heartbeat = Heartbeat(every_seconds=1000)
+    heartbeat = WaitNotice(every_seconds=1000)
     heartbeat.hear(event("session.retry", "later", seconds=28.0, reason="429 from the endpoint"))
     assert capsys.readouterr().err == "retrying in 28 s: 429 from the endpoint\n"
 
 
 def test_a_program_that_reads_json_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Heartbeat(quiet=True, every_seconds=0.01) as heartbeat:
+    with WaitNotice(quiet=True, every_seconds=0.01) as heartbeat:
         heartbeat.hear(event("session.retry", "later", seconds=28.0))
     assert capsys.readouterr().err == ""
 

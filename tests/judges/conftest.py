@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.judges import Candidate, Evaluator, Judge, Judged, Pinned, Trial, hear
+from ratchet.judges import Candidate, Evaluator, EvaluatorTrial, Judge, Judged, Pinned, hear
 from tests.judges.scoring import Scoring
 
 PYTHON = ("{python}", "-I", "-S")
@@ -61,7 +61,7 @@ def make_score(tmp_path: Path) -> Callable[..., Scoring]:
     ) -> Scoring:
         place = write_files(tmp_path / "evaluator", {"evaluate.py": evaluate, **(files or {})})
         if isinstance(trial, str):
-            trial = Trial(argv=(*PYTHON, trial))
+            trial = EvaluatorTrial(argv=(*PYTHON, trial))
         evaluator = Evaluator(pinned=Pinned(place), argv=(*PYTHON, "evaluate.py"))
         return Scoring(evaluator=evaluator, trial=trial, **known)
 

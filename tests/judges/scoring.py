@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ratchet.judges import Candidate, Evaluator, Judged, Trial
+from ratchet.judges import Candidate, Evaluator, EvaluatorTrial, Judged
 from ratchet.judges.evaluator import (
     Disqualified,
     EvaluatorFailed,
@@ -28,7 +28,7 @@ class Scoring:
     """Passes whatever can be scored."""
 
     evaluator: Evaluator
-    trial: Trial | None = None
+    trial: EvaluatorTrial | None = None
     name: str = "scoring"
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.judges import Candidate, CommandJudge, Trial
+from ratchet.judges import Candidate, CommandJudge, EvaluatorTrial
 from ratchet.kernel import Outcome, Verdict
 from ratchet.sandbox import Bounds
 from tests.judges.conftest import PYTHON, MakeCandidate, ask
@@ -203,7 +203,7 @@ def test_an_endless_loop_with_grandchildren_ends_and_harms_nobody_after_it(
         while True:
             pass
     """
-    trial = Trial(argv=(*PYTHON, "main.py"), bounds=Bounds(wall_seconds=1.5))
+    trial = EvaluatorTrial(argv=(*PYTHON, "main.py"), bounds=Bounds(wall_seconds=1.5))
     judge = make_score(READS_OUT, files=SECRET, trial=trial)
     assert ask(judge, make_candidate({"main.py": attack})).verdict.outcome is Outcome.FAILED
     assert living(marker) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.judges import Pinned, Trial
+from ratchet.judges import EvaluatorTrial, Pinned
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, Policy
 from tests.judges.conftest import PYTHON, MakeCandidate, ask, write_files
@@ -58,7 +58,7 @@ def test_inputs_are_shown_to_the_trial_and_pinned(
     make_candidate: MakeCandidate, make_score: MakeScore, tmp_path: Path
 ) -> None:
     inputs = write_files(tmp_path / "inputs", {"numbers.txt": "7"})
-    trial = Trial(argv=(*PYTHON, "main.py", "{inputs}"), inputs=Pinned(inputs))
+    trial = EvaluatorTrial(argv=(*PYTHON, "main.py", "{inputs}"), inputs=Pinned(inputs))
     judge = make_score(READS_STDOUT, trial=trial)
     candidate = make_candidate({"main.py": "import sys; print(open(sys.argv[1] + '/numbers.txt').read())"})
     assert ask(judge, candidate).verdict.score == 7.0
@@ -74,7 +74,7 @@ def test_a_trial_writes_to_its_copy_when_told_so(
     candidate = make_candidate({"main.py": "open('cache', 'w'); open('main.py', 'w'); print(3)"})
     reading = make_score(READS_STDOUT)
     assert ask(reading, candidate).verdict.outcome is Outcome.FAILED
-    writing = make_score(READS_STDOUT, trial=Trial(argv=(*PYTHON, "main.py"), writes=True))
+    writing = make_score(READS_STDOUT, trial=EvaluatorTrial(argv=(*PYTHON, "main.py"), writes=True))
     assert ask(writing, candidate).verdict.score == 3.0
     assert "open" in (candidate.directory / "main.py").read_text()
 
@@ -154,7 +154,7 @@ def test_a_trial_that_does_not_end_well_fails_unscored(
     make_candidate: MakeCandidate, make_score: MakeScore, code: str, reason: str
 ) -> None:
     judge = make_score(
-        says('{"score": 1}'), trial=Trial(argv=(*PYTHON, "main.py"), bounds=Bounds(wall_seconds=1))
+        says('{"score": 1}'), trial=EvaluatorTrial(argv=(*PYTHON, "main.py"), bounds=Bounds(wall_seconds=1))
     )
     verdict = ask(judge, make_candidate({"main.py": code})).verdict
     assert (verdict.outcome, verdict.score) == (Outcome.FAILED, None)
@@ -162,7 +162,7 @@ def test_a_trial_that_does_not_end_well_fails_unscored(
 
 
 def test_a_trial_that_cannot_be_run_is_an_error(make_candidate: MakeCandidate, make_score: MakeScore) -> None:
-    judge = make_score(says('{"score": 1}'), trial=Trial(argv=("no-such-program",)))
+    judge = make_score(says('{"score": 1}'), trial=EvaluatorTrial(argv=("no-such-program",)))
     verdict = ask(judge, make_candidate()).verdict
     assert verdict.outcome is Outcome.ERROR
 
@@ -178,9 +178,9 @@ def test_an_attempt_out_of_time_is_an_error(make_candidate: MakeCandidate, make_
 
 def test_a_trial_that_would_see_the_evaluator_is_misuse() -> None:
     with pytest.raises(Misuse, match="whole file system"):
-        Trial(argv=("true",), policy=Policy(see_everything=True))
+        EvaluatorTrial(argv=("true",), policy=Policy(see_everything=True))
     with pytest.raises(Misuse, match="whole file system"):
-        Trial(argv=("true",), policy=Policy(floor=frozenset()))
+        EvaluatorTrial(argv=("true",), policy=Policy(floor=frozenset()))
 
 
 def test_everything_that_decides_is_in_the_hash(make_score: MakeScore, tmp_path: Path) -> None:

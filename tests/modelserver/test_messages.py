@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ratchet.modelserver import Call, Tokens, Turn, call, say
+from ratchet.modelserver import ModelCall, Tokens, Turn, call, say
 from tests.modelserver.conftest import Play
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ ASKED: dict[str, Any] = {"model": "m", "max_tokens": 10, "messages": [{"role": "
 EVERYTHING = Turn(
     text="hello big world",
     thinking="hm",
-    calls=(Call("f", {"a": [1, 2]}),),
+    calls=(ModelCall("f", {"a": [1, 2]}),),
     usage=Tokens(input=100, cached=40, output=10),
 )
 

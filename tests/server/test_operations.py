@@ -42,7 +42,7 @@ from ratchet.runtime import open_ledger, open_runtime, pause_run, start_run
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.server.app import create_app
 from ratchet.server.every_operation import EVERY
-from ratchet.server.mcp.api import Asker, Refused, operator_headers
+from ratchet.server.mcp.api import Asker, CallRefused, operator_headers
 from ratchet.server.mcp.face import Face
 from ratchet.server.service import Access, Caller, Service
 from ratchet.tools import operations as tools
@@ -500,7 +500,7 @@ class World:
         asker = Asker(self.app, operator_headers(TOKEN))
         try:
             value = asyncio.run(face.call(asker, operation.tool.name, given))
-        except Refused as error:
+        except CallRefused as error:
             return Answer(error=str(error), code=1)
         except RatchetError as error:
             return Answer(error=str(error), code=error.exit_code)

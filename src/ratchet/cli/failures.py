@@ -82,7 +82,7 @@ def next_step(error: RatchetError) -> str | None:
 FAILED, MISUSED = 1, 2
 
 
-class Failure(NamedTuple):
+class CommandFailure(NamedTuple):
     """An error as a person is told it. Without a message there is nothing to tell."""
 
     code: int
@@ -116,26 +116,26 @@ def tell(error: BaseException, session: Session) -> int:
     return failure.code
 
 
-def _understood(error: BaseException) -> Failure:
+def _understood(error: BaseException) -> CommandFailure:
     kind = type(error).__name__
     match error:
         case RatchetError():
-            return Failure(error.exit_code, kind, str(error), next_step(error))
+            return CommandFailure(error.exit_code, kind, str(error), next_step(error))
         case click.exceptions.NoArgsIsHelpError():
-            return Failure(MISUSED, "Misuse", "a command is missing", _where_to_look(error))
+            return CommandFailure(MISUSED, "Misuse", "a command is missing", _where_to_look(error))
         case click.UsageError():
-            return Failure(MISUSED, "Misuse", _lowered(error.format_message()), _where_to_look(error))
+            return CommandFailure(MISUSED, "Misuse", _lowered(error.format_message()), _where_to_look(error))
         case click.ClickException():
-            return Failure(error.exit_code, kind, error.format_message())
+            return CommandFailure(error.exit_code, kind, error.format_message())
         case KeyboardInterrupt() | click.Abort():
-            return Failure(128 + signal.SIGINT, "Interrupted", "interrupted")
+            return CommandFailure(128 + signal.SIGINT, "Interrupted", "interrupted")
         case BrokenPipeError():
             # The reader had enough, as `head` does; there is nobody to tell.
-            return Failure(128 + signal.SIGPIPE, "BrokenPipe", "")
+            return CommandFailure(128 + signal.SIGPIPE, "BrokenPipe", "")
         case SystemExit():
-            return Failure(error.code if isinstance(error.code, int) else FAILED, "Exit", "")
+            return CommandFailure(error.code if isinstance(error.code, int) else FAILED, "Exit", "")
         case _:
-            return Failure(
+            return CommandFailure(
                 FAILED,
                 kind,
                 f"unexpected {kind}: {_masked(_first_line(error))}",

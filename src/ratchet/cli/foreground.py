@@ -51,7 +51,7 @@ _DOING = {
 }
 
 
-class Heartbeat:
+class WaitNotice:
     """Hears the events of a run, and speaks up while it is silent. `quiet` never does."""
 
     def __init__(self, *, quiet: bool = False, every_seconds: float = _EVERY_SECONDS) -> None:
@@ -170,7 +170,7 @@ class Foreground:
         if not quiet:
             self._tell_cut_off(run_id)
         worker = Worker(self.runtime, role=COMMAND, run_id=run_id)
-        heartbeat = Heartbeat(quiet=quiet)
+        heartbeat = WaitNotice(quiet=quiet)
 
         def heard(event: Event) -> None:
             hear(event)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class SessionToolAnswer:
     """What the model is told. `failed` marks a mistake, its own or one of the tool."""
 
     text: str
@@ -76,30 +76,32 @@ class Calls:
             except ValueError as error:
                 raise Misuse(f"the tool {tool.name} cannot be offered: {error}") from None
             self.tools[tool.name] = tool
-        self._underway = Underway[ToolAnswer]()
+        self._underway = Underway[SessionToolAnswer]()
 
-    async def use(self, name: str, given: Mapping[str, Any]) -> ToolAnswer:
+    async def use(self, name: str, given: Mapping[str, Any]) -> SessionToolAnswer:
         """Run a tool as a model asked. Cancelling it cancels the tool, and waits for that."""
         tool = self.tools.get(name)
         if tool is None:
-            return ToolAnswer(f"there is no tool {name!r}; there are: {', '.join(self.tools)}", failed=True)
+            return SessionToolAnswer(
+                f"there is no tool {name!r}; there are: {', '.join(self.tools)}", failed=True
+            )
         try:
             fitting = validate_answer(given, tool.input_schema)
         except (ValueError, RecursionError) as error:
-            return ToolAnswer(f"the arguments of {name} cannot be used: {error}", failed=True)
+            return SessionToolAnswer(f"the arguments of {name} cannot be used: {error}", failed=True)
         answer = await self._underway.run(_run(tool, fitting))
-        return ToolAnswer(_ENDED, failed=True) if answer is None else answer
+        return SessionToolAnswer(_ENDED, failed=True) if answer is None else answer
 
     async def close(self) -> None:
         """Cancel what runs and wait until it has ended. Nothing can be used afterwards."""
         await self._underway.close()
 
 
-async def _run(tool: Tool, given: Mapping[str, Any]) -> ToolAnswer:
+async def _run(tool: Tool, given: Mapping[str, Any]) -> SessionToolAnswer:
     try:
-        return ToolAnswer(await tool.run(given))
+        return SessionToolAnswer(await tool.run(given))
     except Exception as error:  # noqa: BLE001 - told to the model, as a tool promises
-        return ToolAnswer(in_words(error), failed=True)
+        return SessionToolAnswer(in_words(error), failed=True)
 
 
 def in_words(error: Exception) -> str:

@@ -7,7 +7,7 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
     from ratchet.judges.command import CommandJudge
-    from ratchet.judges.evaluator import Evaluator, Trial
+    from ratchet.judges.evaluator import Evaluator, EvaluatorTrial
     from ratchet.judges.judge import Candidate, Judge, Judged, Report, hear
     from ratchet.judges.process import Function
     from ratchet.judges.reports import JsonReport
@@ -21,6 +21,7 @@ __all__ = [
     "Candidate",
     "CommandJudge",
     "Evaluator",
+    "EvaluatorTrial",
     "FirstFailure",
     "Function",
     "JsonReport",
@@ -28,7 +29,6 @@ __all__ = [
     "Judged",
     "Pinned",
     "Report",
-    "Trial",
     "VerdictJudge",
     "all_of",
     "first_failure",

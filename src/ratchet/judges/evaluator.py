@@ -37,7 +37,7 @@ class TrialBroken(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class EvaluatorTrial:
     """How the candidate's program is run: as a command, or as a function in a node.
 
     `argv` may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. It starts in the candidate's directory,
@@ -71,7 +71,7 @@ class TrialRun:
 
 
 async def run_trial(
-    trial: Trial, candidate: Path, place: Path, *, seed: int, deadline: Deadline, stdin: bytes = b""
+    trial: EvaluatorTrial, candidate: Path, place: Path, *, seed: int, deadline: Deadline, stdin: bytes = b""
 ) -> TrialRun:
     """Run a command in `place`, which is empty. Raises `TrialFailed`, `TrialBroken`, `OutOfTime` and `CannotStart`.
 
@@ -102,7 +102,13 @@ async def run_trial(
 
 
 async def call_trial(
-    trial: Trial, source: str, given: Any, *, seed: int, deadline: Deadline, directory: Path | None = None
+    trial: EvaluatorTrial,
+    source: str,
+    given: Any,
+    *,
+    seed: int,
+    deadline: Deadline,
+    directory: Path | None = None,
 ) -> TrialRun:
     """Call the trial's function, which is in `source`, with `given`. Raises as `run_trial` does.
 
@@ -123,11 +129,11 @@ async def call_trial(
     return TrialRun(finished, seed, answer=finished.value)
 
 
-def _places(trial: Trial) -> dict[Path, Path]:
+def _places(trial: EvaluatorTrial) -> dict[Path, Path]:
     return {} if trial.inputs is None else {INPUTS: trial.inputs.directory}
 
 
-def _environment(trial: Trial, seed: int) -> dict[str, str]:
+def _environment(trial: EvaluatorTrial, seed: int) -> dict[str, str]:
     shown = {} if trial.inputs is None else {"RATCHET_INPUTS": str(INPUTS)}
     return {"RATCHET_SEED": str(seed), **shown}
 

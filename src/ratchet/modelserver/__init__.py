@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ratchet.modelserver.script import Script, ScriptFile, Seen, read_script
     from ratchet.modelserver.server import Exchange, ModelServer
     from ratchet.modelserver.turn import (
-        Call,
+        ModelCall,
         Tokens,
         Turn,
         answer,
@@ -24,8 +24,8 @@ else:
     __getattr__ = on_demand(__name__)
 
 __all__ = [
-    "Call",
     "Exchange",
+    "ModelCall",
     "ModelServer",
     "Script",
     "ScriptFile",

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
-    Call,
     Document,
     Message,
+    ModelCall,
     ScriptedAnswer,
     Tokens,
     objects,
@@ -108,7 +108,7 @@ def _blocks(answer: ScriptedAnswer) -> list[Document]:
     ]
 
 
-def _input(call: Call) -> Any:
+def _input(call: ModelCall) -> Any:
     """The arguments as a value; text that is not JSON, or is not meant to be, goes where free text can."""
     if call.custom:
         return {"input": call.text}

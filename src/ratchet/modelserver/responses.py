@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
-    Call,
     Document,
     Message,
+    ModelCall,
     ScriptedAnswer,
     Speaker,
     Tokens,
@@ -120,7 +120,7 @@ def _items(answer: ScriptedAnswer) -> list[Document]:
     return items + [_call(each, answer.call_id(index)) for index, each in enumerate(turn.calls)]
 
 
-def _call(call: Call, call_id: str) -> Document:
+def _call(call: ModelCall, call_id: str) -> Document:
     item = {"id": f"{call_id}-item", "call_id": call_id, "name": call.name, "status": "completed"}
     if call.namespace is not None:
         item["namespace"] = call.namespace

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Failure, SessionFailed, Tool
-from ratchet.engines.tool_server import Calls, ToolAnswer
+from ratchet.engines.tool_server import Calls, SessionToolAnswer
 from ratchet.research.adapter import Hooks, SessionFacts, TaskAdapter
 from ratchet.research.session import session_tools
 from ratchet.research.sessions import SessionContext
@@ -62,10 +62,10 @@ def hooked(lab: Lab, *listeners: Hooks) -> SessionContext:
     return lab.context(task=task)
 
 
-def used(context: SessionContext, *names: str) -> list[ToolAnswer]:
+def used(context: SessionContext, *names: str) -> list[SessionToolAnswer]:
     """A session that uses these tools, one after the other."""
 
-    async def run() -> list[ToolAnswer]:
+    async def run() -> list[SessionToolAnswer]:
         async with session_tools(context, engine="none") as offered:
             return [await Calls(offered).use(name, {}) for name in names]
 
@@ -103,7 +103,7 @@ def test_answers_go_through_all_of_them_errors_too(lab: Lab) -> None:
     [answer] = used(context, "syntax_check")
     assert answer.text.endswith(" one two")
 
-    async def run() -> ToolAnswer:
+    async def run() -> SessionToolAnswer:
         async with session_tools(context, engine="none") as offered:
             return await Calls(offered).use("rebase_to", {"exp_id": 99})
 

@@ -14,15 +14,15 @@ from fastapi.testclient import TestClient
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import create_run
 from ratchet.server.console.access import POLICY
-from ratchet.server.console.drawings import Node, draw
+from ratchet.server.console.drawings import GraphNode, draw
 from ratchet.server.console.page import asset, environment
 from tests.server.console.visitor import Visitor
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
-def nodes(*names: str) -> list[Node]:
-    return [Node(name, name, "pending") for name in names]
+def nodes(*names: str) -> list[GraphNode]:
+    return [GraphNode(name, name, "pending") for name in names]
 
 
 def test_every_kind_of_answer_carries_the_policy(
@@ -177,6 +177,6 @@ def test_hostile_text_in_a_drawing_is_text(visitor_client: TestClient, url: str)
     piece = environment().from_string(
         '{% import "pieces.html" as pieces %}{{ pieces.graph(drawing, "Steps") }}'
     )
-    shown = piece.render(drawing=draw([Node("a", '"><script>alert(1)</script>', 'x" onload="y')], []))
+    shown = piece.render(drawing=draw([GraphNode("a", '"><script>alert(1)</script>', 'x" onload="y')], []))
     assert "<script>" not in shown
     assert 'onload="y' not in shown

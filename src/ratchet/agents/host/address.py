@@ -47,7 +47,7 @@ class _Leaving:
     succession: Succession | None
 
 
-class AgentAddress:
+class HostedAddress:
     """Follows where the ledger says that the address shall lead, one step after the other.
 
     Everything here happens in one event loop. What must not be seen half done is done without an `await` in between:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ratchet.agents.addresses import AgentTokens, announce, announced, host_lock
 from ratchet.agents.contract import place_of
 from ratchet.agents.gateway import AgentRoute, Gateway, Unavailable
-from ratchet.agents.host.address import AgentAddress, HostSurroundings
+from ratchet.agents.host.address import HostedAddress, HostSurroundings
 from ratchet.agents.host.records import HostedAgent, Records
 from ratchet.agents.host.supervisor import Tasks, persistently
 from ratchet.agents.host.version import EnteredCall
@@ -66,7 +66,7 @@ class Host:
         self._runtime = runtime
         self._lasting = lasting
         self._records = Records(runtime.ledger)
-        self._addresses: dict[str, AgentAddress] = {}
+        self._addresses: dict[str, HostedAddress] = {}
         self._surroundings: HostSurroundings | None = None
 
     async def enter(self, route: AgentRoute, session: str | None) -> EnteredCall:
@@ -127,16 +127,16 @@ class Host:
         if row is not None and self._is_here(row) and name not in self._addresses:
             self._tasks.start(self._open(row).bring_up)
 
-    async def _restore(self, addresses: list[AgentAddress]) -> None:
+    async def _restore(self, addresses: list[HostedAddress]) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def restore(address: AgentAddress) -> None:
+        async def restore(address: HostedAddress) -> None:
             async with gate:
                 await address.bring_up()
 
         await asyncio.gather(*(restore(address) for address in addresses))
 
-    def _open(self, row: HostedAgent) -> AgentAddress:
+    def _open(self, row: HostedAgent) -> HostedAddress:
         """The address of an agent. Raises `Unavailable` for one that cannot be served here."""
         known = self._addresses.get(row.agent.name)
         if known is not None:
@@ -148,12 +148,12 @@ class Host:
                 f"the agent {row.agent.name} does not lie in {self._runtime.home}",
                 hint="call it where it was created: another home shares this ledger",
             )
-        address = AgentAddress(row, place_of(self._runtime.home, row.agent.name), self._surroundings)
+        address = HostedAddress(row, place_of(self._runtime.home, row.agent.name), self._surroundings)
         self._addresses[row.agent.name] = address
         self._tasks.start(partial(self._tend, address))
         return address
 
-    async def _tend(self, address: AgentAddress) -> None:
+    async def _tend(self, address: HostedAddress) -> None:
         await persistently(address.tend)
         if self._addresses.get(address.name) is address:
             del self._addresses[address.name]

@@ -21,7 +21,7 @@ _HOME = ".ratchet"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LedgerPlace:
     """A home, the address of its ledger, and its ratchet.toml as it is."""
 
     home: Path
@@ -35,7 +35,7 @@ class Place:
         return self.home / rest.removeprefix("/").partition("?")[0] if scheme == "sqlite" else None
 
 
-def place_of(flags: Mapping[str, object]) -> Place:
+def place_of(flags: Mapping[str, object]) -> LedgerPlace:
     """The place that the flags, the environment and the directory lead to, whether there is anything or not."""
     here = Path.cwd()
     home = (
@@ -43,7 +43,7 @@ def place_of(flags: Mapping[str, object]) -> Place:
     )
     tables = _tables(home / "ratchet.toml")
     url = flags.get("database_url") or os.environ.get("RATCHET_DATABASE_URL") or tables.get("database_url")
-    return Place(home, str(url or "sqlite:///ledger.db"), tables)
+    return LedgerPlace(home, str(url or "sqlite:///ledger.db"), tables)
 
 
 def _nearest(here: Path) -> Path:
@@ -94,14 +94,14 @@ QUERIES: Mapping[str, str] = {
 """What is asked for each word: a name or a number, and what helps to tell it from others."""
 
 
-def names_in(place: Place, word: str) -> Mapping[str, str]:
+def names_in(place: LedgerPlace, word: str) -> Mapping[str, str]:
     """The names that `word` may stand for, with what is said of each. None when the ledger cannot be read now."""
     with contextlib.suppress(Exception):
         return {str(name): str(about or "") for name, about in rows(place, QUERIES[word])}
     return {}
 
 
-def rows(place: Place, query: str) -> Sequence[tuple[object, object]]:
+def rows(place: LedgerPlace, query: str) -> Sequence[tuple[object, object]]:
     """What the ledger answers. Raises whatever its driver raises."""
     return _from_server(place.database_url, query) if place.path is None else _from_file(place.path, query)
 
@@ -123,7 +123,7 @@ def _from_server(url: str, query: str) -> Sequence[tuple[object, object]]:
         return connection.execute(query).fetchall()
 
 
-def engines(place: Place, built_in: Iterable[str]) -> Mapping[str, str]:
+def engines(place: LedgerPlace, built_in: Iterable[str]) -> Mapping[str, str]:
     """Every engine that can be named, with what it is."""
     described = place.tables.get("engines", {}).get("command", {})
     return {
@@ -190,7 +190,7 @@ class Value(click.ParamType[str]):
             and (name.isdecimal() or not self.number)
         ]
 
-    def _named(self, word: str, place: Place) -> Mapping[str, str]:
+    def _named(self, word: str, place: LedgerPlace) -> Mapping[str, str]:
         match _APART.get((self.group, word), word):
             case "ENGINE":
                 return engines(place, self.engines())

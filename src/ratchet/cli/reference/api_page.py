@@ -67,7 +67,7 @@ A list has a `limit`. A page that is not the last names the next one in the head
 its `next` is what to send as `before`."""
 
 
-class Request(NamedTuple):
+class ApiRequest(NamedTuple):
     """One method of one path, as OpenAPI describes it."""
 
     method: str
@@ -94,7 +94,7 @@ def api_page() -> str:
     document = _description()
     schemas = document["components"]["schemas"]
     requests = [
-        Request(method.upper(), path, described)
+        ApiRequest(method.upper(), path, described)
         for path, operations in document["paths"].items()
         for method, described in operations.items()
         if method in _METHODS
@@ -113,7 +113,7 @@ def _description() -> dict[str, Any]:
             return create_app(runtime, loaded, "no token").openapi()
 
 
-def _sections(requests: Sequence[Request], schemas: Schema) -> Iterator[str]:
+def _sections(requests: Sequence[ApiRequest], schemas: Schema) -> Iterator[str]:
     tags = list(dict.fromkeys(request.tag for request in requests))
     yield "## All requests"
     yield table(
@@ -132,7 +132,7 @@ def _sections(requests: Sequence[Request], schemas: Schema) -> Iterator[str]:
                 yield from _section(each, schemas)
 
 
-def _section(request: Request, schemas: Schema) -> Iterator[str]:
+def _section(request: ApiRequest, schemas: Schema) -> Iterator[str]:
     yield f"### {request.heading}"
     yield from (
         prose(" ".join(each.split())) for each in request.described.get("description", "").split("\n\n")
@@ -144,12 +144,12 @@ def _section(request: Request, schemas: Schema) -> Iterator[str]:
     yield block([_curl(request, schemas)], "sh")
 
 
-def _summary(request: Request) -> str:
+def _summary(request: ApiRequest) -> str:
     text = " ".join(request.described.get("description", "").split())
     return text.partition(". ")[0].removesuffix(".")
 
 
-def _parameters(request: Request) -> str:
+def _parameters(request: ApiRequest) -> str:
     rows = [
         (
             code(each["name"]),
@@ -164,7 +164,7 @@ def _parameters(request: Request) -> str:
     return table(["parameter", "in", "type", "default", "meaning"], rows) if rows else ""
 
 
-def _body(request: Request, schemas: Schema) -> Iterator[str]:
+def _body(request: ApiRequest, schemas: Schema) -> Iterator[str]:
     content = request.described.get("requestBody", {}).get("content", {})
     if not content:
         return
@@ -196,7 +196,7 @@ def _fields(schema: Schema) -> str:
     )
 
 
-def _answers(request: Request) -> str:
+def _answers(request: ApiRequest) -> str:
     told = []
     for status, answer in request.described["responses"].items():
         if not status.isdecimal() or int(status) >= 400:
@@ -212,7 +212,7 @@ def _answers(request: Request) -> str:
     return "; ".join(told) + (f". Problems: {', '.join(problems)}" if problems else "")
 
 
-def _curl(request: Request, schemas: Schema) -> str:
+def _curl(request: ApiRequest, schemas: Schema) -> str:
     words = ["curl"]
     if request.method != "GET":
         words.append(f"-X {request.method}")
@@ -225,7 +225,7 @@ def _curl(request: Request, schemas: Schema) -> str:
     return " ".join([*words, f"http://127.0.0.1:8484{_filled(request)}"])
 
 
-def _filled(request: Request) -> str:
+def _filled(request: ApiRequest) -> str:
     path = request.path
     for each in request.described.get("parameters", ()):
         if each["in"] == "path":

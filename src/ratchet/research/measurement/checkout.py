@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from ratchet.judges import Evaluator, Pinned, Trial
+from ratchet.judges import Evaluator, EvaluatorTrial, Pinned
 from ratchet.judges.process import Function
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse
@@ -60,11 +60,11 @@ class TaskPrograms:
             return None
         return Function(file=program.file, name=program.prepare, modules=program.modules)
 
-    def _trial(self, lease: Lease, held_out: bool) -> Trial | None:
+    def _trial(self, lease: Lease, held_out: bool) -> EvaluatorTrial | None:
         program = self.task.trial
         if program is None:
             return None
-        return Trial(
+        return EvaluatorTrial(
             argv=() if program.is_node else program.argv,
             function=_function(program),
             inputs=self._inputs(held_out),

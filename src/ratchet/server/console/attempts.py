@@ -92,7 +92,7 @@ def _place(tx: Transaction, step: Step) -> str:
     return f"{ROOT}/protocols/{step.run_id}?step_id={step.id}"
 
 
-class Usage(Shape):
+class UsageView(Shape):
     """What was used. A cost of which a part is unknown is null."""
 
     input_tokens: int
@@ -109,7 +109,7 @@ class Usage(Shape):
         return {name: getattr(used, name) for name in cls.model_fields} | {"cost_usd": used.whole_cost_usd}
 
 
-class Session(Shape):
+class SessionView(Shape):
     """`failure` is empty for one that ended well. `priced` is false where tokens were used and no price is known."""
 
     id: int
@@ -123,12 +123,12 @@ class Session(Shape):
     resumable: bool
     transcript: str | None
     simulated: bool
-    usage: Usage
+    usage: UsageView
     priced: bool
     ended_at: Moment
 
     @classmethod
-    def of(cls, row: SessionRow) -> Session:
+    def of(cls, row: SessionRow) -> SessionView:
         own = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         return cls.model_validate(
             {
@@ -148,7 +148,7 @@ class Entry(Shape):
     kind: str
     text: Foreign
     data: Json
-    turn: Usage | None
+    turn: UsageView | None
 
 
 def prompt_of(tx: Transaction, session: SessionRow) -> Artifact | None:
@@ -194,7 +194,7 @@ def sessions(
         hidden = page.api.caller.hidden(tx, projects.values())
     cut = pager.without(found, lambda each: projects.get(each.run_id or 0) in hidden)
     document = {
-        "sessions": [Session.of(each) for each in cut.items],
+        "sessions": [SessionView.of(each) for each in cut.items],
         "next": cut.next,
         "run_id": run_id,
         "attempt_id": attempt_id,
@@ -216,7 +216,7 @@ def session(page: Page, session_id: SessionId, after: After = 0, search: TextFil
         run = None if found.run_id is None else get_run(tx, found.run_id)
     read = _read(page, found, after, search)
     document = {
-        "session": Session.of(found),
+        "session": SessionView.of(found),
         "run": None
         if run is None
         else {

@@ -16,7 +16,7 @@ MOST_NODES = 1_000
 
 def draw_plan(steps: Sequence[Mapping[str, Any]]) -> Drawing | None:
     """The steps of `plan_record`, each with how long it usually takes."""
-    nodes = [Node(each["step"], each["step"], each["type"], note=_planned(each)) for each in steps]
+    nodes = [GraphNode(each["step"], each["step"], each["type"], note=_planned(each)) for each in steps]
     return _drawn(nodes, steps, ())
 
 
@@ -24,7 +24,7 @@ def draw_run(url: str, progress: Mapping[str, Any]) -> Drawing | None:
     """The steps of a run; `url` is its page, which shows a step closely."""
     steps = progress["steps"]
     nodes = [
-        Node(
+        GraphNode(
             each["step"],
             each["step"],
             each["status"],
@@ -37,7 +37,7 @@ def draw_run(url: str, progress: Mapping[str, Any]) -> Drawing | None:
 
 
 def _drawn(
-    nodes: Sequence[Node], steps: Sequence[Mapping[str, Any]], strong: Sequence[str]
+    nodes: Sequence[GraphNode], steps: Sequence[Mapping[str, Any]], strong: Sequence[str]
 ) -> Drawing | None:
     if len(nodes) > MOST_NODES:
         return None
@@ -69,7 +69,7 @@ def draw_versions(url: str, versions: Sequence[Mapping[str, Any]]) -> Drawing | 
     oldest_first = versions[::-1]
     return draw(
         [
-            Node(
+            GraphNode(
                 each["commit"],
                 f"{each['version']}  {each['commit'][:10]}",
                 _state(each),
@@ -103,7 +103,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """Something with a status. `href` leads to more of it, `note` is a second line."""
 
     id: str
@@ -128,7 +128,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GraphLine:
     path: str
     strong: bool
 
@@ -138,10 +138,12 @@ class Drawing:
     width: int
     height: int
     boxes: Sequence[Box]
-    lines: Sequence[Line]
+    lines: Sequence[GraphLine]
 
 
-def draw(nodes: Sequence[Node], edges: Iterable[tuple[str, str]], *, strong: Collection[str] = ()) -> Drawing:
+def draw(
+    nodes: Sequence[GraphNode], edges: Iterable[tuple[str, str]], *, strong: Collection[str] = ()
+) -> Drawing:
     """Put each node right of what it depends on. `strong` are the nodes of a way to point out.
 
     Edges with an unknown end are left out, and so is what would close a circle.
@@ -213,7 +215,7 @@ def _middle(each: str, order: Mapping[str, float], parents: Mapping[str, Sequenc
     return sum(order[parent] for parent in found) / len(found) if found else order[each]
 
 
-def _box(node: Node, column: int, row: float, strong: bool) -> Box:
+def _box(node: GraphNode, column: int, row: float, strong: bool) -> Box:
     shown = node.text if len(node.text) <= _CHARACTERS else f"{node.text[: _CHARACTERS - 1]}…"
     return Box(
         x=_MARGIN + column * (_WIDTH + _BETWEEN_COLUMNS),
@@ -229,8 +231,8 @@ def _box(node: Node, column: int, row: float, strong: bool) -> Box:
     )
 
 
-def _line(before: Box, after: Box, strong: bool) -> Line:
+def _line(before: Box, after: Box, strong: bool) -> GraphLine:
     x1, y1 = before.x + before.width, before.y + before.height // 2
     x2, y2 = after.x, after.y + after.height // 2
     bend = (x2 - x1) // 2
-    return Line(f"M{x1} {y1} C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", strong)
+    return GraphLine(f"M{x1} {y1} C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", strong)

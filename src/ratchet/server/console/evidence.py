@@ -43,7 +43,7 @@ class Part(BaseModel):
     outputs: dict[str, str] = {}
 
 
-class Report(BaseModel):
+class EvidenceReport(BaseModel):
     """The report of a verdict, judge by judge."""
 
     policy: str | None = None
@@ -53,7 +53,7 @@ class Report(BaseModel):
     parts: list[Part]
 
 
-class Judged(BaseModel):
+class JudgedEvidence(BaseModel):
     """A verdict, as far as it can be shown."""
 
     outcome: str
@@ -65,9 +65,9 @@ class Judged(BaseModel):
     simulated: bool = False
 
 
-def verdict_of(recorded: Any) -> Judged | None:
+def verdict_of(recorded: Any) -> JudgedEvidence | None:
     try:
-        return None if recorded is None else Judged.model_validate(recorded)
+        return None if recorded is None else JudgedEvidence.model_validate(recorded)
     except ValidationError:
         return None
 
@@ -87,14 +87,14 @@ def excerpt(api: Access, address: str | None) -> Excerpt | None:
     return Excerpt(content[:_LONGEST].decode("utf-8", "replace"), len(content) > _LONGEST)
 
 
-def report_of(api: Access, recorded: Any) -> Report | Excerpt | None:
+def report_of(api: Access, recorded: Any) -> EvidenceReport | Excerpt | None:
     """What the judges of a verdict wrote down; as it is where it is no report of several judges."""
     address = recorded.get("report") if isinstance(recorded, Mapping) else None
     content = _read(api, address, _LONGEST_REPORT)
     if content is None:
         return None
     try:
-        found = Report.model_validate_json(content)
+        found = EvidenceReport.model_validate_json(content)
     except ValidationError:
         return excerpt(api, address)
     parts = [

@@ -22,7 +22,7 @@ from ratchet.server.console.formats import FILTERS, clean, tool_place
 from ratchet.server.service import Access, Api
 
 
-class Place(NamedTuple):
+class MenuPlace(NamedTuple):
     """`key` leads there from the keyboard, after a g."""
 
     name: str
@@ -31,19 +31,19 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place("Home", "/console/", "h"),
-    Place("Runs", "/console/runs", "n"),
-    Place("Projects", "/console/projects", "o"),
-    Place("Protocols", "/console/protocols", "p"),
-    Place("Research", "/console/research", "r"),
-    Place("Workflows", "/console/workflows", "w"),
-    Place("Tools", "/console/tools", "t"),
-    Place("Agents", "/console/agents", "a"),
-    Place("Sessions", "/console/sessions", "s"),
-    Place("Events", "/console/events", "e"),
-    Place("Queue", "/console/queue", "q"),
-    Place("Usage", "/console/usage", "u"),
-    Place("Settings", "/console/settings", "c"),
+    MenuPlace("Home", "/console/", "h"),
+    MenuPlace("Runs", "/console/runs", "n"),
+    MenuPlace("Projects", "/console/projects", "o"),
+    MenuPlace("Protocols", "/console/protocols", "p"),
+    MenuPlace("Research", "/console/research", "r"),
+    MenuPlace("Workflows", "/console/workflows", "w"),
+    MenuPlace("Tools", "/console/tools", "t"),
+    MenuPlace("Agents", "/console/agents", "a"),
+    MenuPlace("Sessions", "/console/sessions", "s"),
+    MenuPlace("Events", "/console/events", "e"),
+    MenuPlace("Queue", "/console/queue", "q"),
+    MenuPlace("Usage", "/console/usage", "u"),
+    MenuPlace("Settings", "/console/settings", "c"),
 )
 
 

@@ -27,7 +27,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """`series` tells the lines apart; `text` stands at the end of it, at `x` and `y`."""
 
     run: int
@@ -44,7 +44,7 @@ class Lines:
     frame: Frame
     scores: Sequence[Tick]
     numbers: Sequence[Tick]
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
 
 
 def spark(run: Overview) -> str:
@@ -64,14 +64,14 @@ def draw_lines(runs: Sequence[Overview]) -> Lines:
     return Lines(frame, score_ticks(up), number_ticks(across), _apart(lines))
 
 
-def _line(run: Overview, series: int, across: Scale, up: Scale) -> Line:
+def _line(run: Overview, series: int, across: Scale, up: Scale) -> PlotLine:
     name = one_line(run.run.name, 40)
     dots = [
         Dot(at, across(at), up(score), f"{name} {exp_id(at)} {number(score)}")
         for at, score in _thinned(run.kept, _DOTS)
     ]
     points = best_line(_thinned(run.kept, _STEPS), run.last, across, up)
-    return Line(run.run.id, series, name[:20], points, across(run.last) + 6, dots[-1].y + 4, dots)
+    return PlotLine(run.run.id, series, name[:20], points, across(run.last) + 6, dots[-1].y + 4, dots)
 
 
 def _thinned(kept: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
@@ -81,13 +81,13 @@ def _thinned(kept: Sequence[tuple[int, float]], most: int) -> list[tuple[int, fl
     return [kept[round(at * (len(kept) - 1) / (most - 1))] for at in range(most)]
 
 
-def _apart(lines: Sequence[Line], room: float = 14.0) -> list[Line]:
+def _apart(lines: Sequence[PlotLine], room: float = 14.0) -> list[PlotLine]:
     """The texts at the ends of the lines, moved down where they would cover each other."""
-    moved: list[Line] = []
+    moved: list[PlotLine] = []
     for line in sorted(lines, key=lambda each: each.y):
         above = max((each.y + room for each in moved if abs(each.x - line.x) < 140), default=-math.inf)
         moved.append(
-            Line(line.run, line.series, line.text, line.points, line.x, max(line.y, above), line.dots)
+            PlotLine(line.run, line.series, line.text, line.points, line.x, max(line.y, above), line.dots)
         )
     return sorted(moved, key=lambda each: each.series)
 

@@ -41,7 +41,7 @@ from ratchet.server import protocol_shapes as shapes
 from ratchet.server import shapes as common
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import add_buttons
-from ratchet.server.console.drawings import Drawing, Node, draw
+from ratchet.server.console.drawings import Drawing, GraphNode, draw
 from ratchet.server.console.evidence import excerpt, pull_request_of, report_of, verdict_of
 from ratchet.server.console.formats import spent
 from ratchet.server.console.page import Page, View
@@ -205,7 +205,7 @@ def _chosen(protocol: Protocol, steps: Sequence[ProtocolStep], step_id: int | No
 def _graph(protocol: Protocol, steps: Sequence[ProtocolStep]) -> Drawing:
     needs = dependencies(steps)
     nodes = [
-        Node(
+        GraphNode(
             each.name,
             each.name,
             "waiting" if each.awaits_ci else str(each.status),

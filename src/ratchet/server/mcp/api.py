@@ -135,7 +135,7 @@ _FORBIDDEN = 403
 _NEEDS_TOKEN = "urn:ratchet:problem:project-token-needed"
 
 
-class Refused(RatchetError):
+class CallRefused(RatchetError):
     """The API did not do what was asked; the message and the hint are its own."""
 
 
@@ -187,14 +187,14 @@ class Asker:
             raise self._refused(reply)
         return reply
 
-    def _refused(self, reply: Reply) -> Refused:
+    def _refused(self, reply: Reply) -> CallRefused:
         problem = reply.json()
         hint = (
             self.token_hint
             if problem.get("type") == _NEEDS_TOKEN and self.token_hint
             else problem.get("hint")
         )
-        return Refused(problem["detail"], hint=hint)
+        return CallRefused(problem["detail"], hint=hint)
 
 
 def operator_headers(token: str, project_token: str | None = None) -> list[dict[str, str]]:
