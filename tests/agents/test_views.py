@@ -38,7 +38,7 @@ def shown_agent(ledger: Ledger, home: Path) -> views.WholeAgent:
         return views.one_agent(tx, home, SETTINGS, NAME)
 
 
-def log_of(ledger: Ledger, home: Path, role: Role = Role.RUNNER, *, printed: bool = False) -> logs.Log:
+def log_of(ledger: Ledger, home: Path, role: Role = Role.RUNNER, *, printed: bool = False) -> logs.AgentLog:
     with ledger.read() as tx:
         return logs.find_log(tx, home, NAME, role, printed=printed)
 

@@ -90,7 +90,7 @@ def test_a_login_that_has_expired_says_how_to_renew_it(place: Place, tmp_path: P
     claude_file(tmp_path, "sk-ant-oat01-old", -10)
     with pytest.raises(SessionFailed, match="has expired") as caught:
         propose(place.open(engine, "", {"HOME": str(tmp_path)}), Request("Work."))
-    assert f"`{engine}" in str(caught.value.hint)
+    assert f"`ratchet engine login {engine}`" in str(caught.value.hint)
 
 
 def test_a_key_is_stronger_than_a_login(place: Place, model_server: ModelServer, tmp_path: Path) -> None:
