@@ -86,7 +86,8 @@ def _login(environment: Mapping[str, str]) -> tuple[str, str]:
         raise Fault(
             Failure.MISSING,
             f"the login of Claude in {login.file} has expired",
-            hint=f"start `claude` once, which renews it, or put what `claude setup-token` gives into {TOKEN_VARIABLE}",
+            hint="run `ratchet engine login claude`, which renews it, or put what `claude setup-token` gives into "
+            f"{TOKEN_VARIABLE}",
         )
     return login.token, f"with the login in {login.file}"
 
