@@ -53,8 +53,8 @@ def clone_into(transfer: Transfer, place: Path) -> bool:
 
 _T = TypeVar("_T")
 _TRIES = 5
-# How long another push may hold the lock of a branch.
-_LOCK_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# How long another push may hold the lock of a branch: longer than one that was stopped has to end.
+_LOCK_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 _LOCKED = "if nothing else pushes to it, delete the lock file that is named, then resume"
 
 

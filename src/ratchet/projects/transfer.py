@@ -37,7 +37,8 @@ _OUTPUT = 32 * 1024 * 1024
 _COMPLAINT = 64 * 1024
 _CHUNK = 64 * 1024
 _LOOK_SECONDS = 0.25
-_GRACE_SECONDS = 5.0
+# A git that is asked to end removes its locks, which takes a while on a machine that is busy.
+_GRACE_SECONDS = 20.0
 # Every process of the group holds the end of a pipe: when that is closed, the last of them has ended.
 _WATCHER = f"""
 import os, select, signal, sys
