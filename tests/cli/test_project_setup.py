@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,6 +58,31 @@ def test_a_base_whose_checks_cannot_run_stops_before_anything_is_spent_and_leave
     assert [each["name"] for each in changed.json["checks"]] == ["look"]
     resumed = ratchet("protocol", "resume", "2")
     assert resumed.code == 0, resumed.err + resumed.out
+    # The last of the next commands takes the change into the checkout.
+    merge = ratchet("protocol", "show", "2", "--json").json["next"][-1]["command"]
+    subprocess.run(shlex.split(merge), check=True)
+    assert (shop.place / "b.txt").read_text().strip() == "good"
+
+
+def test_inside_a_repository_its_project_need_not_be_named(
+    ratchet: Ratchet, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ratchet("init").code == 0
+    early = ratchet("project", "setup", "--show")
+    assert (early.code, "is not a project yet" in early.err, "ratchet project add" in early.err) == (
+        2,
+        True,
+        True,
+    )
+    assert ratchet("project", "add").code == 0
+    assert ratchet("project", "setup", "--show").code == 0
+    assert (
+        "look (test): test -f README.md"
+        in ratchet("project", "checks", "--add", "look=test -f README.md").out
+    )
+    monkeypatch.chdir(tmp_path)
+    outside = ratchet("project", "checks")
+    assert (outside.code, "is in no git repository" in outside.err) == (2, True)
 
 
 @pytest.mark.soak

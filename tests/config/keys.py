@@ -141,6 +141,7 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
     "research.stagger_seconds": (0.5, 0.25, 0.0),
     "research.backoff_seconds": (1.0, 2.0, 3.0),
     "research.backoff_cap_seconds": (100.0, 200.0, 300.0),
+    "research.session_failures": (1, 2, 3),
     "research.infra_tries": (1, 2, 4),
     "research.infra_errors": (2, 3, 4),
     "research.prompt_chars": (2000, 3000, 4000),

@@ -89,10 +89,11 @@ class Walker:
 
 @pytest.mark.soak
 def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
-    carried: Carried, ledger: Ledger, hill: Path
+    carried: Carried, ledger: Ledger, hill: Path, url: str, tmp_path: Path
 ) -> None:
     idle = FixedEngine({"recipe.py": (hill / "recipe.py").read_text()})
-    _, run_id = carried(idle, ResearchRequest(task=str(hill), trials=5, hours=2 / 3600))
+    patient = load(tmp_path, url, **QUICK, **{"research.session_failures": 1000})
+    _, run_id = carried(idle, ResearchRequest(task=str(hill), trials=5, hours=2 / 3600), patient)
     eventually(lambda: status_of(ledger, run_id).final)
     with ledger.read() as tx:
         _, specialist = get_standings(tx, run_id, "generalist")
@@ -105,6 +106,28 @@ def test_sessions_that_hand_in_nothing_are_failures_and_rest_longer_each_time(
     assert "nothing was changed" in (specialist.problem or "")
     rests = [after - before for before, after in itertools.pairwise(starts)]
     assert all(rest >= least for rest, least in zip(rests, (50, 100, 200, 200), strict=False))
+
+
+def test_sessions_that_only_fail_block_the_run_and_it_can_be_resumed(
+    carried: Carried, ledger: Ledger, hill: Path, url: str, tmp_path: Path
+) -> None:
+    idle = FixedEngine({"recipe.py": (hill / "recipe.py").read_text()})
+    thrice = load(tmp_path, url, **QUICK, **{"research.session_failures": 3})
+    runtime, run_id = carried(idle, ResearchRequest(task=str(hill), trials=5), thrice)
+    eventually(lambda: status_of(ledger, run_id) is RunStatus.BLOCKED)
+    with ledger.read() as tx:
+        reason = get_run(tx, run_id).reason or ""
+        assert get_standings(tx, run_id, "generalist")[1].sessions == 3
+    assert "3 sessions of each specialist in a row failed" in reason
+    assert "nothing was changed" in reason
+    with ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+    eventually(lambda: _sessions(ledger, run_id) == 6)
+
+
+def _sessions(ledger: Ledger, run_id: int) -> int:
+    with ledger.read() as tx:
+        return get_standings(tx, run_id, "generalist")[1].sessions
 
 
 @pytest.mark.soak

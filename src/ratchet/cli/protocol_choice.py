@@ -13,6 +13,9 @@ step_argument = click.argument(
     "wanted", metavar="STEP", help="Its number, or PROTOCOL/NN: the protocol and the place in it."
 )
 project_argument = click.argument("project", metavar="PROJECT", help="Its number or its name.")
+project_or_here_argument = click.argument(
+    "project", metavar="[PROJECT]", required=False, help="Its number or its name; else the repository here."
+)
 within_option = click.option(
     "--project", metavar="PROJECT", help="The project it belongs to, where its name alone is not enough."
 )

@@ -60,6 +60,9 @@ class Research(Section):
         description="pause of a specialist after a session that failed or handed in nothing; doubles with each",
     )
     backoff_cap_seconds: Seconds = Field(900.0, description="the longest such pause")
+    session_failures: Count = Field(
+        8, description="such sessions of each specialist in a row after which the run is blocked"
+    )
     infra_tries: Count = Field(
         3, description="measurements of a trial that the machine may spoil before it counts as an infra_error"
     )

@@ -39,7 +39,15 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
     has_forge = project.remote is not None and not project.remote.startswith("/")
     tries = {each.step_id: each for each in newest_attempts(tx, run_id)}
     judged = [number for number, last in tries.items() if last.verdict is not None]
-    commands = advice(protocol, steps, questions, judged=judged, in_line=in_line, has_forge=has_forge)
+    commands = advice(
+        protocol,
+        steps,
+        questions,
+        judged=judged,
+        in_line=in_line,
+        has_forge=has_forge,
+        checkout=project.local_path,
+    )
     return {
         **protocol_record(protocol, brief=True),
         "project": project.name,
@@ -83,6 +91,7 @@ def advice(
     judged: Collection[int],
     in_line: bool,
     has_forge: bool,
+    checkout: str | None,
 ) -> list[NextCommand]:
     """The likeliest first.
 
@@ -92,7 +101,7 @@ def advice(
     if not protocol.status.final and questions:
         return [_answer(protocol, each) for each in questions]
     if protocol.status is RunStatus.COMPLETED:
-        return list(_completed(protocol, has_forge=has_forge))
+        return list(_completed(protocol, has_forge=has_forge, checkout=checkout))
     return list(_advice(protocol, steps, judged, in_line=in_line))
 
 
@@ -117,12 +126,15 @@ def _advice(
             yield from _idle(protocol, steps)
 
 
-def _completed(protocol: Protocol, *, has_forge: bool) -> Iterator[NextCommand]:
+def _completed(protocol: Protocol, *, has_forge: bool, checkout: str | None) -> Iterator[NextCommand]:
     if protocol.worktree_path is not None and protocol.base_commit is not None:
         where = f"git -C {shlex.quote(protocol.worktree_path)}"
         yield NextCommand(f"{where} log -p {protocol.base_commit[:12]}..", "look at what was done")
     if has_forge and protocol.pull_request is None:
         yield NextCommand(f"ratchet protocol open-pr {protocol.run_id}", "open a pull request")
+    elif checkout is not None and protocol.pull_request is None:
+        merge = f"git -C {shlex.quote(checkout)} merge {shlex.quote(protocol.name)}"
+        yield NextCommand(merge, f"merge it, with {protocol.base_branch} checked out there")
 
 
 def _unblocked(

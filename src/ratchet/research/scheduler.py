@@ -127,6 +127,10 @@ class SessionScheduler:
             self._changed.notify_all()
         return pause
 
+    def fails_everywhere(self, most: int) -> bool:
+        """Whether every specialist has failed so often in a row."""
+        return all(lane.failures >= most for lane in self._lanes)
+
     async def stop(self, reason: str) -> None:
         async with self._changed:
             self.stopped = self.stopped or reason

@@ -197,8 +197,10 @@ async def _hold_sessions(scheduler: SessionScheduler, number: int) -> None:
             pause = await scheduler.leave_lane(
                 lane, problem=problem, quick=quick, asked=asked, refused=refused
             )
-        if pause and problem is not None and scheduler.stopped is None:
-            _tell_pause(campaign, lane, problem, pause)
+        if problem is not None and scheduler.stopped is None:
+            _check_sessions(scheduler, problem)
+            if pause:
+                _tell_pause(campaign, lane, problem, pause)
         _check_machine(campaign)
 
 
@@ -210,7 +212,7 @@ def _tell_pause(campaign: Campaign, lane: Lane, problem: str, seconds: float) ->
 
 
 def _check_engine(campaign: Campaign, held: SessionEnd) -> None:
-    """Block the run when every further session would fail as this one did. Raises `Blocked`.
+    """Block the run when every further session would fail as this one did. Raises `ResearchBlocked`.
 
     Raises `BudgetExceeded` when a session has used up its share, and with it all that the run had.
     """
@@ -218,6 +220,17 @@ def _check_engine(campaign: Campaign, held: SessionEnd) -> None:
         _check_budget(campaign)
     if held.failed is not None and held.failed.failure.is_permanent:
         _block(campaign.job, with_hint(held.failed))
+
+
+def _check_sessions(scheduler: SessionScheduler, problem: str) -> None:
+    """Block the run when no specialist gets anywhere any more. Raises `ResearchBlocked`."""
+    most = scheduler.campaign.job.runtime.settings.research.session_failures
+    if scheduler.fails_everywhere(most):
+        _block(
+            scheduler.campaign.job,
+            f"{most} sessions of each specialist in a row failed or handed in nothing, the last one with: {problem}; "
+            "fix the cause, then resume the run",
+        )
 
 
 def _check_budget(campaign: Campaign) -> None:
@@ -232,7 +245,7 @@ def _used_up(held: SessionEnd) -> bool:
 
 
 def _check_machine(campaign: Campaign) -> None:
-    """Block the run when measuring does not work any more. Raises `Blocked`."""
+    """Block the run when measuring does not work any more. Raises `ResearchBlocked`."""
     most = campaign.job.runtime.settings.research.infra_errors
     if campaign.infra_in_a_row < most:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import read_secret_text
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import tell_who_works
-from ratchet.cli.protocol_choice import by_option, project_argument
+from ratchet.cli.protocol_choice import by_option, project_argument, project_or_here_argument
 from ratchet.cli.words import as_json, lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import Project, get_project
@@ -25,6 +26,7 @@ from ratchet.projects import operations
 from ratchet.projects.clarifications import answer as give_answer
 from ratchet.projects.clarifications import recommended_of
 from ratchet.projects.environments import SetupFailed
+from ratchet.projects.local import find_top, project_at
 from ratchet.projects.operations import ClarificationAnswer
 from ratchet.projects.registration import read_answer
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
@@ -42,7 +44,7 @@ from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
     from ratchet.cli.session import Session
-    from ratchet.ledger.projects import Project
+    from ratchet.ledger import Transaction
     from ratchet.ledger.questions import Clarification
     from ratchet.runtime import Runtime
 
@@ -208,7 +210,7 @@ _EDIT = "# One command in a line, run in this order at the top of a fresh checko
 
 @command(
     examples=[
-        "ratchet project setup shop",
+        "ratchet project setup",
         "ratchet project setup shop --show",
         "ratchet project setup shop --edit",
         'ratchet project setup shop --command "python3 -m pip install -e .[test]"',
@@ -216,7 +218,7 @@ _EDIT = "# One command in a line, run in this order at the top of a fresh checko
     ],
     see=["project checks", "project show"],
 )
-@project_argument
+@project_or_here_argument
 @click.option("--show", is_flag=True, help="Only show it; nothing is run.")
 @click.option("--edit", is_flag=True, help="Change the commands in $EDITOR.")
 @click.option(
@@ -231,7 +233,7 @@ _EDIT = "# One command in a line, run in this order at the top of a fresh checko
 @click.pass_obj
 def setup(
     session: Session,
-    project: str,
+    project: str | None,
     show: bool,
     edit: bool,
     commands: tuple[str, ...],
@@ -252,7 +254,7 @@ def setup(
         raise Misuse("--show runs nothing, and --rebuild does", hint="give one of them")
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
-            chosen = project_named(tx, project)
+            chosen = _project_or_here(tx, project)
             if edit:
                 settle_setup(tx, chosen.id, _edited(runtime, chosen))
             elif commands:
@@ -271,7 +273,7 @@ def setup(
 
 @command(
     examples=[
-        "ratchet project checks shop",
+        "ratchet project checks",
         'ratchet project checks shop --add "pytest=python3 -m pytest -q tests"',
         'ratchet project checks shop --add "types=npm run typecheck" --kind types',
         "ratchet project checks shop --remove ruff",
@@ -279,7 +281,7 @@ def setup(
     ],
     see=["project setup"],
 )
-@project_argument
+@project_or_here_argument
 @click.option(
     "--add",
     "adding",
@@ -293,7 +295,7 @@ def setup(
 @click.pass_obj
 def checks(
     session: Session,
-    project: str,
+    project: str | None,
     adding: tuple[str, ...],
     removing: tuple[str, ...],
     kind: str | None,
@@ -307,7 +309,7 @@ def checks(
         raise Misuse("--found excludes --add and --remove", hint="call it twice")
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.write(actor="cli") as tx:
-            chosen = project_named(tx, project)
+            chosen = _project_or_here(tx, project)
             if found:
                 use_found(tx, chosen.id, "checks")
             elif adding or removing:
@@ -398,3 +400,19 @@ def _print_checks(found: SetupAnswer) -> None:
         print(f"  {one_line(each.name)} ({each.kind}): {one_line(each.command)}")
     if not found.checks:
         print("  (none)")
+
+
+def _project_or_here(tx: Transaction, wanted: str | None) -> Project:
+    """The project that is named, else that of the repository around the current directory.
+
+    Raises `NotFound`, and `Misuse` outside of a repository or in one that is no project.
+    """
+    if wanted is not None:
+        return project_named(tx, wanted)
+    top = find_top(Path.cwd())
+    found = project_at(tx, top)
+    if found is None:
+        raise Misuse(
+            f"{top} is not a project yet", hint="add it with `ratchet project add`, or name a project"
+        )
+    return found
