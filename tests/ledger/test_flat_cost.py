@@ -38,7 +38,7 @@ from ratchet.runtime import job as queue
 from ratchet.runtime.claim import QueueRule
 from ratchet.runtime.job import JobStatus, RetryPolicy
 from ratchet.runtime.jobs import Jobs
-from ratchet.runtime.kinds import Kinds
+from ratchet.runtime.runtime import Kinds
 from tests.ledger.effort import analyze, effort, plan_of, statements_of
 
 SMALL, LARGE = 400, 4000

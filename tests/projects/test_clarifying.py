@@ -7,8 +7,9 @@ import sqlalchemy as sa
 from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus, StepStatus
 from ratchet.ledger import change_run, change_step
 from ratchet.ledger.projects import add_project, get_project
+from ratchet.ledger.questions import list_blockers
 from ratchet.ledger.runs import create_run, create_steps, get_step, status_of_run
-from ratchet.projects.clarifications import answer, ask, list_clarifications, open_blockers, waits_for_answers
+from ratchet.projects.clarifications import answer, ask, list_clarifications, waits_for_answers
 from ratchet.projects.secrets import put_secrets
 from ratchet.runtime import Runtime, list_jobs, start_run
 from tests.projects.jobs import told
@@ -92,8 +93,9 @@ def test_only_open_blocking_questions_of_the_same_phase_and_place_block(
     of_step = asked(runtime, project, "step", applies_to="execution", blocking=True, step_id=one)
     with runtime.ledger.read() as tx:
 
-        def blockers(*where: int) -> list[int]:
-            return [each.id for each in open_blockers(tx, project, "execution", *where)]
+        def blockers(run_id: int | None = None, step_id: int | None = None) -> list[int]:
+            found = list_blockers(tx, project, "execution", run_id=run_id, step_id=step_id)
+            return [each.id for each in found]
 
         assert blockers() == [of_project]
         assert blockers(run) == [of_project, of_run]
@@ -102,7 +104,7 @@ def test_only_open_blocking_questions_of_the_same_phase_and_place_block(
         assert blockers(other) == [of_project]
     say(runtime, of_project, "yes")
     with runtime.ledger.read() as tx:
-        assert [each.id for each in open_blockers(tx, project, "execution", run)] == [of_run]
+        assert [each.id for each in list_blockers(tx, project, "execution", run_id=run)] == [of_run]
 
 
 def test_an_answer_is_given_once_and_says_who_gave_it(runtime: Runtime, project: int) -> None:

@@ -23,8 +23,8 @@ from ratchet.projects.discovery import discover_files
 from ratchet.projects.environments import Environment, Environments, SetupFailed
 from ratchet.projects.environments.imports import used_by_tests
 from ratchet.projects.environments.packages import how_to_reach, make_do, weaker
-from ratchet.protocols.qa.check_plan import PlannedCheck
 from ratchet.protocols.qa.checks import CheckRun, run_check
+from ratchet.protocols.qa.contract import PlannedCheck
 from ratchet.workspaces import Repository
 from tests.projects.repositories import git
 from tests.waiting import eventually

@@ -14,7 +14,7 @@ import pytest
 
 from ratchet.config.workflow_settings import Projects
 from ratchet.projects.environments import Environments
-from ratchet.protocols.qa.check_plan import PlannedCheck
+from ratchet.protocols.qa.contract import PlannedCheck
 from tests.projects.repositories import git
 from tests.projects.test_environments import Shop
 

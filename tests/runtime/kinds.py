@@ -14,7 +14,7 @@ from typing import Any
 from ratchet.projects.jobs import add_kinds as add_project_kinds
 from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
-from ratchet.runtime.kinds import Handler
+from ratchet.runtime.runtime import Handler
 from ratchet.workflows.jobs import add_kinds as add_workflow_kinds
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ratchet.ledger import Run, Transaction
     from ratchet.runtime import JobContext, Kinds, Runtime
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
 KIND = "agents.change"
 RUN_KIND = "agent"
@@ -19,7 +19,7 @@ def add_kinds(kinds: Kinds) -> None:
 
 
 def _actions(_tx: Transaction, _run: Run) -> RunActions:
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
     return RunActions(cancel=_cancel)
 

@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.judges.combined import AllOf, FirstFailure, all_of, first_failure
     from ratchet.judges.command import CommandJudge
     from ratchet.judges.evaluator import Evaluator, EvaluatorTrial
-    from ratchet.judges.judge import Candidate, Judge, Judged, Report, hear
-    from ratchet.judges.process import Function
+    from ratchet.judges.judge import (
+        AllOf,
+        Candidate,
+        FirstFailure,
+        Judge,
+        Judged,
+        Report,
+        all_of,
+        first_failure,
+        hear,
+    )
     from ratchet.judges.reports import JsonReport
     from ratchet.judges.review import VerdictJudge
-    from ratchet.judges.scratch import Pinned
+    from ratchet.judges.scratch import Function, Pinned
 else:
     __getattr__ = on_demand(__name__)
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
-from ratchet.judges.process import blame, described, ending_text, run_confined
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, fingerprint, ruled
 from ratchet.judges.reports import BadReport, JsonReport, TestCounts, count_tests, json_numbers, read_report
-from ratchet.judges.scratch import copied, in_thread, scratch
+from ratchet.judges.scratch import blame, copied, described, ending_text, in_thread, run_confined, scratch
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, CannotStart, Finished, Policy
 

@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.judges.judge import Deadline
-from ratchet.judges.process import Function, blame, check_one_way, ending_text, run_confined
 from ratchet.judges.reports import BadReport, finite, strict_json
-from ratchet.judges.scratch import Pinned, Trap, check_plain, copied, in_thread
+from ratchet.judges.scratch import (
+    Function,
+    Pinned,
+    Trap,
+    blame,
+    check_one_way,
+    check_plain,
+    copied,
+    ending_text,
+    in_thread,
+    run_confined,
+)
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, Finished, Layer, Node, Policy
 

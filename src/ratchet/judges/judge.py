@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import math
+import os
+import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from ratchet.engines import Session, SessionEvent
 from ratchet.engines.engine import unheard
@@ -204,3 +208,187 @@ def record_judged(tx: Transaction, artifacts: ArtifactStore, judged: Judged, spe
         )
     for session in judged.sessions:
         record_session(tx, artifacts, session, "reviewer", spender)
+
+
+_CHUNK = 1024 * 1024
+
+
+class Unpinnable(ValueError):
+    """A directory holds something whose content a hash cannot stand for."""
+
+
+@runtime_checkable
+class Hashed(Protocol):
+    """A value that is known by its content, wherever it lies."""
+
+    @property
+    def sha256(self) -> str: ...
+
+
+def fingerprint(kind: str, **parts: object) -> str:
+    """A SHA-256 over `parts` that is the same in every process."""
+    text = json.dumps([kind, _plain(parts)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def tree_hash(directory: Path, *, without: Set[str] = frozenset()) -> str:
+    """A SHA-256 over the names, the contents and the executable bits of all files below `directory`.
+
+    Files and directories that are called like one of `without` are passed over. Raises `Unpinnable` for a symbolic link
+    and for anything else that is not a file or a directory.
+    """
+    whole = hashlib.sha256()
+    for path, entry in _files(directory, without):
+        runs = bool(entry.st_mode & stat.S_IXUSR)
+        name = os.fsencode(path.relative_to(directory))
+        whole.update(b"%d %d " % (len(name), runs) + name + _file_hash(path))
+    return whole.hexdigest()
+
+
+def _files(directory: Path, without: Set[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in sorted(directory.iterdir()):
+        if path.name in without:
+            continue
+        entry = path.lstat()
+        if stat.S_ISDIR(entry.st_mode):
+            yield from _files(path, without)
+        elif stat.S_ISREG(entry.st_mode):
+            yield path, entry
+        else:
+            raise Unpinnable(f"{path} is neither a file nor a directory")
+
+
+def _file_hash(path: Path) -> bytes:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+    return found.digest()
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it. What it cannot have is refused by `json` later on."""
+    if isinstance(value, Hashed):
+        return value.sha256
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+NOT_COUNTED = "not_counted"
+"""How much a judge looked at that could not decide, such as checks that were red before the change."""
+ABSTAINED = "abstained"
+"""Whether nothing that a judge looked at could decide, so that it passes without having judged."""
+_WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.PASSED)
+
+
+def all_of(*judges: Judge, name: str = "all of") -> AllOf:
+    """Passes what all of `judges` pass. All are asked, at the same time; the worst outcome counts."""
+    return AllOf(name, judges)
+
+
+def first_failure(*judges: Judge, name: str = "first failure") -> FirstFailure:
+    """Passes what all of `judges` pass. They are asked in order, and none after the first that does not pass."""
+    return FirstFailure(name, judges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Combined:
+    name: str
+    judges: tuple[Judge, ...]
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.judges)
+
+    @property
+    def hash(self) -> str:
+        return fingerprint(self.kind, judges=[(each.name, each.hash) for each in self.judges])
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(_Combined):
+    kind = "all of 1"
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(hear(each, candidate)) for each in self.judges]
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        return _merged(self, [task.result() for task in asked])
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure(_Combined):
+    kind = "first failure 1"
+
+    async def judge(self, candidate: Candidate) -> Judged:
+        deadline = Deadline(candidate.deadline_seconds)
+        judged: list[Judged] = []
+        for judge in self.judges:
+            known = {each.verdict.judge_hash: each.verdict for each in judged}
+            finished = {**candidate.finished, **known}
+            judged.append(
+                await hear(judge, replace(candidate, deadline_seconds=deadline.left, finished=finished))
+            )
+            if not judged[-1].verdict.passed:
+                break
+        return _merged(self, judged)
+
+
+def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:
+    verdicts = [each.verdict for each in judged]
+    outcome = min((each.outcome for each in verdicts), key=_WORST_FIRST.index)
+    against = [f"{each.judge}: {each.reason}" for each in verdicts if not each.passed]
+    scored = [each for each in verdicts if each.score is not None]
+    own = Report(f"{judge.name}.json", json.dumps([asdict(each) for each in verdicts]).encode())
+    merged = ruled(
+        judge,
+        outcome,
+        "; ".join(against) or _passed_by(verdicts),
+        report=own,
+        # Two scores cannot be one: then each is only among the measurements.
+        score=scored[0].score if len(scored) == 1 else None,
+        samples=scored[0].samples if len(scored) == 1 else (),
+        measurements=_measurements(verdicts),
+        sessions=tuple(session for each in judged for session in each.sessions),
+    )
+    simulated = any(each.simulated for each in verdicts)
+    return replace(
+        merged,
+        verdict=replace(merged.verdict, simulated=simulated),
+        reports=(own, *(report for each in judged for report in each.reports)),
+    )
+
+
+def _passed_by(verdicts: Sequence[Verdict]) -> str:
+    """Who passed it; of a judge that left something out of its decision, what that was."""
+    decided = [each.judge for each in verdicts if not each.measurements.get(ABSTAINED)]
+    partly = [f"{each.judge}: {each.reason}" for each in verdicts if each.measurements.get(NOT_COUNTED)]
+    return "; ".join((f"passed by {', '.join(decided) or 'no judge'}", *partly))
+
+
+def _measurements(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for verdict in verdicts:
+        scores = {} if verdict.score is None else {"score": verdict.score}
+        found |= {
+            f"{verdict.judge}.{name}": value for name, value in {**scores, **verdict.measurements}.items()
+        }
+    return found
+
+
+def _check(name: str, judges: Sequence[Judge]) -> None:
+    if not judges:
+        raise Misuse(f"{name!r} has no judges, so it would pass everything")
+    names = [judge.name for judge in judges]
+    twice = sorted({each for each in names if names.count(each) > 1})
+    if twice:
+        raise Misuse(f"two judges of {name!r} are called {twice[0]!r}", hint="give each a name of its own")

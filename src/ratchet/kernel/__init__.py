@@ -18,19 +18,27 @@ from ratchet.kernel.errors import (
     Waiting,
     with_hint,
 )
-from ratchet.kernel.ids import AttemptId, EventId, JobId, ProjectId, RunId, StepId, is_name, iso, new_id
 from ratchet.kernel.status import (
     REOPENED,
     RUN_TRANSITIONS,
     STEP_TRANSITIONS,
+    AttemptId,
     Direction,
+    EventId,
+    JobId,
     Outcome,
+    ProjectId,
+    RunId,
     RunStatus,
+    StepId,
     StepStatus,
     TrialStatus,
     Verdict,
     check_transition,
     exp_id,
+    is_name,
+    iso,
+    new_id,
 )
 from ratchet.kernel.usage import BudgetPolicy, Limits, Usage, dollars
 

@@ -30,7 +30,6 @@ __all__ = [
     "ask",
     "get_clarification",
     "list_clarifications",
-    "open_blockers",
     "recommended_of",
     "waits_for_answers",
 ]
@@ -118,17 +117,6 @@ def recommended_of(tx: Transaction, project_id: int) -> list[Clarification]:
     return [each for each in every if each.recommended is not None]
 
 
-def open_blockers(
-    tx: Transaction,
-    project_id: int,
-    applies_to: AppliesTo,
-    run_id: int | None = None,
-    step_id: int | None = None,
-) -> list[Clarification]:
-    """What must be answered before this can go on: about the project, the run and the step."""
-    return list_blockers(tx, project_id, applies_to, run_id=run_id, step_id=step_id)
-
-
 def waits_for_answers(
     tx: Transaction,
     project_id: int,
@@ -136,13 +124,13 @@ def waits_for_answers(
     run_id: int | None = None,
     step_id: int | None = None,
 ) -> list[Clarification]:
-    """`open_blockers` for a transaction that blocks on them: until it ends, nobody answers one.
+    """`list_blockers` for a transaction that blocks on them: until it ends, nobody answers one.
 
     Whoever looked before must look again so, and go on if nothing is left: an answer that comes in between would find
     nothing blocked yet, and nobody would go on after it.
     """
     _lock(tx, project_id)
-    return open_blockers(tx, project_id, applies_to, run_id, step_id)
+    return list_blockers(tx, project_id, applies_to, run_id=run_id, step_id=step_id)
 
 
 def _lock(tx: Transaction, project_id: int) -> None:

@@ -15,7 +15,7 @@ from ratchet.runtime.job import run_key
 if TYPE_CHECKING:
     from ratchet.ledger import Run, Transaction
     from ratchet.runtime import JobContext, Kinds, Runtime
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
 
 CARRY = "protocol"
@@ -40,7 +40,7 @@ async def _carry(job: JobContext) -> object:
 def _actions(tx: Transaction, run: Run) -> RunActions:
     from ratchet.ledger.protocols import is_protocol
     from ratchet.protocols.actions import cancel_protocol, pause_protocol, resume_protocol
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
     # The onboarding of a project is a run of this kind too, but no protocol.
     if not is_protocol(tx, run.id):

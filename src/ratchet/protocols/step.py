@@ -28,11 +28,11 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Transaction
 from ratchet.ledger.protocols import ProtocolStep
+from ratchet.ledger.questions import list_blockers
 from ratchet.ledger.runs import unended_attempt
 from ratchet.ledger.sessions import stages_of_step
 from ratchet.ledger.usage import Spender, accounts
 from ratchet.loop import RECORDED, Attempted, GitTrunk, Plan, attempt
-from ratchet.projects.clarifications import open_blockers
 from ratchet.projects.environments import Environment, stays_inside
 from ratchet.protocols.engine_choice import PERSON, choose, session_author
 from ratchet.protocols.outcome import LOG, REBASE, RebaseEngine, refuse, settle, without, write_outputs
@@ -200,7 +200,7 @@ def _require_answers(stream: Stream, step: ProtocolStep) -> None:
         waiting = [
             each
             for phase in ("execution", "qa")
-            for each in open_blockers(
+            for each in list_blockers(
                 tx, stream.project.id, phase, run_id=stream.protocol.run_id, step_id=step.step_id
             )
         ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ratchet.ledger import Run, Transaction
     from ratchet.runtime import JobContext, Kinds, Runtime
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
 KIND = "research.run"
 
@@ -18,7 +18,7 @@ def add_kinds(kinds: Kinds) -> None:
 
 
 def _actions(_tx: Transaction, _run: Run) -> RunActions:
-    from ratchet.runtime.kinds import RunActions
+    from ratchet.runtime.runtime import RunActions
 
     return RunActions(resume=_resume)
 

@@ -9,10 +9,17 @@ if TYPE_CHECKING:
     from ratchet.runtime.group_commit import GroupCommit
     from ratchet.runtime.job import Job, JobStatus, count_jobs, get_job, list_jobs
     from ratchet.runtime.jobs import Jobs, QueueState, list_queues
-    from ratchet.runtime.kinds import GaveWay, JobContext, Kinds
     from ratchet.runtime.processes import Process, anybody_works, list_processes, works_here
     from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
-    from ratchet.runtime.runtime import Runtime, configured_budgets, open_ledger, open_runtime
+    from ratchet.runtime.runtime import (
+        GaveWay,
+        JobContext,
+        Kinds,
+        Runtime,
+        configured_budgets,
+        open_ledger,
+        open_runtime,
+    )
     from ratchet.runtime.schedules import (
         Missed,
         Schedule,

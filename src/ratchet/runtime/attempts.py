@@ -23,7 +23,7 @@ from ratchet.observe import logs, tracing
 from ratchet.runtime.runtime import configured_budgets
 
 if TYPE_CHECKING:
-    from ratchet.runtime.kinds import JobContext
+    from ratchet.runtime.runtime import JobContext
 
 
 ENDED = "ended"

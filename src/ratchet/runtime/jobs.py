@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ratchet.config import Settings
     from ratchet.runtime.claim import QueueRule
     from ratchet.runtime.job import RetryPolicy
-    from ratchet.runtime.kinds import Kinds
+    from ratchet.runtime.runtime import Kinds
 
 
 MAX_PAYLOAD_BYTES = 1024 * 1024

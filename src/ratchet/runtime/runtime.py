@@ -2,19 +2,202 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ratchet.kernel import Misuse, Superseded
 from ratchet.ledger import Ledger
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy
+from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy, check_lease
 from ratchet.runtime.jobs import Jobs, configured_rules
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ratchet.config import Loaded, Settings
-    from ratchet.ledger import Budgets, Ledger, Transaction
-    from ratchet.runtime.kinds import Kinds
+    from ratchet.ledger import Budgets, Ledger, Run, Transaction
+    from ratchet.runtime.job import Job
     from ratchet.runtime.schedules import Missed
+
+
+# How long an answer about the others counts: it costs a look at the ledger.
+_GLANCE_SECONDS = 1.0
+
+
+class GaveWay(Exception):
+    """Raised by a handler that stops here so that others go first: its job goes back in line, and this try does not
+    count. What it has recorded is there when it begins again."""
+
+
+class JobContext:
+    """One delivery of a job, in the hands of its handler.
+
+    Everything the handler records goes through `write`, which refuses once the job has been taken over, stopped or has
+    timed out: a worker that was thought dead cannot write over its successor. `gives_way` is false where the place
+    is of no use to others.
+    """
+
+    def __init__(self, runtime: Runtime, job: Job, process_id: str, *, gives_way: bool = True) -> None:
+        self.runtime = runtime
+        self.job = job
+        self.process_id = process_id
+        self._gives_way = gives_way
+        self._over = threading.Event()
+        self._yield = False
+        self._next_glance = 0.0
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.runtime.ledger
+
+    @property
+    def payload(self) -> Any:
+        return self.job.payload
+
+    @property
+    def run_id(self) -> int:
+        if self.job.run_id is None:
+            raise ValueError(f"job {self.job.id} ({self.job.kind}) belongs to no run")
+        return self.job.run_id
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the handler should end now. An async handler is cancelled as well; a plain one must look here."""
+        return self._over.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but not past a stop; whether the handler should end now. For plain handlers."""
+        return self._over.wait(seconds)
+
+    def should_yield(self) -> bool:
+        """Whether this is background work and other work waits for its place. Looked up once a second at most."""
+        if not self.job.background or not self._gives_way:
+            return False
+        if time.monotonic() >= self._next_glance:
+            with self.ledger.read() as tx:
+                self._yield = self.runtime.jobs.foreground_waits(tx)
+            self._next_glance = time.monotonic() + _GLANCE_SECONDS
+        return self._yield
+
+    def give_way(self) -> None:
+        """Raise `GaveWay` if other work waits for the place of this background job. For the moments between steps."""
+        if self.should_yield():
+            raise GaveWay(f"job {self.job.id} gave way to other work")
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that commits only while this delivery owns the job. Raises `Superseded` otherwise."""
+        if self.stopping:
+            raise Superseded(f"job {self.job.id} was stopped")
+        request = self.job.request_id
+        with self.ledger.write(actor=self.process_id, request_id=request) as tx:
+            check_lease(tx, self.job)
+            yield tx
+
+    def end(self) -> None:
+        """Tell the handler to end, and accept nothing more from it."""
+        self._over.set()
+
+
+Handler = Callable[["JobContext"], Awaitable[Any]] | Callable[["JobContext"], Any]
+RunAction = Callable[["Transaction", "Runtime", "Run", str], None]
+ENTRY_POINTS = "ratchet.jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A handler may be `async` (preferred: it is cancelled when stopped) or plain (it runs in a thread and must look at
+    `context.stopping` itself)."""
+
+    name: str
+    handler: Handler
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunActions:
+    """How a flow pauses, resumes and cancels its runs, given the reason; None where it is as with every run.
+
+    Callers use `pause_run`, `resume_run` and `cancel_run`, which find the kind of the run.
+    """
+
+    pause: RunAction | None = None
+    resume: RunAction | None = None
+    cancel: RunAction | None = None
+
+
+class Kinds:
+    """The kinds that a process knows."""
+
+    def __init__(self, entries: Iterable[EntryPoint] = ()) -> None:
+        self._kinds: dict[str, JobKind] = {}
+        self._actions: dict[str, Callable[[Transaction, Run], RunActions]] = {}
+        self._starts: list[Callable[[Runtime], None]] = []
+        self._unloaded = list(entries)
+        self._broken: list[Exception] = []
+
+    @classmethod
+    def installed(cls) -> Kinds:
+        """Every kind of the installed packages: each entry point is a function that takes `Kinds` and adds to it."""
+        from importlib.metadata import entry_points
+
+        return cls(entry_points(group=ENTRY_POINTS))
+
+    def _load(self, *, broken_too: bool = False) -> None:
+        """Load the entry points, the first time. One that cannot be loaded is an error, unless `broken_too`."""
+        while self._unloaded:
+            try:
+                self._unloaded.pop(0).load()(self)
+            except Exception as error:  # noqa: BLE001  whatever a package of others raises
+                self._broken.append(error)
+        if self._broken and not broken_too:
+            raise self._broken[0]
+
+    def add(self, name: str, handler: Handler, *, timeout_seconds: float | None = None) -> None:
+        if name in self._kinds:
+            raise Misuse(f"job kind {name!r} is defined twice")
+        self._kinds[name] = JobKind(name, handler, timeout_seconds)
+
+    def add_run(self, kind: str, actions: Callable[[Transaction, Run], RunActions]) -> None:
+        """Define how runs of a kind are paused, resumed and cancelled."""
+        if kind in self._actions:
+            raise Misuse(f"run kind {kind!r} is defined twice")
+        self._actions[kind] = actions
+
+    def of_run(self, tx: Transaction, run: Run) -> RunActions:
+        """How a run is paused, resumed and cancelled. A broken package must not keep anyone from cancelling."""
+        self._load(broken_too=True)
+        found = self._actions.get(run.kind)
+        return RunActions() if found is None else found(tx, run)
+
+    def at_start(self, call: Callable[[Runtime], None]) -> None:
+        """Have `call` called before a worker begins, to bring the ledger in line with the settings."""
+        self._starts.append(call)
+
+    def start(self, runtime: Runtime) -> None:
+        self._load()
+        for call in self._starts:
+            call(runtime)
+
+    def get(self, name: str) -> JobKind:
+        """The kind called `name`, or `Misuse` naming the nearest."""
+        self._load()
+        kind = self._kinds.get(name)
+        if kind is None:
+            near = difflib.get_close_matches(name, self._kinds, n=1)
+            known = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"known kinds: {', '.join(sorted(self._kinds)) or 'none'}"
+            )
+            raise Misuse(f"there is no job kind {name!r}", hint=known)
+        return kind
 
 
 def open_ledger(loaded: Loaded) -> Ledger:
@@ -24,7 +207,6 @@ def open_ledger(loaded: Loaded) -> Ledger:
 def open_runtime(loaded: Loaded, ledger: Ledger, kinds: Kinds | None = None) -> Runtime:
     """The runtime on `ledger`, with every installed kind of job unless others are given."""
     # Loaded here: a command that only reads needs the ledger and no runtime.
-    from ratchet.runtime.kinds import Kinds
 
     return Runtime(ledger, loaded.settings, Kinds.installed() if kinds is None else kinds)
 

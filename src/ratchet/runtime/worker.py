@@ -24,14 +24,13 @@ from ratchet.observe import logs, metrics, tracing
 from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.runtime.job import Job, JobStatus, stops_wanted
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
-from ratchet.runtime.kinds import GaveWay, JobContext
 from ratchet.runtime.processes import Complaint
+from ratchet.runtime.runtime import GaveWay, JobContext
 from ratchet.runtime.schedules import fire, list_schedules
 
 if TYPE_CHECKING:
     from ratchet.runtime.job import Job
-    from ratchet.runtime.kinds import Handler, JobContext
-    from ratchet.runtime.runtime import Runtime
+    from ratchet.runtime.runtime import Handler, JobContext, Runtime
 
 
 # How long a cancelled handler may take to clean up before it is left behind.

@@ -10,8 +10,8 @@ import pytest
 
 from ratchet.judges import Judged
 from ratchet.kernel import Outcome
-from ratchet.protocols.qa.check_plan import PlannedCheck, is_configuration, is_test
 from ratchet.protocols.qa.checks import CheckGate, CheckRun
+from ratchet.protocols.qa.contract import PlannedCheck, is_configuration, is_test
 from tests.protocols.qa.ground import Ground
 
 CHECK = "#!/bin/bash\n# Fails when the word broken is anywhere in the sources.\n! grep -rqs broken src\n"

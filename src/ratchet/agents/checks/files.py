@@ -13,8 +13,8 @@ from typing import Any
 import ratchet
 from ratchet.agents.contract import STATE, UNTRACKED
 from ratchet.judges.judge import Deadline
-from ratchet.judges.process import blame, described, ending_text, run_confined
 from ratchet.judges.reports import BadReport, strict_json
+from ratchet.judges.scratch import blame, described, ending_text, run_confined
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.sandbox import Bounds, Finished, Policy
 

@@ -17,9 +17,17 @@ from ratchet.agents.checks.files import PACKAGE, NotPassed
 from ratchet.agents.contract import TESTS
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
-from ratchet.judges.process import blame, described, ended, ending_text, last_words, run_confined
 from ratchet.judges.reports import BadReport, TestCounts, count_tests, read_report, strict_json
-from ratchet.judges.scratch import copied, in_thread
+from ratchet.judges.scratch import (
+    blame,
+    copied,
+    described,
+    ended,
+    ending_text,
+    in_thread,
+    last_words,
+    run_confined,
+)
 from ratchet.kernel import Outcome, RatchetError
 from ratchet.sandbox import Bounds, Finished, Policy
 

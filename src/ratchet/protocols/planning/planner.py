@@ -17,8 +17,9 @@ from ratchet.kernel import IllegalTransition, LedgerError, RatchetError, RunStat
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, add_protocol_steps, list_protocol_steps
+from ratchet.ledger.questions import list_blockers
 from ratchet.ledger.usage import total
-from ratchet.projects.clarifications import ask, open_blockers
+from ratchet.projects.clarifications import ask
 from ratchet.projects.clone import Clone, stoppable
 from ratchet.protocols.engine_choice import choose_planner, require_reviewer
 from ratchet.protocols.names import require_number
@@ -104,7 +105,7 @@ def _keep_plan(work: PlanningWork) -> None:
 
 def _require_answers(work: PlanningWork) -> None:
     with work.job.ledger.read() as tx:
-        blockers = open_blockers(tx, work.project.id, "planning", run_id=work.protocol.run_id)
+        blockers = list_blockers(tx, work.project.id, "planning", run_id=work.protocol.run_id)
     if blockers:
         raise PlanBlocked(blockers)
 

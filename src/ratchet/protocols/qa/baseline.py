@@ -12,16 +12,14 @@ from functools import partial
 from typing import Any
 
 from ratchet.judges import Candidate
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Deadline
+from ratchet.judges.judge import Deadline, fingerprint
 from ratchet.kernel import Misuse
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
-from ratchet.protocols.qa.check_plan import PlannedCheck, UnknownCheck, plan_checks
 from ratchet.protocols.qa.checks import CheckRun, Red, run_check
-from ratchet.protocols.qa.contract import table
+from ratchet.protocols.qa.contract import PlannedCheck, UnknownCheck, plan_checks, table
 from ratchet.protocols.stream import ProtocolBlocked, Stream
 
 CHECKED = "baseline_checked"

@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.judges import Candidate, CommandJudge, Judged, hear
-from ratchet.judges.combined import ABSTAINED, NOT_COUNTED
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Deadline, OutOfTime
-from ratchet.judges.process import NOT_RUN
-from ratchet.judges.scratch import copied, in_thread, scratch
+from ratchet.judges.judge import ABSTAINED, NOT_COUNTED, Deadline, OutOfTime, fingerprint
+from ratchet.judges.scratch import NOT_RUN, copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.projects.environments.environment import tail
-from ratchet.protocols.qa.check_plan import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
-from ratchet.protocols.qa.findings import FindingSeverity, QaFinding, ruled_by
+from ratchet.protocols.qa.contract import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
+from ratchet.protocols.qa.review import FindingSeverity, QaFinding, ruled_by
 from ratchet.sandbox import Bounds, Policy
 from ratchet.workspaces import Repository, TreeChange
 from ratchet.workspaces.trees import PROGRAM

@@ -21,12 +21,13 @@ from ratchet.ledger.usage import hold
 from ratchet.loop import check_out, judge_candidate
 from ratchet.projects.environments import Environments
 from ratchet.protocols.engine_choice import Author, Independence, Opener, Reviewer, choose_reviewer
-from ratchet.protocols.qa.check_plan import UnknownCheck, closed_files
 from ratchet.protocols.qa.checks import CheckGate, Red
 from ratchet.protocols.qa.contract import (
     ContractGate,
     SizeGate,
     StepQa,
+    UnknownCheck,
+    closed_files,
     places,
     prompts_of,
     read_asked,

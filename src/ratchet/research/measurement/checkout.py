@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from ratchet.judges import Evaluator, EvaluatorTrial, Pinned
-from ratchet.judges.process import Function
-from ratchet.judges.scratch import in_thread
+from ratchet.judges.scratch import Function, in_thread
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.measurement.slots import Lease

@@ -28,11 +28,9 @@ from ratchet.judges.evaluator import (
     run_evaluator,
     run_trial,
 )
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Deadline
-from ratchet.judges.process import ending_text
+from ratchet.judges.judge import Deadline, fingerprint
 from ratchet.judges.reports import BadReport
-from ratchet.judges.scratch import in_thread, scratch
+from ratchet.judges.scratch import ending_text, in_thread, scratch
 from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ratchet.judges.evaluator import Disqualified, EvaluatorFailed, TrialBroken, TrialFailed, TrialRun
 from ratchet.judges.judge import OutOfTime
-from ratchet.judges.process import NOT_RUN, described, ended, last_words, over_time
-from ratchet.judges.scratch import Changed
+from ratchet.judges.scratch import NOT_RUN, Changed, described, ended, last_words, over_time
 from ratchet.kernel import RatchetError, TrialStatus
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.sandbox import Finished
