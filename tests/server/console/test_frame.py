@@ -12,10 +12,12 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ratchet.ledger import Ledger
+from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import create_run
 from ratchet.server.console.access import POLICY
 from ratchet.server.console.drawings import GraphNode, draw
 from ratchet.server.console.page import asset, environment
+from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -103,6 +105,19 @@ def test_a_conflict_is_a_page_that_says_why(visitor_client: TestClient, ledger: 
     answer = visitor_client.post(f"/console/runs/{run_id}/actions/resume", data={"csrf": token})
     assert answer.status_code == 409
     assert f"run {run_id} is pending" in answer.text
+
+
+def test_a_page_that_refreshes_itself_leaves_what_an_action_reports_to_the_next_page(
+    visitor_client: TestClient, ledger: Ledger
+) -> None:
+    with ledger.write(actor="test") as tx:
+        run_id = create_run(tx, "other", "waits")
+        asked = request_approval(tx, "once", subject="step publish", question="Publish it?", run_id=run_id)
+    answer = send(visitor_client, f"/console/approvals/{asked.id}/actions/approve")
+    assert answer.status_code == 303
+    visitor_client.get("/console/", headers={"HX-Request": "true"})
+    assert "Approval 1 is approved." in visitor_client.get("/console/").text
+    assert 'role="status">' not in visitor_client.get("/console/").text
 
 
 def test_fields_that_nobody_filled_in_count_as_not_sent(visitor_client: TestClient) -> None:

@@ -101,7 +101,8 @@ class View:
             return JSONResponse(shown, status)
         page = render(self.request, template, shown, title=title, visit=self.visit, live=live)
         answer = HTMLResponse(page, status)
-        if _SAID in self.request.cookies:
+        # A page that only refreshes itself leaves the message to the page that the action leads to.
+        if _SAID in self.request.cookies and "HX-Request" not in self.request.headers:
             answer.delete_cookie(_SAID, path=ROOT)
         return answer
 
