@@ -30,7 +30,7 @@ SELECT {now} + n,
 FROM counted
 """
 
-# One run in a thousand is still going on, and as many jobs.
+# One run in a thousand is still continuing, and as many jobs.
 _RUNS = """
 INSERT INTO runs (kind, name, status, spec, simulated, used_recording, created_at, updated_at, ended_at)
 {counted}

@@ -21,7 +21,7 @@ def eventually(check: Callable[[], object]) -> None:
 
 
 async def eventually_async(check: Callable[[], object]) -> None:
-    """Wait until `check` holds, and let the event loop go on."""
+    """Wait until `check` holds, and let the event loop continue."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not check():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -113,7 +113,7 @@ def _add_peers(stage: Stage, scale: Scale, result: Result, own_seconds: float) -
     result.notes += [
         "Dask keeps nothing on disk, so a run that is killed is lost; Prefect keeps the states of tasks and not their "
         "values, unless it is told to",
-        "LangGraph works in supersteps and writes its checkpoints while it goes on, as shipped; building its graph is "
+        "LangGraph works in supersteps and writes its checkpoints while it runs, as shipped; building its graph is "
         "not counted",
         "CPU is that of the process and, for a peer, of all that it started; not that of a database server",
     ]

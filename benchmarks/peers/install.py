@@ -16,7 +16,7 @@ _INSTALL_SECONDS = 1800.0
 def install(name: str, requirements: str) -> Path:
     """The directory of its programs, installed if it is not yet there. Raises `Unavailable`."""
     environment = _ENVIRONMENTS / name
-    # Written last: without it, or with another version in it, the environment is made anew.
+    # Written last: without it, or with another version in it, the environment is made again.
     stamp = environment / "installed"
     if not stamp.exists() or stamp.read_text() != requirements:
         print(f"installing {requirements} into {environment.relative_to(ROOT)}", file=sys.stderr)

@@ -134,7 +134,7 @@ async def find_or_make(
 
 
 def forget(link: Path) -> None:
-    """Have it made again when it is next needed. What still uses it can go on: it is removed with the next sweep."""
+    """Have it made again when it is next needed. What still uses it can continue: it is removed with the next sweep."""
     link.unlink(missing_ok=True)
 
 

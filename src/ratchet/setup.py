@@ -155,7 +155,7 @@ async def _models(http: httpx2.AsyncClient, address: str) -> list[str]:
 
 
 FIRST_RUN_USD = 5.0
-"""What one run may cost until somebody says otherwise."""
+"""What one run may cost unless set otherwise."""
 FIRST_RUN_TOKENS = 2_000_000
 
 

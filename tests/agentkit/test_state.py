@@ -123,7 +123,7 @@ def test_patience_ends_while_another_thread_holds_the_lock(store: StateStore) ->
         thread = threading.Thread(target=try_it)
         thread.start()
         thread.join()
-    assert "somebody else has held" in str(caught[0])
+    assert "another process has held" in str(caught[0])
 
 
 def test_locked_gives_the_state_and_keeps_writers_out(store: StateStore) -> None:
@@ -160,7 +160,7 @@ def test_a_process_forked_inside_an_edit_waits_like_every_other(store: StateStor
     with store.edit() as state:
         child = os.fork()
         if child == 0:
-            os._exit(_refused(store, "somebody else has held"))
+            os._exit(_refused(store, "another process has held"))
         _, status = os.waitpid(child, 0)
         state["count"] = 1
     assert os.waitstatus_to_exitcode(status) == 0

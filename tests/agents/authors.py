@@ -109,7 +109,7 @@ def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
         case ["break", "the", "tests"]:
             _change(place / "tests.py", "== f", "!= f")
         case ["break", "the", "tests", "once"]:
-            _change(place / "words.py", r"GREETING = .*", "GREETING = 'mended'")
+            _change(place / "words.py", r"GREETING = .*", "GREETING = 'fixed'")
             if not again:
                 _change(place / "tests.py", "== f", "!= f")
         case ["break", "the", "syntax"]:

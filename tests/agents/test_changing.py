@@ -159,8 +159,8 @@ def test_an_engine_that_refuses_is_not_asked_again(runtime: Runtime, worker: Wor
 @pytest.mark.soak
 def test_the_next_try_is_told_why_the_last_one_failed(runtime: Runtime, worker: Worker) -> None:
     made(runtime)
-    mended = told(runtime, "break the tests once")
-    assert mended.status is RunStatus.COMPLETED, mended.reason
+    fixed = told(runtime, "break the tests once")
+    assert fixed.status is RunStatus.COMPLETED, fixed.reason
     assert places_passed(runtime.home).count("after the session") == 3
     assert "test_it_greets_by_name" in (runtime.home / "prompt").read_text()
 

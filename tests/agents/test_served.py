@@ -1,4 +1,4 @@
-"""A server that is killed while it rewrites an agent: what it served is served again, and the work goes on."""
+"""A server that is killed while it rewrites an agent: what it served is served again, and the work continues."""
 
 from __future__ import annotations
 

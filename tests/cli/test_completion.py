@@ -60,7 +60,7 @@ class Bash:
         self.env = {**program.env, "PATH": f"{script.parent}{os.pathsep}{program.env['PATH']}"}
 
     def __call__(self, *lines: str) -> list[list[str]]:
-        """The words that each of the lines may go on with. What is printed on stderr fails the test."""
+        """The words that each of the lines may continue with. What is printed on stderr fails the test."""
         asked = "".join(f"complete_line {shlex.quote(line)}\n" for line in lines)
         done = subprocess.run(
             ["bash", "--norc", "--noprofile", "-c", f'eval "$(ratchet completion bash)"\n{COMPLETE}{asked}'],

@@ -38,7 +38,7 @@ def test_doctor_makes_no_ledger(ratchet: Ratchet, home: Path) -> None:
     found = [
         each for each in done.json["checks"] if each["name"].startswith("ledger") and each["status"] == "warn"
     ]
-    assert found[-1]["mend"] == "run `ratchet init`"
+    assert found[-1]["fix"] == "run `ratchet init`"
     assert not home.exists()
     assert ratchet("runs", "list").code == 2
 
@@ -46,7 +46,7 @@ def test_doctor_makes_no_ledger(ratchet: Ratchet, home: Path) -> None:
 @pytest.mark.no_ledger
 def test_doctor_tells_people_how_to_mend_each_finding(ratchet: Ratchet) -> None:
     done = ratchet("doctor")
-    assert "to mend: run `ratchet init`" in done.out
+    assert "to fix: run `ratchet init`" in done.out
     assert "warnings, 0 failed" in done.out.splitlines()[-1]
 
 
@@ -58,7 +58,7 @@ def test_doctor_sees_living_and_dead_processes(ratchet: Ratchet, ledger: Ledger)
         tx.connection.execute(sa.update(processes).where(processes.c.id == "silent").values(beat_at=long_ago))
     found = check(ratchet("doctor", "--json"), "ledger processes")
     assert (found["status"], found["detail"]) == ("warn", "1 alive, 1 dead: silent")
-    assert "ratchet worker" in found["mend"]
+    assert "ratchet worker" in found["fix"]
 
 
 @pytest.mark.soak
@@ -75,7 +75,7 @@ def test_doctor_fails_on_a_damaged_file(plain_program: Program, damage: bytes | 
     failed = [each for each in done.json["checks"] if each["status"] == "fail"]
     assert done.code == 1
     assert [each["name"].split()[0] for each in failed] == ["ledger"]
-    assert "restore" in failed[0]["mend"]
+    assert "restore" in failed[0]["fix"]
 
 
 @pytest.mark.soak
@@ -87,7 +87,7 @@ def test_doctor_fails_on_a_newer_schema_and_leaves_it(plain_program: Program) ->
     database.close()
     done = plain_program("doctor", "--json")
     assert done.code == 1
-    assert check(done, "ledger schema")["mend"] == "upgrade Ratchet"
+    assert check(done, "ledger schema")["fix"] == "upgrade Ratchet"
 
 
 @pytest.mark.soak

@@ -80,7 +80,7 @@ def test_what_is_missing_is_told_and_is_exit_code_3(program: Program) -> None:
     done = program("engine", "check", "opencode", "--json")
     assert done.code == 3
     assert done.json[0]["ready"] is False
-    assert "npm install" in done.json[0]["mend"]
+    assert "npm install" in done.json[0]["fix"]
     assert program("engine", "check", "search").code == 0
 
 

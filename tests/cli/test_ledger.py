@@ -107,7 +107,7 @@ def test_check_finds_a_lost_artifact_and_fails(ratchet: Ratchet, filled: Ledger)
     done = ratchet("ledger", "check")
     assert done.code == 1
     assert "is missing" in done.out
-    assert "to mend:" in done.out
+    assert "to fix:" in done.out
     assert ratchet("ledger", "check", "--json").json["ok"] is False
 
 

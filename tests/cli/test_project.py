@@ -83,7 +83,7 @@ def test_the_repository_here_is_worked_on_where_it_is_and_keeps_its_base(
     )
     again = ratchet("project", "add", str(shop.place), "--detach")
     assert again.out == "Project 2, shop-2, is registered; its onboarding waits for a worker.\n"
-    assert "Nobody works on this ledger now" in again.err
+    assert "No worker runs on this ledger now" in again.err
 
 
 @pytest.mark.soak
@@ -134,7 +134,7 @@ def test_questions_block_an_onboarding_until_they_are_answered(
     assert ratchet("project", "answer", "shop").code == 2
     said = ratchet("project", "answer", "shop", "--recommended")
     assert (said.code, len(said.out.splitlines())) == (0, 7)
-    assert "Nobody works on this ledger now" in said.err
+    assert "No worker runs on this ledger now" in said.err
     assert ratchet("project", "questions", "shop").err == "Nothing is asked about shop.\n"
     [ssh] = [
         each

@@ -317,7 +317,7 @@ def test_a_forge_that_cannot_be_asked_is_told_and_nothing_waits_for_ever(
     done = ratchet("protocol", "new", wish("Nothing to do.", "Write a.\nwrite a.txt one"), "--run")
     assert done.code == 1
     assert "The forge cannot be asked for checks" in done.err
-    assert "A webhook to `ratchet serve` lets it go on as well." in done.err
+    assert "A webhook to `ratchet serve` resumes it as well." in done.err
 
 
 @ONE_DATABASE
@@ -400,7 +400,7 @@ def test_what_does_not_fit_the_status_is_refused_with_what_does(ratchet: Ratchet
     )
     detached = ratchet("protocol", "start", "0001-paint", "--detach")
     assert detached.code == 0
-    assert "Nobody works on this ledger now" in detached.err
+    assert "No worker runs on this ledger now" in detached.err
     assert ratchet("protocol", "cancel", "0001-paint", "--json").json["status"] == "cancelled"
     assert ratchet("protocol", "cancel", "0001-paint").code == 0
     for action in ("start", "resume", "pause"):

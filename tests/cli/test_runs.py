@@ -107,7 +107,7 @@ def test_a_resumed_run_that_no_worker_takes_says_so(
     assert ratchet("runs", "pause", run_id).code == 0
     done = ratchet("runs", "resume", run_id)
     assert (done.code, done.out) == (0, f"Run {run_id} is resumed.\n")
-    assert done.err == f"Nobody works on this ledger now: `ratchet worker` or `ratchet serve` does{here}.\n"
+    assert done.err == f"No worker runs on this ledger now: `ratchet worker` or `ratchet serve` does{here}.\n"
 
 
 def test_a_completed_run_cannot_be_cancelled(ratchet: Ratchet, runtime: Runtime) -> None:

@@ -89,7 +89,7 @@ def test_an_audit_finds_a_missing_spec_and_makes_one_of_the_files(
     assert "has no spec" in ratchet("spec", "validate", "--protocol", "0001-paint").err
     made = ratchet("spec", "audit", "0001-paint", "--backfill")
     assert made.code == 0, made.out
-    assert ("valid" in made.out, "made anew" in made.out) == (True, True)
+    assert ("valid" in made.out, "made again" in made.out) == (True, True)
     assert ratchet("spec", "audit", "--project", "shop").code == 0
     assert ratchet("spec", "validate", "--protocol", "0001-paint", "--files", str(place)).out == "Valid\n"
     assert ratchet("spec", "audit", "0002-none").code == 1

@@ -109,11 +109,11 @@ def test_tables_in_markdown_are_drawn_on_a_terminal_and_left_to_a_pipe(
 
 
 def test_the_words_of_the_doctor_stay_in_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = ProbeCheck("engine codex", "warn", "OPENAI_API_KEY is not set", mend="run `ratchet setup`")
+    check = ProbeCheck("engine codex", "warn", "OPENAI_API_KEY is not set", fix="run `ratchet setup`")
     assert on_screen(monkeypatch, 44, lambda: print_checks([check])) == [
         "warn  engine codex  OPENAI_API_KEY is not",
         "                    set",
-        "                    to mend: run `ratchet",
+        "                    to fix: run `ratchet",
         "                    setup`",
         *("", "0 ok, 1 warnings, 0 failed"),
     ]

@@ -105,7 +105,7 @@ def test_cancel_reaches_a_running_job(
     ending(program.start("worker"))
     job = enqueue_slow(runtime, tmp_path, 60)
     eventually((tmp_path / "began").exists)
-    assert "is told to stop on" in ratchet("queue", "cancel", str(job)).out
+    assert "is asked to stop on" in ratchet("queue", "cancel", str(job)).out
     eventually(lambda: status(runtime, job) is JobStatus.CANCELLED)
 
 

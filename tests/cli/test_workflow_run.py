@@ -44,8 +44,8 @@ def test_a_run_ends_with_its_outputs_and_its_steps_and_the_next_one_knows_them(
     again = ratchet("workflow", "run", file, "--input", TEXT)
     assert (again.code, again.out) == (0, "5 words, the longest is quick\n")
     assert "4 of them known from before" in again.err
-    anew = ratchet("workflow", "run", file, "--input", TEXT, "--no-cache", "--json").json
-    assert [record["cached"] for record in anew["steps"].values()] == [False] * 4
+    again = ratchet("workflow", "run", file, "--input", TEXT, "--no-cache", "--json").json
+    assert [record["cached"] for record in again["steps"].values()] == [False] * 4
 
     plan = ratchet("workflow", "plan", file).out
     assert "took" in plan
@@ -230,7 +230,7 @@ def test_a_run_waits_for_a_person_and_goes_on_with_the_answer(ratchet: Ratchet, 
             {
                 "step_id": "ask",
                 "type": "approval",
-                "prompt_template": "Go on with {text}?",
+                "prompt_template": "Continue with {text}?",
                 "input_mapping": {"text": "inputs.text"},
             },
             step("split", input_mapping={"text": "inputs.text"}, depends_on=["ask"]),
@@ -243,7 +243,7 @@ def test_a_run_waits_for_a_person_and_goes_on_with_the_answer(ratchet: Ratchet, 
     assert "Run 1 of counting is blocked" in held.err
     assert "ratchet approval list" in held.err
     [asked] = ratchet("approval", "list", "--json").json
-    assert "Go on with a b?" in asked["question"]
+    assert "Continue with a b?" in asked["question"]
 
 
 @pytest.mark.soak

@@ -103,7 +103,7 @@ def test_ctrl_c_stops_the_demo_and_loses_nothing(machine: Machine) -> None:
         assert process.stdout is not None
         told = process.stdout.read()
         assert process.wait(SECONDS) == 130, told
-    assert "goes on where it stopped" in told
+    assert "resumes where it stopped" in told
     assert "FAILED" not in told
     assert not (machine.home / "reports").exists()
     [run] = runs(machine).values()
@@ -111,7 +111,7 @@ def test_ctrl_c_stops_the_demo_and_loses_nothing(machine: Machine) -> None:
 
 
 def test_an_act_that_fails_is_told_and_the_others_are_shown(machine: Machine) -> None:
-    """Its worker is ended by somebody else, so nobody is left to go on."""
+    """Its worker is ended by somebody else, so nobody is left to continue."""
     with machine.started("demo", "--only", "durability", "workflows") as process:
         started = read_until(process, " starts")
         os.kill(int(started.split("worker ")[-1].split()[0]), signal.SIGKILL)

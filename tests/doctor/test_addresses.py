@@ -23,7 +23,7 @@ def test_an_asked_for_port_that_another_program_has_is_reported_with_a_way_out(t
         port = taken.getsockname()[1]
         for check, name in zip(addresses(settings(tmp_path, port)), ("server", "agents"), strict=True):
             assert (check.name, check.status, str(port) in check.detail) == (name, "warn", True)
-            assert f"{name}.port" in (check.mend or "")
+            assert f"{name}.port" in (check.fix or "")
 
 
 def test_what_runs_is_named(tmp_path: Path) -> None:

@@ -27,4 +27,4 @@ def test_a_home_that_does_not_exist_yet_is_judged_by_its_parent(tmp_path: Path) 
 def test_a_place_that_takes_no_files_is_a_failure_with_a_way_out() -> None:
     _, writes = disk(Path("/proc/self"))  # not even root can write there
     assert writes.status == "fail"
-    assert "RATCHET_HOME" in (writes.mend or "")
+    assert "RATCHET_HOME" in (writes.fix or "")

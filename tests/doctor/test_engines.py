@@ -32,7 +32,7 @@ def test_every_engine_is_looked_at_and_an_absent_one_is_a_warning_that_tells_how
     checks = found(loaded, programs)
     assert set(checks) == {*READY, "claude", "codex", "llm", "replay", "search"}
     assert {checks[name].status for name in READY} == {"warn"}
-    assert all((mend := checks[name].mend) and "install" in mend and "://" not in mend for name in READY)
+    assert all((fix := checks[name].fix) and "install" in fix and "://" not in fix for name in READY)
     assert checks["search"].status == "ok"
 
 

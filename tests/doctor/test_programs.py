@@ -13,8 +13,8 @@ def test_the_real_git_and_python_are_fine() -> None:
 def test_no_git_is_a_failure_with_a_way_out(programs: Programs) -> None:
     (check,) = git(programs.path)
     assert (check.status, check.detail) == ("fail", "not found on the PATH")
-    assert check.mend is not None
-    assert "git 2.31" in check.mend
+    assert check.fix is not None
+    assert "git 2.31" in check.fix
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ def test_each_layer_is_shown_and_a_refused_one_tells_how_to_mend_it() -> None:
     checks = sandbox_layers()
     told = [each.name.removeprefix("sandbox ") for each in checks]
     assert told == [*map(str, Layer), "overlayfs", "nodes", "commands"]
-    assert all((each.mend is None) == (each.status == "ok") for each in checks)
+    assert all((each.fix is None) == (each.status == "ok") for each in checks)
     assert "fail" not in {each.status for each in checks}
 
 

@@ -366,7 +366,7 @@ class StructuredContract(EngineContract):
 
 
 class ResumableContract(EngineContract):
-    """For an engine that can go on with a session."""
+    """For an engine that can continue with a session."""
 
     def test_a_session_goes_on_where_it_was(self, subject: Subject, request_: Callable[..., Request]) -> None:
         engine = subject.says("one", "two")

@@ -137,4 +137,4 @@ def test_an_endpoint_that_is_away_is_told_with_what_set_its_address(
 ) -> None:
     found = asyncio.run(place.open(engine, toml, environment).check())
     assert "cannot be reached" in found.detail
-    assert found.mend == f"check {setting}, the network and the state of the endpoint"
+    assert found.fix == f"check {setting}, the network and the state of the endpoint"

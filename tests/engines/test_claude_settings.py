@@ -111,7 +111,7 @@ def test_a_check_costs_nothing_and_says_what_is_missing(subject: ClaudeSubject) 
     assert (ready.ready, subject.script.left) == (True, 1)
     assert "claude-agent-sdk" in ready.detail
     unready = asyncio.run(subject.open(base_url=None, key_variable="NOT_SET").check())
-    assert (unready.ready, "NOT_SET" in str(unready.mend)) == (False, True)
+    assert (unready.ready, "NOT_SET" in str(unready.fix)) == (False, True)
 
 
 @pytest.mark.soak

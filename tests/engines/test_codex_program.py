@@ -148,4 +148,4 @@ def test_without_a_key_the_makers_own_endpoint_is_not_even_tried(place: Place, w
     assert "OPENAI_API_KEY" in str(failed)
     readiness = asyncio.run(engine.check())
     assert not readiness.ready
-    assert "OPENAI_API_KEY" in (readiness.mend or "")
+    assert "OPENAI_API_KEY" in (readiness.fix or "")

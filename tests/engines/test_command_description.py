@@ -180,7 +180,7 @@ def test_a_ready_description_can_be_opened_and_replaced(place: Place, name: str)
     assert engine.name == name
     readiness = asyncio.run(engine.check())
     assert not readiness.ready
-    assert "install" in (readiness.mend or "")
+    assert "install" in (readiness.fix or "")
     own = place.open(name, f'[engines.command.{name}]\nargv = ["true"]\nanswer = "none"')
     assert asyncio.run(own.check()).ready
     assert name in engine_names(place.surroundings().settings)

@@ -94,7 +94,7 @@ def test_a_key_that_no_header_can_hold_is_refused_by_its_variable_and_never_show
         assert not found.ready
         assert found.failure is Failure.MISSING
         assert "the key in OPENAI_API_KEY has a" in found.detail
-        assert "OPENAI_API_KEY" in (found.mend or "")
+        assert "OPENAI_API_KEY" in (found.fix or "")
         assert "sk-" not in repr(found)
     with pytest.raises(SessionFailed, match="the key in OPENAI_API_KEY has a") as failed:
         asyncio.run(open_engine("llm:gpt-5.5", surroundings).propose(Request("Say hello.")))

@@ -102,7 +102,7 @@ def test_seeds_and_trials_give_different_proposals(engine: Engine, tmp_path: Pat
 
 @pytest.mark.soak
 def test_a_session_that_is_done_again_goes_on_exactly(engine: Engine, tmp_path: Path) -> None:
-    """As after a kill: the same request comes again, in a fresh workspace, and the chain goes on as if nothing was."""
+    """As after a kill: the same request comes again, in a fresh workspace, and the chain continues unchanged."""
     told: list[Mapping[str, Any]] = []
     steady = disturbed = None
     for number in range(30):

@@ -72,7 +72,7 @@ def test_a_deeper_path_leads_into_a_value() -> None:
 
 
 def test_a_step_begins_the_moment_that_its_inputs_exist() -> None:
-    """A diamond with branches of different lengths: the short one goes on while the long one still runs."""
+    """A diamond with branches of different lengths: the short one continues while the long one still runs."""
     late = asyncio.Event()
     seen: list[str] = []
 

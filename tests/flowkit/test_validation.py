@@ -35,7 +35,7 @@ def test_a_workflow_with_everything_in_it_is_valid() -> None:
                 "input_mapping": {"row": "item.name", "raw": "$${inputs.x} ${HOME}"},
                 "when": "len(steps.load.output.rows) > 0",
             },
-            {"step_id": "ask", "type": "approval", "description": "Go on?", "depends_on": ["each"]},
+            {"step_id": "ask", "type": "approval", "description": "Continue?", "depends_on": ["each"]},
             {"step_id": "zip", "input_mapping": {"x": [1, {"deep": "inputs.numbers[0]"}]}},
             {
                 "step_id": "inner",

@@ -19,7 +19,7 @@ MakeScore = Callable[..., Scoring]
 
 
 def says(answer: str, then: str = "") -> str:
-    """An evaluator that writes `answer` and goes on with `then`."""
+    """An evaluator that writes `answer` and continues with `then`."""
     return f"import sys\nsys.stdout.write({answer!r})\nsys.stdout.flush()\n{then}"
 
 

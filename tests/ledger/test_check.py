@@ -87,7 +87,7 @@ def test_lost_and_damaged_artifacts_and_files_that_nobody_names_are_found(lived_
         [
             ("error", f"artifact {damaged} does not match its hash"),
             ("error", f"artifact {lost} is missing"),
-            ("info", "1 artifact files are named by nobody"),
+            ("info", "1 artifact files are not referenced"),
         ]
     )
 

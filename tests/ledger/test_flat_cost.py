@@ -106,7 +106,7 @@ VIEWS: dict[str, Callable[[Transaction], object]] = {
     "sessions of a common engine": lambda tx: list_sessions(tx, engine="t", limit=20),
     "sessions of a rare engine": lambda tx: list_sessions(tx, engine="rare", limit=20),
     "failed sessions": lambda tx: list_sessions(tx, failed=True, limit=20),
-    "runs that go on": lambda tx: attention.open_runs(tx, RunStatus.RUNNING, RunStatus.BLOCKED, limit=20),
+    "runs that continue": lambda tx: attention.open_runs(tx, RunStatus.RUNNING, RunStatus.BLOCKED, limit=20),
     "steps that wait": lambda tx: attention.steps_awaiting_review(tx, [1, 2, 3], limit=20),
     "how far runs are": lambda tx: attention.count_steps(tx, [1, 2, 3]),
     "a job": lambda tx: queue.get_job(tx, 1),

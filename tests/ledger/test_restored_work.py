@@ -1,4 +1,4 @@
-"""Moving from one database to another: the work goes on where it was."""
+"""Moving from one database to another: the work continues where it was."""
 
 from collections import Counter
 from pathlib import Path

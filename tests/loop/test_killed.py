@@ -1,4 +1,4 @@
-"""A loop that is killed anywhere goes on where it was, on either database."""
+"""A loop that is killed anywhere continues where it was, on either database."""
 
 from __future__ import annotations
 

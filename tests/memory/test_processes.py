@@ -79,7 +79,7 @@ def test_a_search_reads_only_what_changed_since_the_last(path: Path) -> None:
         ids = [memory.store(f"entry {number}", kind="work", key=str(number)) for number in range(50)]
         with contextlib.closing(sqlite3.connect(path)) as other:
             seen = rows.state(other).change
-            memory.store("entry 7 anew", kind="work", key="7")
+            memory.store("entry 7 again", kind="work", key="7")
             memory.delete(id=ids[3])
             assert [number for number, *_ in rows.vectors_since(other, seen, 26)] == [8]
             assert list(rows.deleted_since(other, seen)) == [4]

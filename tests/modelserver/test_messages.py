@@ -55,7 +55,7 @@ def test_the_script_knows_what_was_asked(play: Play, claude: anthropic.Anthropic
     message = claude.messages.create(**ASKED, tools=tools)
     result = {"type": "tool_result", "tool_use_id": message.content[0].id, "content": "it worked"}
     told = [*ASKED["messages"], {"role": "assistant", "content": message.content}]
-    told += [{"role": "user", "content": [result, {"type": "text", "text": "go on"}]}]
+    told += [{"role": "user", "content": [result, {"type": "text", "text": "continue"}]}]
     claude.messages.create(**{**ASKED, "messages": told}, system="be brief")
     assert script.requests[1].newest == "it worked\ngo on"
     assert script.requests[1].results == ("it worked",)

@@ -244,7 +244,7 @@ def test_a_review_without_the_repository_waits_and_says_what_to_do(world: World,
     [of_step] = told(world, run_id, "qa_blocked_repo")
     assert (of_step.step_id, of_step.message) == (failed.step_id, of_run_event.message)
 
-    # Put back, it is reviewed as it was asked for, and not done anew.
+    # Put back, it is reviewed as it was asked for, and not done again.
     (world.home / "aside").rename(clone)
     with world.ledger.write(actor="test") as tx:
         resume_run(tx, world.runtime, run_id)

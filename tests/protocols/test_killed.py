@@ -1,4 +1,4 @@
-"""A worker that is killed while it carries a protocol: the next one goes on, and nothing is done twice."""
+"""A worker that is killed while it carries a protocol: the next one continues, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def know_forge(world: World) -> None:
 
 
 def each_once(updates: Path) -> list[str]:
-    """The commits that were pushed; each update goes on from the last one."""
+    """The commits that were pushed; each update continues from the last one."""
     last, pushed = "0" * 40, []
     for line in updates.read_text().splitlines():
         old, new, branch = line.split()

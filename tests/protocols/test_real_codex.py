@@ -132,12 +132,12 @@ def test_codex_plans_and_carries_out_a_change_that_goes_all_the_way(
     assert world.git("show", f"{first}:a.txt") == "good"
     report(client, github, first, lint="failure", test="success")
     eventually(lambda: world.stands(run_id) or world.steps(run_id)[1].commit != first)
-    mended = awaited(world, run_id, 1)
-    report(client, github, mended, lint="success", test="success")
+    fixed = awaited(world, run_id, 1)
+    report(client, github, fixed, lint="success", test="success")
     eventually(lambda: world.stands(run_id))
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
 
-    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == mended
+    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == fixed
     assert world.git("diff", "--name-only", "0001-change~2", "0001-change").splitlines() == [
         ".protocols/0001-change/log.md",
         "a.txt",

@@ -139,15 +139,15 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     assert world.git("show", f"{commit}:a.txt") == "good"
     report(client, github, commit, lint="failure", test="success")
     eventually(lambda: world.steps(run_id)[1].commit != commit and world.steps(run_id)[1].awaits_ci)
-    mended = awaited(world, run_id, 1)
-    assert mended != commit
-    report(client, github, mended, lint="success", test="success")
+    fixed = awaited(world, run_id, 1)
+    assert fixed != commit
+    report(client, github, fixed, lint="success", test="success")
 
     eventually(lambda: world.stands(run_id))
     assert world.protocol(run_id).status is RunStatus.COMPLETED, world.protocol(run_id).reason
     assert pull["draft"] is False, (world.events(run_id), world.protocol(run_id).pull_request)
     assert pull["title"] == "0001 - change"
-    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == mended
+    assert world.git("rev-parse", "0001-change") == world.protocol(run_id).pushed == fixed
     with world.ledger.read() as tx:
         tries = list_attempts(tx, world.steps(run_id)[1].step_id)
     assert [each.outcome for each in tries] == [Outcome.FAILED, Outcome.PASSED, Outcome.PASSED]
@@ -164,7 +164,7 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     ):
         assert event in told
     # What comes late changes nothing.
-    report(client, github, mended, lint="failure")
+    report(client, github, fixed, lint="failure")
     assert world.protocol(run_id).status is RunStatus.COMPLETED
     # Whoever asks for the pull request gets it up to date.
     pull["title"], pull["body"], pull["state"] = "Mine", "", "closed"
@@ -206,8 +206,8 @@ def test_a_change_goes_through_gitlab_until_it_is_merged(
     assert (opened["source_branch"], opened["title"]) == ("0001-change", "Draft: WIP: 0001 - change")
     pipeline(commit, "failed", lint="failed", test="success")
     eventually(lambda: world.steps(run_id)[0].commit != commit and world.steps(run_id)[0].awaits_ci)
-    mended = awaited(world, run_id, 0)
-    pipeline(mended, "running", lint="success", test="running")
+    fixed = awaited(world, run_id, 0)
+    pipeline(fixed, "running", lint="success", test="running")
     assert world.steps(run_id)[0].status is StepStatus.NEEDS_QA, "one check of two is not enough"
     merged = {"iid": opened["iid"], "state": "merged", "action": "merge", "source_branch": "0001-change"}
     said = gitlab.about(object_kind="merge_request", object_attributes=merged)

@@ -19,14 +19,14 @@ from ratchet.ledger.protocols import Protocol, ProtocolStep, get_protocol, list_
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.runtime import Runtime
 
-# The author does what the step says: `write FILE TEXT`, `mend FILE TEXT` once it was told what was wrong, and
+# The author does what the step says: `write FILE TEXT`, `fix FILE TEXT` once it was told what was wrong, and
 # `wait PORT` until somebody listens there.
 AUTHOR = """\
 import pathlib, re, socket, sys, time
 prompt = sys.stdin.read()
 step = prompt.split("# Your step:")[1]
 told = "# What was wrong" in step
-for word, file, text in re.findall(r"^(write|mend) (\\S+) (.*)$", step, re.M):
+for word, file, text in re.findall(r"^(write|fix) (\\S+) (.*)$", step, re.M):
     if word == "write" or told:
         target = pathlib.Path(file)
         target.parent.mkdir(parents=True, exist_ok=True)

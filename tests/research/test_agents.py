@@ -182,7 +182,7 @@ def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
 
 
 class Talker:
-    """An engine that goes on answering, at 30 cents each, until its session has used more than it was given."""
+    """An engine that continues answering, at 30 cents each, until its session has used more than it was given."""
 
     name = "talker"
     capabilities = Capabilities(edits_files=True, reports_usage=True)

@@ -51,7 +51,7 @@ async def block(job: JobContext) -> Any:
 
 
 async def walk(job: JobContext) -> Any:
-    """Do the run's steps one by one; those in `holds` go on only when the file `go` exists."""
+    """Do the run's steps one by one; those in `holds` continue only when the file `go` exists."""
     with job.write() as tx:
         run = enter_run(tx, job.run_id)
 

@@ -1,4 +1,4 @@
-"""Questions over HTTP: listed, answered once, and what waited for the answer goes on."""
+"""Questions over HTTP: listed, answered once, and what waited for the answer continues."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_server_is_kept_for_the_next_call_of_a_run_and_ended_with_it(bench: Be
             await ask("leave_behind", directory="/tmp")
             return told
 
-    # What fails leaves the server as it is; one that died is started anew, and no two calls share one.
+    # What fails leaves the server as it is; one that died is started again, and no two calls share one.
     assert asyncio.run(work()) == [
         {"result": 1},
         False,

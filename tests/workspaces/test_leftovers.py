@@ -153,7 +153,7 @@ def test_a_person_s_worktree_is_never_touched_dirty_or_gone(clone: Path, tmp_pat
 
 
 def test_a_forked_child_does_not_keep_its_parents_workspaces_alive(repository: Repository) -> None:
-    """The child of a killed process goes on, holding nothing of it."""
+    """The child of a killed process continues, holding nothing of it."""
     repository.close()
     program = (
         "import os, sys, time; from pathlib import Path; from ratchet.workspaces import Repository\n"

@@ -125,7 +125,7 @@ def test_a_directory_that_was_removed_and_made_anew_holds_only_what_is_new(
     subprocess.run(["rm", "-r", str(workspace.path / "src")], check=True)
     (workspace.path / "src/deep").mkdir(parents=True)
     (workspace.path / "src/deep/only").write_text("only\n")
-    made = workspace.commit("anew")
+    made = workspace.commit("again")
     assert sorted(repository.list_files(made.hash)) == ["README.md", "docs/a b.txt", "src/deep/only"]
 
 

@@ -90,7 +90,7 @@ class Hold:
         """Raise `StateBusy` in a process that was forked inside the block: the lock is its parent's."""
         if self._descriptor is None:
             raise StateBusy(
-                f"this process was forked while its parent held {self.path}", hint="open the state anew here"
+                f"this process was forked while its parent held {self.path}", hint="open the state again here"
             )
 
     def end(self) -> None:
@@ -212,6 +212,6 @@ def _lies_at(descriptor: int, path: Path) -> bool:
 
 def _too_long(path: Path, patience: float | None) -> StateBusy:
     return StateBusy(
-        f"somebody else has held {path} for {patience:g} s",
+        f"another process has held {path} for {patience:g} s",
         hint="hold it only for the change itself; try again",
     )

@@ -212,7 +212,7 @@ class History:
             raise self._damaged(f"change {number} does not lead to the state it tells of")
         return state
 
-    def mended(self, digest: str | None) -> HistoryEntry | None:
+    def fixed(self, digest: str | None) -> HistoryEntry | None:
         """The last entry, after what a dead writer left is put in order; `digest` is that of the present state."""
         with self._writing() as descriptor:
             lines = HistoryLines(descriptor, longest=_LONGEST)

@@ -172,7 +172,7 @@ class StateStore:
         with self._held():
             present = self._found()
             if present is None:
-                return self._write(wanted, self._history.mended(None), by=name).change
+                return self._write(wanted, self._history.fixed(None), by=name).change
             last = self._caught_up(present)
             if last.digest != wanted.digest:
                 raise StateExists(f"{self._path} exists already", hint="change it with edit()")
@@ -198,7 +198,7 @@ class StateStore:
                 present = self._found()
             except StateDamaged:
                 present = None
-            last = self._history.mended(None) if present is None else self._caught_up(present)
+            last = self._history.fixed(None) if present is None else self._caught_up(present)
             wanted = Snapshot.checked(self._history.state_at(number))
             if present is not None and last is not None and last.digest == wanted.digest:
                 return last.change
@@ -233,7 +233,7 @@ class StateStore:
     def _caught_up(self, present: dict[str, Any]) -> HistoryEntry:
         """The last entry of the history, which tells of the present state; if it did not, one is added."""
         found = Snapshot.of(present)
-        last = self._history.mended(found.digest)
+        last = self._history.fixed(found.digest)
         if last is not None and last.digest == found.digest:
             return last
         entry = found.entry(_change(last, by=None, recovered=True), None, None)

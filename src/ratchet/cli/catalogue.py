@@ -45,8 +45,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Print a link into the console of the server that works on this home.", "console:console"
     ),
     "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
-    "worker": Leaf("Do jobs until told to stop.", "worker:worker"),
-    "doctor": Leaf("Check this machine and the ledger, and say how to mend them.", "doctor:doctor"),
+    "worker": Leaf("Run jobs until stopped.", "worker:worker"),
+    "doctor": Leaf("Check this machine and the ledger, and say how to fix them.", "doctor:doctor"),
     "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "usage:usage"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
     "engine": Branch(
@@ -68,7 +68,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "create": Leaf("Make an agent from a description of what it should do.", "agent_make:create"),
             "list": Leaf("List agents by name.", "agents.operations:list_"),
             "show": Leaf("Show one agent: its version, its address, its last runs.", "agent:show"),
-            "tools": Leaf("List the tools of an agent, as it tells them itself.", "agent:tools_"),
+            "tools": Leaf("List the tools of an agent, as it lists them itself.", "agent:tools_"),
             "call": Leaf("Call a tool of an agent and print its answer.", "agent:call"),
             "feedback": Leaf(
                 "Tell an agent what was wrong; it learns, or is rewritten.", "agent_make:feedback"
@@ -97,7 +97,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "tasks": Leaf("List the tasks that are installed.", "research_task:tasks_"),
             "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research:run"),
             "resume": Leaf(
-                "Go on with a run that was paused, blocked or cut off, here and now.", "research:resume"
+                "Resume a run that was paused, blocked or cut off, here and now.", "research:resume"
             ),
             "pause": Leaf(
                 "Pause a research run; trials in flight are measured again when it is resumed.",
@@ -111,7 +111,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "list": Leaf("List research runs, newest first.", "research.operations:list_"),
             "leaderboard": Leaf("Show what was kept, the best first.", "research:leaderboard_"),
             "tree": Leaf(
-                "Show where a trial came from and what came of it; the best, if none is named.",
+                "Show the ancestors and descendants of a trial; of the best, if none is named.",
                 "research:tree_",
             ),
             "knowledge": Leaf(
@@ -191,7 +191,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "project_look:show",
             ),
             "onboard": Leaf(
-                "Set a project up: go on where that is blocked, or look at the repository again.",
+                "Set a project up: resume where that is blocked, or look at the repository again.",
                 "project_make:onboard",
             ),
             "setup": Leaf("Show how a project is set up, and make its environment.", "project_change:setup"),
@@ -242,7 +242,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "start": Leaf("Plan a protocol, or carry out the plan that it has.", "protocol_act:start"),
             "pause": Leaf("Pause a protocol; what is recorded stays.", "protocols.operations:pause"),
             "resume": Leaf(
-                "Go on with a protocol that was paused, blocked or cut off, here and now.",
+                "Resume a protocol that was paused, blocked or cut off, here and now.",
                 "protocol_act:resume",
             ),
             "cancel": Leaf(
@@ -285,7 +285,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "spec": Branch(
         "Specs: what protocols are to do, as data.",
         {
-            "validate": Leaf("Check a spec and tell everything that is wrong.", "spec:validate"),
+            "validate": Leaf("Check a spec and report everything that is wrong.", "spec:validate"),
             "audit": Leaf(
                 "Check the specs of protocols against what is in their repositories.", "spec:audit"
             ),
@@ -343,8 +343,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "list": Leaf("List queues and how many jobs they hold.", "runtime.operations.jobs:list_"),
             "jobs": Leaf("List jobs, newest first.", "runtime.operations.jobs:jobs"),
             "show": Leaf("Show one job with the tries that failed.", "runtime.operations.jobs:show"),
-            "cancel": Leaf("Cancel a job; a running one is told to stop.", "runtime.operations.jobs:cancel"),
-            "pause": Leaf("Pause a queue; running jobs go on.", "runtime.operations.jobs:pause"),
+            "cancel": Leaf("Cancel a job; a running one is asked to stop.", "runtime.operations.jobs:cancel"),
+            "pause": Leaf("Pause a queue; running jobs continue.", "runtime.operations.jobs:pause"),
             "resume": Leaf("Resume a paused queue.", "runtime.operations.jobs:resume"),
         },
         "Whatever is left to a worker is a job in a queue. `ratchet worker` and `ratchet serve` take "
@@ -392,7 +392,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Serve scripted models to real agents, without a network or a key.", "dev:model_server"
             ),
             "reference": Leaf(
-                "Write the reference of commands, API and settings anew from the code.",
+                "Rewrite the reference of commands, API and settings from the code.",
                 "dev:reference",
             ),
         },

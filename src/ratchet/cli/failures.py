@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SETUP = "`ratchet setup`"
-"""How the hint of an error names it: such an error is one that it mends."""
+"""How the hint of an error names it: such an error is one that it fixes."""
 
 
 def wants_setup(error: BaseException, session: Session) -> bool:
@@ -48,14 +48,14 @@ _LISTS: Mapping[str, str] = {
     "change": "`ratchet agent state AGENT --history` shows them",
     "ended run of workflow": "`ratchet workflow list` shows the runs, `ratchet workflow run` makes one",
     "entry": "`ratchet memory list` shows them",
-    "failed or blocked step in protocol": "`ratchet protocol show {key}` says how it stands, and what to do next",
+    "failed or blocked step in protocol": "`ratchet protocol show {key}` shows its status, and what to do next",
     "installed task": "`ratchet research tasks` shows them, `ratchet research new NAME` makes one",
     "job": "`ratchet queue jobs` shows them",
     "research run": "`ratchet research list` shows them, `ratchet research run TASK` makes one",
     "run": "`ratchet runs list` shows them",
     "run of a workflow": "`ratchet workflow list` shows them",
     "schedule": "`ratchet schedule list` shows them, `ratchet schedule add` makes one",
-    "step to run in protocol": "`ratchet protocol show {key}` says how it stands, and what to do next",
+    "step to run in protocol": "`ratchet protocol show {key}` shows its status, and what to do next",
     "trial": "`ratchet research activity RUN` shows the last ones",
     "version": "`ratchet agent versions AGENT` shows them",
 }
@@ -72,7 +72,7 @@ def next_step(error: RatchetError) -> str | None:
         case IllegalTransition() if error.entity in _SHOWN:
             shown = _SHOWN[error.entity].format(key=error.key)
             ended = "" if error.allowed else "; what has ended stays as it is"
-            return f"{shown} tells how it stands{ended}"
+            return f"{shown} shows its status{ended}"
         case ConfigError():
             return "correct it where it was set: on the command line, in a variable, or in ratchet.toml"
         case _:

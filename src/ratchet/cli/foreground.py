@@ -1,4 +1,4 @@
-"""Carrying a run in the foreground: a worker inside the command, until the run stands still."""
+"""Carrying a run in the foreground: a worker inside the command, until the run stops."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Foreground:
     def carry_jobs(
         self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, wait: Callable[[], bool]
     ) -> Run:
-        """Work until nothing of the run is in line, whatever status that leaves it in. A signal pauses it.
+        """Work until nothing of the run is queued, whatever status that leaves it in. A signal pauses it.
 
         When nothing is, `wait` is asked again and again whether something may come from outside, until it says no.
         """
@@ -234,7 +234,7 @@ def follow_jobs(
     stop: threading.Event,
     wait: Callable[[], bool],
 ) -> None:
-    """Tell of each event of a run from now on, until no job of it is in line and `wait` says that none will be."""
+    """Tell of each event of a run from now on, until no job of it is queued and `wait` says that none will be."""
     rung = threading.Event()
     with ledger.read() as tx:
         after = last_id(tx.connection)

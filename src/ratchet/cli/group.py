@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
-        formatter.write_text(f"`{ctx.command_path} COMMAND --help` tells more about a command.")
+        formatter.write_text(f"`{ctx.command_path} COMMAND --help` says more about a command.")
 
 
 def _loaded(part: Leaf) -> click.Command:

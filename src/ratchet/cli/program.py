@@ -122,7 +122,7 @@ def _settle(session: Session, *, failed: bool) -> None:
 
 
 def _set_up(error: BaseException, arguments: Sequence[str], session: Session) -> int:
-    """What becomes of a command that misses something: if setup mends it and the person agrees, it is run again."""
+    """What becomes of a command that misses something: if setup fixes it and the person agrees, it is run again."""
     from ratchet.cli.failures import setup_line, wants_setup
 
     if not wants_setup(error, session):

@@ -1,4 +1,4 @@
-"""Showing on stderr that long work goes on."""
+"""Showing on stderr that long work is under way."""
 
 from __future__ import annotations
 

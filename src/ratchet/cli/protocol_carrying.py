@@ -82,9 +82,9 @@ def require_set_up(here: Foreground, project: Project) -> None:
         run = get_run(tx, project.setup_run_id)
     if run.status is not RunStatus.COMPLETED:
         raise Conflict(
-            f"project {project.name!r} is not set up: its onboarding is {run.status}: {run.reason or 'in line'}",
+            f"project {project.name!r} is not set up: its onboarding is {run.status}: {run.reason or 'queued'}",
             hint=f"`ratchet project show {project.id}` has the details; "
-            f"`ratchet project onboard {project.id}` goes on with it",
+            f"`ratchet project onboard {project.id}` resumes it",
         )
 
 
@@ -127,9 +127,9 @@ _WORDS = {
     "setup_assets": "CI scripts",
     "step_execution_failed": "failed",
     "step_rebased": "brought onto the newest commit",
-    "step_retry": "tried anew",
+    "step_retry": "tried again",
 }
-# What may be found anew at every step, and need not be told as often.
+# What may be found again at every step, and need not be told as often.
 _ONCE = ("open_pr_failed", "open_pr_skipped", "step_started", "worktree_warning")
 
 
@@ -161,7 +161,7 @@ class Teller:
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
     def at(self, event: Event) -> str | None:
-        """What goes on at the moment, for a line that moves."""
+        """What happens at the moment, for a line that moves."""
         name, message = self._name(event), one_line(event.message or "")
         if not message:
             return None
@@ -246,7 +246,7 @@ def carry_protocol(
     done: Callable[[Overview], bool] = is_done,
     wait: bool = True,
 ) -> int:
-    """Work until it stands still, tell what it has come to, and the exit code: 0 only if it is `done`.
+    """Work until it stops, tell what it has come to, and the exit code: 0 only if it is `done`.
 
     With `wait` the forge is asked for checks that a step waits for.
     """
@@ -275,17 +275,17 @@ def carry_setup(session: Session, here: Foreground, run_id: int, project: str) -
 
 
 def leave_to_workers(session: Session, ledger: Ledger, document: Mapping[str, Any], text: str) -> None:
-    """Say that something is in line, and who will do it."""
+    """Say that something is queued, and who will do it."""
     confirm(session, document, text)
     tell_who_works(session, ledger)
 
 
 def tell_who_works(session: Session, ledger: Ledger, here: str = "") -> None:
-    """Say so if nobody works on this ledger: what is in line would wait for ever. `here` tells how to do it here."""
+    """Say so if nobody works on this ledger: what is queued would wait for ever. `here` tells how to do it here."""
     with ledger.read() as tx:
         working = anybody_works(tx)
     if not working and not session.json:
-        note(f"Nobody works on this ledger now: `ratchet worker` or `ratchet serve` does{here}.")
+        note(f"No worker runs on this ledger now: `ratchet worker` or `ratchet serve` does{here}.")
 
 
 class _Waiting:
@@ -320,4 +320,4 @@ class _Waiting:
             note(f"The forge cannot be asked for checks: {one_line(str(error))}")
             if error.hint:
                 note(f"hint: {lines(error.hint)}")
-            note("A webhook to `ratchet serve` lets it go on as well.")
+            note("A webhook to `ratchet serve` resumes it as well.")

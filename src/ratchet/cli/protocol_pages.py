@@ -97,7 +97,7 @@ def _tell_next(found: Record) -> None:
                 f"\nNext:\n  ratchet project questions {number}\n  ratchet project answer {number} --recommended"
             )
         else:
-            note(f"\nNext, once that is mended:\n  ratchet project onboard {number}")
+            note(f"\nNext, once that is fixed:\n  ratchet project onboard {number}")
     elif setup["status"] in ("pending", "paused", "failed"):
         note(f"\nNext:\n  ratchet project onboard {number}")
 
@@ -163,7 +163,7 @@ def pull_request(known: Any) -> str | None:
 
 def _status(found: Overview) -> str:
     awaits = [step["step_name"] for step in found["steps"] if step["awaits_ci"]]
-    if found["status"] == "running" and awaits and not found["in_line"]:
+    if found["status"] == "running" and awaits and not found["queued"]:
         return f"running: {', '.join(awaits)} waits for CI"
     return str(found["status"])
 

@@ -31,7 +31,7 @@ def timing_options(function: F) -> F:
             type=click.Choice([str(policy) for policy in Missed]),
             default=str(Missed.ONCE),
             show_default=True,
-            help="What becomes of times that passed while no worker was there: one job for all, none, or one for "
+            help="What happens to times that passed while no worker was there: one job for all, none, or one for "
             "each of the last 24.",
         ),
         click.option(

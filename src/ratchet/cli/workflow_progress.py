@@ -36,7 +36,7 @@ def progress(what: str, steps: int, *, quiet: bool, follow: bool = False) -> Ite
 
 
 class EventLines:
-    """Every event as a line; what a model says goes on in its line while nobody else speaks."""
+    """Every event as a line; what a model says continues in its line while nobody else speaks."""
 
     def __init__(self) -> None:
         self._speaking: str | None = None

@@ -105,7 +105,7 @@ def _replace(path: Path, text: str) -> None:
 _HEAD = """\
 # Settings of Ratchet. Remove the # before a key to change it. Tables such as [server] may follow behind all of these.
 # RATCHET_* variables (RATCHET_SERVER__PORT for server.port) are stronger than this file, flags stronger.
-# `ratchet config show` tells where each value comes from.
+# `ratchet config show` says where each value comes from.
 
 """
 
@@ -123,7 +123,7 @@ def write_initial(home: Path) -> Path:
             _create(path, initial_text(home))
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be written: {error.strerror}", hint="mend its permissions"
+            f"{path} cannot be written: {error.strerror}", hint="fix its permissions"
         ) from error
     return path
 

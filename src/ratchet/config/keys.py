@@ -68,7 +68,7 @@ class Research(Section):
     )
     infra_errors: Count = Field(5, description="such trials in a row after which a run stops")
     prompt_chars: Annotated[Count, Field(ge=2_000)] = Field(
-        24_000, description="the most that a prompt tells of earlier trials"
+        24_000, description="the most that a prompt says of earlier trials"
     )
 
     @model_validator(mode="after")
@@ -121,7 +121,7 @@ class RuntimeSettings(Section):
         None, description="wall time after which a job is stopped", examples=[3600.0]
     )
     drain_seconds: Annotated[Real, Field(ge=0)] = Field(
-        30.0, description="how long running jobs may take to finish when the process is told to stop"
+        30.0, description="how long running jobs may take to finish when the process is asked to stop"
     )
 
     @model_validator(mode="after")

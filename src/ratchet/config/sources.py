@@ -134,7 +134,7 @@ def from_file(path: Path) -> dict[Key, Given]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="mend its permissions") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="fix its permissions") from error
     import tomllib
 
     try:

@@ -63,7 +63,9 @@ class Agents(Section):
     session_seconds: Seconds = Field(
         1800.0, description="how long the Architect's engine may work on a change"
     )
-    tries: Count = Field(2, description="sessions for one change, each told why the one before did not pass")
+    tries: Count = Field(
+        2, description="sessions for one change, each with the reason why the one before did not pass"
+    )
     tests_seconds: Seconds = Field(300.0, description="how long the tests of a version may take")
     start_seconds: Seconds = Field(30.0, description="how long a server may take until it lists its tools")
     call_seconds: Seconds = Field(
@@ -80,7 +82,7 @@ class Agents(Section):
     )
     crash_seconds: Seconds = Field(120.0, description="how long a crash is held against a version")
     idle_seconds: Seconds = Field(
-        900.0, description="a version that nobody calls for so long is stopped until needed"
+        900.0, description="a version that is not called for so long is stopped until needed"
     )
     session_idle_seconds: Seconds = Field(
         3600.0, description="a session of a client that is silent for so long is over"
@@ -269,7 +271,7 @@ class Tools(Section):
         512, description="the most memory of a tool that names no limit of its own"
     )
     output_bytes: Count = Field(1_048_576, description="the longest answer of a tool")
-    environment_days: Count = Field(30, description="how long an environment that nobody uses is kept")
+    environment_days: Count = Field(30, description="how long an unused environment is kept")
     install_seconds: Seconds = Field(600.0, description="how long installing a tool's requirements may take")
     variables: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""An agent is made, used, told what was wrong, and rewritten while people go on using it at the same address."""
+"""An agent is made, used, told what was wrong, and rewritten while people continue using it at the same address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker is killed in the middle: another goes on from the ledger, and nothing that was finished is done twice."""
+"""A worker is killed in the middle: another resumes from the ledger, and nothing that was finished is done twice."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _start(stage: DemoStage, name: str) -> int:
 def _work_through(stage: DemoStage, run_id: int) -> None:
     """Follow the run while a worker process does it; kill that worker once, in the middle of a step, and start another.
 
-    Raises `ActFailed` when a worker ends that was not meant to: nobody would be left to go on.
+    Raises `ActFailed` when a worker ends that was not meant to: nobody would be left to continue.
     """
     with contextlib.ExitStack() as workers:
         ended = _Ended(stage.stop)
@@ -189,7 +189,7 @@ def _work_through(stage: DemoStage, run_id: int) -> None:
                 ended.clear()
                 stage.say(f"worker {worker.pid} is killed with kill -9 while step {done + 1} is under way")
                 worker = workers.enter_context(_worker(stage, ended))
-                stage.say(f"worker {worker.pid} starts and goes on from the ledger")
+                stage.say(f"worker {worker.pid} starts and resumes from the ledger")
         if stage.stop.is_set():
             raise Interrupted
         raise ActFailed("the worker ended by itself", hint=f"look into {_log(stage)}")
@@ -280,7 +280,7 @@ def _shown(summary: Summary) -> Shown:
             "steps interrupted": str(summary.interrupted),
             "steps done twice": str(summary.done_twice),
         },
-        real="All of it. Each worker was a process of its own. Whoever went on knew from the ledger what was done.",
+        real="All of it. Each worker was a process of its own. Each new worker knew from the ledger what was done.",
         runs=(run.id,),
         look=(
             DemoCommand(f"ratchet runs show {run.id}", "its steps, with every try"),

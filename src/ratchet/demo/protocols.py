@@ -41,7 +41,7 @@ _IDENTITY = ("-c", "user.name=Ratchet demo", "-c", "user.email=demo@localhost")
 
 
 def make_till(directory: Path) -> tuple[Path, Path]:
-    """The repository and its remote, in `directory`: whole, or made anew if an earlier process was cut off in it."""
+    """The repository and its remote, in `directory`: whole, or made again if an earlier process was cut off in it."""
     repository, remote = directory / "till", directory / "till.git"
     if not repository.exists():
         unfinished = directory / "till.unfinished"

@@ -214,7 +214,7 @@ def _look(commands: Sequence[DemoCommand]) -> Markup:
 def _bottom() -> Markup:
     return tag(
         "section",
-        tag("h2", "Go on"),
+        tag("h2", "Continue"),
         _look([_SERVE_REPORT, DemoCommand("ratchet runs list", "every run of this home")]),
     )
 
@@ -255,7 +255,7 @@ class DemoOutput:
 
 
 Act = Callable[[DemoStage], Shown]
-# It kills workers, so nobody else's work may lie in line meanwhile.
+# It kills workers, so nobody else's work may be queued meanwhile.
 ALONE = "durability"
 ACTS = (ALONE, "research", "agents", "workflows", "protocols")
 _SLOTS = 4
@@ -291,7 +291,7 @@ class Demo:
 def show(loaded: Loaded, names: Sequence[str], out: TextIO, *, acts: Mapping[str, Act] | None = None) -> Demo:
     """Show the acts of these names, and write the report. One that fails keeps no other from being shown.
 
-    A demo of this home that was cut off is taken up where it stopped. Only in the main thread.
+    A demo of this home that was cut off is resumed where it stopped. Only in the main thread.
     """
     chosen = {name: _act(name) if acts is None else acts[name] for name in names}
     _be_quiet(loaded)
@@ -380,7 +380,7 @@ def _begin(teller: DemoOutput, place: DemoPlace, loaded: Loaded) -> None:
 
 def _end(teller: DemoOutput, demo: Demo) -> None:
     if demo.interrupted:
-        teller.say("\nInterrupted. Nothing that was done is lost: `ratchet demo` goes on where it stopped.")
+        teller.say("\nInterrupted. Nothing that was done is lost: `ratchet demo` resumes where it stopped.")
         return
     teller.say()
     for each in demo.outcomes:

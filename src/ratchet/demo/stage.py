@@ -170,7 +170,7 @@ _STANDS = {f"run.{status}" for status in RunStatus if status.stands}
 
 
 class Interrupted(Exception):
-    """Somebody wants the demo to stop. What was done stays, and the next demo goes on from there."""
+    """Somebody wants the demo to stop. What was done stays, and the next demo continues from there."""
 
 
 class ActFailed(RatchetError):

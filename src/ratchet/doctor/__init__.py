@@ -1,4 +1,4 @@
-"""Looking at the machine: what Ratchet needs, what is there, and how to mend what is not.
+"""Looking at the machine: what Ratchet needs, what is there, and how to fix what is not.
 
 A probe returns checks and never raises for a thing that is absent.
 """

@@ -68,14 +68,14 @@ def _sqlite(connection: sa.Connection, path: Path) -> list[ProbeCheck]:
     detail = f"SQLite {version}, {size / 1024**2:.1f} MiB at {path}, journal mode {mode}"
     if mode == "wal":
         return [ProbeCheck("ledger", "ok", detail), _integrity(connection, size)]
-    mend = "start Ratchet once with write access: it sets write-ahead logging itself"
-    return [ProbeCheck("ledger", "warn", detail, mend), _integrity(connection, size)]
+    fix = "start Ratchet once with write access: it sets write-ahead logging itself"
+    return [ProbeCheck("ledger", "warn", detail, fix), _integrity(connection, size)]
 
 
 def _integrity(connection: sa.Connection, size: int) -> ProbeCheck:
     if size > LARGE_BYTES:
-        mend = "run `ratchet ledger check`, which reads the whole file"
-        return ProbeCheck("ledger integrity", "warn", "not looked at: the file is large", mend)
+        fix = "run `ratchet ledger check`, which reads the whole file"
+        return ProbeCheck("ledger integrity", "warn", "not looked at: the file is large", fix)
     found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
     if found != "ok":
         return ProbeCheck(
@@ -117,8 +117,8 @@ def _processes(connection: sa.Connection, loaded: Loaded) -> ProbeCheck:
     if not dead:
         return ProbeCheck("ledger processes", "ok", detail)
     names = ", ".join(process.id for process in dead)
-    mend = "start `ratchet worker` or `ratchet serve`: it takes their jobs over"
-    return ProbeCheck("ledger processes", "warn", f"{detail}: {names}", mend)
+    fix = "start `ratchet worker` or `ratchet serve`: it takes their jobs over"
+    return ProbeCheck("ledger processes", "warn", f"{detail}: {names}", fix)
 
 
 def extras() -> list[ProbeCheck]:
@@ -144,7 +144,7 @@ def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> lis
 def _check(looked: Looked) -> ProbeCheck:
     readiness = looked.readiness
     return ProbeCheck(
-        f"engine {looked.name}", "ok" if readiness.ready else "warn", readiness.detail, readiness.mend
+        f"engine {looked.name}", "ok" if readiness.ready else "warn", readiness.detail, readiness.fix
     )
 
 
@@ -169,8 +169,8 @@ def _check_address(loaded: Loaded, name: str, running: str, host: str) -> ProbeC
         return ProbeCheck(name, "ok", f"would be served at {place} of {host}")
     if len(ports) > 1 and _problem(host, 0) is None:
         return ProbeCheck(name, "ok", f"port {ports[0]} of {host} is taken: the next free one would be used")
-    mend = f"set {name}.host and {name}.port, or stop the program that has the port"
-    return ProbeCheck(name, "warn", f"cannot be served at port {ports[0]} of {host}: {problem}", mend)
+    fix = f"set {name}.host and {name}.port, or stop the program that has the port"
+    return ProbeCheck(name, "warn", f"cannot be served at port {ports[0]} of {host}: {problem}", fix)
 
 
 def _problem(host: str, port: int) -> str | None:

@@ -46,7 +46,7 @@ def _runs(what: str, floor: frozenset[Layer], offered: Layers) -> ProbeCheck:
     missing = [layer for layer in Layer if layer in floor and layer not in offered]
     if missing:
         return ProbeCheck(
-            f"sandbox {what}", "warn", f"refused for want of {', '.join(missing)}", "mend what is missing"
+            f"sandbox {what}", "warn", f"refused for want of {', '.join(missing)}", "fix what is missing"
         )
     return ProbeCheck(f"sandbox {what}", "ok", "run with every layer that they must have")
 
@@ -78,8 +78,8 @@ def _writable(place: Path) -> ProbeCheck:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        mend = "make the directory writable for this user, or set RATCHET_HOME to one that is"
-        return ProbeCheck("disk writes", "fail", f"{place} cannot be written: {error.strerror}", mend)
+        fix = "make the directory writable for this user, or set RATCHET_HOME to one that is"
+        return ProbeCheck("disk writes", "fail", f"{place} cannot be written: {error.strerror}", fix)
     return ProbeCheck("disk writes", "ok", f"{place} takes writes, and fsync works")
 
 
@@ -149,19 +149,19 @@ LEAST_PYTHON = (3, 11)
 def git(path: str | None = None) -> list[ProbeCheck]:
     """Git on `path` (by default the PATH), new enough."""
     least = ".".join(map(str, LEAST_GIT))
-    mend = f"install git {least} or newer with the package manager of your system"
+    fix = f"install git {least} or newer with the package manager of your system"
     program = shutil.which("git", path=path)
     if program is None:
-        return [ProbeCheck("git", "fail", "not found on the PATH", mend)]
+        return [ProbeCheck("git", "fail", "not found on the PATH", fix)]
     try:
         said = ask(program, "--version").first_line
     except OSError as error:
-        return [ProbeCheck("git", "fail", f"{program} cannot be run: {error.strerror}", mend)]
+        return [ProbeCheck("git", "fail", f"{program} cannot be run: {error.strerror}", fix)]
     found = re.search(r"(\d+)\.(\d+)\S*", said)
     if found is None:
-        return [ProbeCheck("git", "fail", f"{program} does not tell its version: {said!r}", mend)]
+        return [ProbeCheck("git", "fail", f"{program} does not print its version: {said!r}", fix)]
     if (int(found[1]), int(found[2])) < LEAST_GIT:
-        return [ProbeCheck("git", "fail", f"{found[0]} at {program} is older than {least}", mend)]
+        return [ProbeCheck("git", "fail", f"{found[0]} at {program} is older than {least}", fix)]
     return [ProbeCheck("git", "ok", f"{found[0]} at {program}")]
 
 

@@ -15,12 +15,12 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
-    """One finding. `warn`: works without it, but less well. `mend` tells how to put it right."""
+    """One finding. `warn`: works without it, but less well. `fix` tells how to put it right."""
 
     name: str
     status: Status
     detail: str
-    mend: str | None = None
+    fix: str | None = None
 
 
 Probe = Callable[[], list[ProbeCheck]]

@@ -345,7 +345,7 @@ class Readiness:
 
     ready: bool
     detail: str
-    mend: str | None = None
+    fix: str | None = None
     failure: Failure = Failure.MISSING
     unpriced: str | None = None
     unproven: str | None = None

@@ -41,7 +41,7 @@ async def require_ready(engine: Engine, *, cost_usd: float | None = None) -> Non
     if not found.ready:
         raise NotReady(
             f"the engine {engine.name} is not ready: {found.detail}",
-            hint=found.mend,
+            hint=found.fix,
             failure=found.failure,
             is_local=found.failure is Failure.MISSING,
         )

@@ -114,7 +114,7 @@ async def supervise(
         failure, why = _CUT_SHORT.get(
             finished.stopped, (Failure.CRASHED, finished.problem or "by the sandbox")
         )
-        raise Fault(failure, f"the session was ended: {why}", hint="its transcript tells what it was doing")
+        raise Fault(failure, f"the session was ended: {why}", hint="its transcript shows what it was doing")
     return finished
 
 
@@ -174,7 +174,7 @@ def could_not_write(error: OSError) -> Fault:
 
 def _not_run(error: RatchetError) -> Fault:
     failure = Failure.CRASHED if isinstance(error, Broken) else Failure.MISSING
-    return Fault(failure, str(error), hint=error.hint or "`ratchet doctor` tells what works on this machine")
+    return Fault(failure, str(error), hint=error.hint or "`ratchet doctor` shows what works on this machine")
 
 
 def _started(invocation: Invocation, seconds: float) -> AbstractAsyncContextManager[Running]:
@@ -199,7 +199,7 @@ async def _hear_all(running: Running, hear: Callable[[bytes], None]) -> None:
             raise Fault(
                 Failure.BAD_OUTPUT,
                 f"the session was ended: it printed more than {_LINES} lines",
-                hint="its transcript tells what it was doing",
+                hint="its transcript shows what it was doing",
             )
         if number % _AT_ONCE == 0:
             # A flood must not keep this process from everything else.

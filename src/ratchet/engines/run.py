@@ -95,7 +95,7 @@ async def _looked_into(engine: Engine, failed: SessionFailed) -> SessionFailed:
     if found.ready or not found.failure.is_permanent:
         return failed
     return SessionFailed(
-        found.failure, found.detail, session=failed.session, hint=found.mend, worked=failed.worked
+        found.failure, found.detail, session=failed.session, hint=found.fix, worked=failed.worked
     )
 
 

@@ -356,7 +356,7 @@ class ProgramApi:
         if answer is not None:
             return answer
         if code == _LOGIN_NEEDED:
-            raise Unauthenticated(f"nobody is logged in to {self._host}", hint=self.login)
+            raise Unauthenticated(f"no one is logged in to {self._host}", hint=self.login)
         first = next(iter(complaint.decode(errors="replace").strip().splitlines()), "it said nothing")
         raise Unreachable(
             f"{PROGRAMS[self._provider]} got no answer from {self._host}: {self.hide(first)[:300]}",
@@ -402,7 +402,7 @@ class ProgramApi:
             )
         except OSError as error:
             raise Unreachable(
-                f"{self._program} cannot be run: {error.strerror}", hint="install it anew"
+                f"{self._program} cannot be run: {error.strerror}", hint="reinstall it"
             ) from error
 
 

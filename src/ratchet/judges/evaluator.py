@@ -326,7 +326,7 @@ def _read(answer: Answer, name: str, measurements: dict[str, float], finished: F
 
 
 def _instead(answer: Answer, name: str) -> str:
-    """What an answer has in the place of its score, for whoever has to mend the evaluator."""
+    """What an answer has in the place of its score, for whoever has to fix the evaluator."""
     if name in answer:
         return f"it is {reprlib.repr(answer[name])}"
     return f"it has {', '.join(map(repr, answer))[:200]}" if answer else "it is empty"

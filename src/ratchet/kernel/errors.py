@@ -80,7 +80,7 @@ class StateChanged(Conflict):
     def __init__(self, entity: str, key: object, expected: tuple[str, ...], current: str) -> None:
         super().__init__(
             f"{entity} {key} is {current}, not {_listed(expected)}: it was changed meanwhile",
-            hint="look at it again and decide anew",
+            hint="look at it again and decide again",
         )
         self.entity = entity
         self.key = key
@@ -93,7 +93,7 @@ class Superseded(Conflict):
 
 
 class Waiting(RatchetError):
-    """The run cannot go on until something outside happens. Its job ends well; resuming the run starts another."""
+    """The run cannot continue until something outside happens. Its job ends well; resuming the run starts another."""
 
     http_status = 409
 

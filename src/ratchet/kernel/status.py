@@ -177,7 +177,7 @@ STEP_TRANSITIONS: Mapping[StepStatus, frozenset[StepStatus]] = MappingProxyType(
         # Straight to completed is for steps whose judge is the step itself: there is no separate QA to wait for.
         _S.RUNNING: frozenset({_S.NEEDS_QA, _S.COMPLETED, _S.FAILED, _S.BLOCKED, _S.CANCELLED}),
         _S.NEEDS_QA: frozenset({_S.COMPLETED, _S.FAILED, _S.BLOCKED, _S.CANCELLED}),
-        # A failed or blocked step may be tried again: by hand at once, or put back in line.
+        # A failed or blocked step may be tried again: by hand at once, or queued again.
         _S.FAILED: frozenset({_S.PENDING, _S.RUNNING, _S.BLOCKED, _S.CANCELLED}),
         _S.BLOCKED: frozenset({_S.PENDING, _S.RUNNING, _S.NEEDS_QA, _S.FAILED, _S.CANCELLED}),
         _S.COMPLETED: frozenset(),

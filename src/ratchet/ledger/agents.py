@@ -82,7 +82,7 @@ def create_agent(
     model: str | None = None,
     simulated: bool = False,
 ) -> Agent:
-    """A new agent, still to be made. Raises `Conflict` when there is one of that name, unless that came to nothing."""
+    """A new agent, still to be made. Raises `Conflict` when there is one of that name, unless that failed."""
     tx.connection.execute(
         sa.update(agents)
         .where(agents.c.name == name, agents.c.status == AgentStatus.FAILED)
@@ -150,14 +150,14 @@ def with_blocked(tx: Transaction, found: Sequence[Agent]) -> list[Agent]:
 
 
 def end_creation(tx: Transaction, agent_id: int, *, run_id: int, reason: str | None = None) -> None:
-    """Say that an agent is ready, or with a reason that it came to nothing."""
+    """Say that an agent is ready, or with a reason that it failed."""
     status = AgentStatus.READY if reason is None else AgentStatus.FAILED
     name = _change(tx, agent_id, AgentStatus.CREATING, status=status, reason=reason)
     tx.event(f"agent.{status}", message=name, run_id=run_id, data={"agent": name, "reason": reason})
 
 
 def give_up_creation(tx: Transaction, name: str, *, run_id: int, reason: str) -> None:
-    """Say that an agent that is still being made came to nothing; any other is left as it is."""
+    """Say that an agent that is still being made failed; any other is left as it is."""
     query = sa.select(agents.c.id).where(agents.c.name == name, agents.c.status == AgentStatus.CREATING)
     for agent_id in tx.connection.execute(query).scalars():
         end_creation(tx, agent_id, run_id=run_id, reason=reason)
@@ -325,7 +325,7 @@ def move_current(
     if version.status is VersionStatus.QUARANTINED:
         raise Conflict(
             f"version {to[:12]} of {agent.name} is quarantined: {version.reason}",
-            hint="choose another version, or give feedback that mends it",
+            hint="choose another version, or give feedback that fixes it",
         )
     where = agents.c.current.is_(None) if expected is None else agents.c.current == expected
     moved = tx.connection.execute(

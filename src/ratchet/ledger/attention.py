@@ -1,4 +1,4 @@
-"""What is going on over all flows, what waits for a person, and what was spent."""
+"""What happens in all flows, what waits for a person, and what was spent."""
 
 from __future__ import annotations
 

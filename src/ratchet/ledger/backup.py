@@ -189,7 +189,7 @@ class BackupReport:
 
 
 def backup(ledger: Ledger, target: Path) -> BackupReport:
-    """Write the ledger, as it is at this moment, to the file `target`; others may go on working.
+    """Write the ledger, as it is at this moment, to the file `target`; others may continue working.
 
     The file appears whole or not at all, in the place of an older backup of that name. Artifacts that the ledger has
     lost are left out and reported. Raises `Conflict` when `target` is another kind of file, or is being written, and
@@ -287,7 +287,7 @@ def _refuse_other_files(target: Path) -> None:
 def _replacing(target: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `target` when the block ends well.
 
-    It has a fixed name, so that one left behind by a killed process is taken up by the next backup.
+    It has a fixed name, so that one left behind by a killed process is reused by the next backup.
     """
     partial = target.with_name(target.name + ".partial")
     with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as out:

@@ -72,7 +72,7 @@ class LedgerFinding:
 
     severity: Severity
     what: str
-    mend: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class CheckReport:
 
 
 def check(ledger: Ledger) -> CheckReport:
-    """Check the database, the schema, the rows and the artifact files. Others may go on working meanwhile."""
+    """Check the database, the schema, the rows and the artifact files. Others may continue working meanwhile."""
     findings: list[LedgerFinding] = []
     try:
         with ledger.read() as tx:
@@ -257,7 +257,7 @@ def _files(ledger: Ledger) -> Iterator[LedgerFinding]:
     if orphans:
         yield LedgerFinding(
             "info",
-            f"{orphans} artifact files are named by nobody",
+            f"{orphans} artifact files are not referenced",
             "`ratchet ledger vacuum` removes old ones",
         )
 
@@ -383,7 +383,7 @@ def vacuum(
     expire_before: int | None = None,
     patience_seconds: float = 10.0,
 ) -> VacuumReport:
-    """Collect artifacts by the rule of `collect_artifacts`, then compact the database. Others may go on working.
+    """Collect artifacts by the rule of `collect_artifacts`, then compact the database. Others may continue working.
 
     Raises `LedgerUnavailable`, naming who works on the ledger, when a writer does not let go of a SQLite file within
     `patience_seconds`; the artifacts are collected by then.

@@ -209,7 +209,7 @@ def explain(error: Exception, url: str) -> LedgerError:
     if any(word in low for word in _CORRUPT):
         return LedgerCorrupt(
             f"{place} is damaged or is not a ledger: {text}",
-            hint="restore a backup with `ratchet ledger restore FILE`, or move the file away to start anew",
+            hint="restore a backup with `ratchet ledger restore FILE`, or move the file away to start again",
         )
     if "readonly" in low or "read-only" in low:
         return LedgerUnavailable(

@@ -91,7 +91,7 @@ def list_sessions(
     before: int | None = None,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Sessions, newest first, a page at a time; with `failed` only those that came to nothing."""
+    """Sessions, newest first, a page at a time; with `failed` only those that failed."""
     query = sa.select(sessions).order_by(sessions.c.id.desc()).limit(limit)
     wanted = {"run_id": run_id, "attempt_id": attempt_id, "engine": engine}
     query = query.where(*(sessions.c[name] == value for name, value in wanted.items() if value is not None))

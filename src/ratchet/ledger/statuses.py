@@ -115,7 +115,7 @@ def change_step(
 
 
 def reopen_step(tx: Transaction, step_id: int, *, reason: str, data: Any = None) -> bool:
-    """Put a step back in line, also one that is completed: work that is to be done once more. Whether it changed.
+    """Queue a step again, also one that is completed: work that is to be done once more. Whether it changed.
 
     Raises `IllegalTransition` for a step that is cancelled or being worked on, and when its run has ended.
     """

@@ -39,7 +39,7 @@ class WrongEmbedder(MemoryFault):
     def __init__(self, place: str, made_by: str, wanted: str) -> None:
         super().__init__(
             f"the vectors of {place} were made by {made_by}, not by {wanted}",
-            hint="`ratchet memory reembed` makes them anew; the texts stay as they are",
+            hint="`ratchet memory reembed` re-embeds them; the texts stay as they are",
         )
         self.made_by = made_by
         self.wanted = wanted

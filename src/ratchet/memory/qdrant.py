@@ -68,7 +68,7 @@ _REEMBED_BATCH = 256
 def reembed_collection(client: QdrantClient, collection: str, embedder: Embedder) -> int:
     """New vectors beside the old ones, then the old ones go; until then nobody can open the memory. Returns how many.
 
-    Cut short, the next call goes on with the entries that have none yet.
+    Cut short, the next call continues with the entries that have none yet.
     """
     from qdrant_client import models
 
@@ -141,7 +141,7 @@ def check(client: QdrantClient, collection: str, embedder: Embedder) -> None:
 
 
 def embedders(client: QdrantClient, collection: str) -> dict[str, int]:
-    """Who made the vectors of the collection, with their dimension: two while they are made anew."""
+    """Who made the vectors of the collection, with their dimension: two while they are made again."""
     parameters = client.get_collection(collection).config.params
     vectors = parameters.vectors
     if not isinstance(vectors, dict) or WORDS not in (parameters.sparse_vectors or {}):

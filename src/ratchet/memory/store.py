@@ -27,7 +27,7 @@ def open_memory(settings: Settings, home: Path, embedder: Embedder | None = None
 
 
 def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) -> int:
-    """Make every vector anew with this embedder, and say how many. Cut short, it can be started again."""
+    """Re-embed every entry with this embedder, and say how many. Cut short, it can be started again."""
     embedder = embedder or best_embedder()
     if settings.store == "qdrant":
         from ratchet.memory.qdrant import reembed_server

@@ -163,7 +163,7 @@ def write_assets(tree: Path, facts: ProjectFacts, *, provider: str | None) -> Wr
             if error.errno not in _IN_THE_WAY:
                 raise RatchetError(
                     f"{tree / path} cannot be written: {error.strerror}",
-                    hint="mend its permissions or its disk",
+                    hint="fix its permissions or its disk",
                 ) from error
             refused.append(path)
     named = any(path in created for path in (GITHUB_FILE, GITLAB_FILE))

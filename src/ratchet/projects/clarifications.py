@@ -1,4 +1,4 @@
-"""Asking people about a project, and going on once they have answered."""
+"""Asking people about a project, and resuming once they have answered."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ask(
 def answer(
     tx: Transaction, runtime: Runtime, clarification_id: int, answer: Any, *, by: str
 ) -> Clarification:
-    """Write an answer down, do what it says, and go on with the runs that waited for it and for nothing else.
+    """Write an answer down, do what it says, and resume the runs that waited for it and for nothing else.
 
     Raises `Misuse` for an answer that cannot be meant, `Conflict` when there is one already.
     """
@@ -124,10 +124,10 @@ def waits_for_answers(
     run_id: int | None = None,
     step_id: int | None = None,
 ) -> list[Clarification]:
-    """`list_blockers` for a transaction that blocks on them: until it ends, nobody answers one.
+    """`list_blockers` for a transaction that blocks on them: until it ends, none can be answered.
 
-    Whoever looked before must look again so, and go on if nothing is left: an answer that comes in between would find
-    nothing blocked yet, and nobody would go on after it.
+    A caller that looked before must look again so, and resume if nothing is left: an answer that comes in between would
+    find nothing blocked yet, and would resume nothing.
     """
     _lock(tx, project_id)
     return list_blockers(tx, project_id, applies_to, run_id=run_id, step_id=step_id)
@@ -139,7 +139,7 @@ def _lock(tx: Transaction, project_id: int) -> None:
 
 
 def _go_on(tx: Transaction, runtime: Runtime, asked: Clarification) -> None:
-    """Go on with the runs that an answer was the last thing to wait for."""
+    """Resume the runs that an answer was the last thing to wait for."""
     if asked.run_id is not None:
         _release(tx, runtime, get_run(tx, asked.run_id))
         return
@@ -152,7 +152,7 @@ def _go_on(tx: Transaction, runtime: Runtime, asked: Clarification) -> None:
 
 
 def _release(tx: Transaction, runtime: Runtime, run: Run) -> None:
-    """Put blocked steps back in line, and resume the run if it is blocked too: others of its steps may still run."""
+    """Queue blocked steps again, and resume the run if it is blocked too: others of its steps may still run."""
     if run.status not in _WAITING:
         return
     began = max((each.id for each in _newest(tx, run.id, *_BEGUN)), default=0)
@@ -180,7 +180,7 @@ def _newest(tx: Transaction, run_id: int, *types: str) -> list[Event]:
 
 
 def _phases(blocks: Sequence[Event], *, planning: bool) -> tuple[str, ...]:
-    """What a blocked run needs answers for before it goes on."""
+    """What a blocked run needs answers for before it continues."""
     if any(each.type == SETUP_BLOCKED for each in blocks):
         return ("onboarding",)
     return ("planning",) if planning else ("planning", "execution", "qa")

@@ -102,7 +102,7 @@ class Clone:
         if there is not None and not self._contains(commit, there):
             raise PushRefused(
                 f"{branch} at {self.origin} is at {there[:12]}, which is no part of {commit[:12]}",
-                hint="somebody else pushed to it: merge that branch or delete it, then try again",
+                hint="someone else pushed to it: merge that branch or delete it, then try again",
             )
         for pause in (*_LOCK_PAUSES, None):
             ended = transfer.push(find_repository(self.path, find_git()), f"{commit}:refs/heads/{branch}")
@@ -187,7 +187,7 @@ class Clone:
             with contextlib.suppress(StateChanged):
                 self.repository.advance(ref, commit, expected=known)
                 return
-        raise Conflict(f"{ref} in {self.path} does not stand still", hint="try again in a moment")
+        raise Conflict(f"{ref} in {self.path} keeps changing", hint="try again in a moment")
 
 
 def open_clone(runtime: Runtime, project: Project, *, make: bool = True) -> Clone:

@@ -1,7 +1,7 @@
 """Onboarding: from an address or a path to a project that is known well enough to work on.
 
 Read from top to bottom it is what happens. Every stage ends in one transaction; a process that takes over after another
-one died goes on with the first stage that has not ended.
+one died resumes with the first stage that has not ended.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _configured(job: JobContext, project: Project, tree: Path) -> Done:
     if identity is None:
         told = (
             "commits are by Ratchet: neither the repository's configuration nor git's global one names somebody; "
-            f"`ratchet project answer {project.id} git_identity` or projects.git_user and git_email name somebody"
+            f"`ratchet project answer {project.id} git_identity` or projects.git_user and git_email name one"
         )
         notes.append(Note("setup_git_identity", told))
     else:
@@ -238,7 +238,7 @@ async def set_up(job: JobContext) -> object:
 
 
 def _enter(job: JobContext) -> int | None:
-    """The project that is set up; nothing when its run stands still or has ended."""
+    """The project that is set up; nothing when its run is paused or blocked or has ended."""
     with job.write() as tx:
         run = get_run(tx, job.run_id)
         if run.status.stands:

@@ -101,11 +101,11 @@ def _is_onboarding(asked: Clarification) -> bool:
 
 
 def _identity(_tx: Transaction, _project_id: int, answer: Any) -> dict[str, str]:
-    mend = 'answer with an object such as {"name": "Ada", "email": "ada@example.org"}'
+    fix = 'answer with an object such as {"name": "Ada", "email": "ada@example.org"}'
     if not isinstance(answer, Mapping) or set(answer) != {"name", "email"}:
-        raise Misuse("git_identity is a name and an email", hint=mend)
+        raise Misuse("git_identity is a name and an email", hint=fix)
     if not all(isinstance(value, str) for value in answer.values()):
-        raise Misuse("git_identity is a name and an email", hint=mend)
+        raise Misuse("git_identity is a name and an email", hint=fix)
     Identity(answer["name"], answer["email"])
     return dict(answer)
 
@@ -159,7 +159,7 @@ def register_project(
     secrets: Mapping[str, str | None] | None = None,
     ci_files: bool = False,
 ) -> ProjectId:
-    """A new project, and its onboarding in line. One with a `local_path` is worked on where it is.
+    """A new project, and its onboarding queued. One with a `local_path` is worked on where it is.
 
     Only with `ci_files` are scripts and a CI file written where the repository lacks them.
 
@@ -204,7 +204,7 @@ def update_project(tx: Transaction, runtime: Runtime, project_id: int, changes: 
 
 
 def set_up_again(tx: Transaction, runtime: Runtime, project_id: int, *, ci_files: bool = False) -> RunId:
-    """Go on with an onboarding that is blocked or paused, or begin anew after one that has ended. The run of it.
+    """Resume an onboarding that is blocked or paused, or begin again after one that has ended. The run of it.
 
     With `ci_files` it also writes the CI files that are missing. Raises `Conflict` while it runs.
     """
@@ -258,7 +258,7 @@ def _start(tx: Transaction, runtime: Runtime, project_id: int) -> RunId:
         tx, runtime, SETUP, kind="protocol", name=name, project_id=project_id, spec={"project": project_id}
     )
     change_project(tx, project_id, setup_run_id=run_id)
-    tx.event("setup_enqueued", project_id=project_id, run_id=run_id, message="onboarding is in line")
+    tx.event("setup_enqueued", project_id=project_id, run_id=run_id, message="onboarding is queued")
     return run_id
 
 

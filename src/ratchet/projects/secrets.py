@@ -49,7 +49,7 @@ def find_key(runtime: Runtime) -> Fernet:
             hint="make it readable and writable for this user, or set projects.secret_key",
         ) from error
     return _fernet(
-        text, str(path), "restore the file from a backup; without it the secrets must be given anew"
+        text, str(path), "restore the file from a backup; without it the secrets must be given again"
     )
 
 
@@ -70,11 +70,11 @@ def _create(path: Path) -> None:
         Path(temporary).unlink()
 
 
-def _fernet(text: str, where: str, mend: str) -> Fernet:
+def _fernet(text: str, where: str, fix: str) -> Fernet:
     try:
         return Fernet(text.encode())
     except ValueError as error:
-        raise SecretsUnreadable(f"{where} is not a Fernet key", hint=mend) from error
+        raise SecretsUnreadable(f"{where} is not a Fernet key", hint=fix) from error
 
 
 API_TOKEN, WEBHOOK_SECRET, GIT_TOKEN, FORGE_TOKEN = "api_token", "webhook_secret", "git_token", "forge_token"
@@ -117,12 +117,12 @@ def read_secret(tx: Transaction, runtime: Runtime, project_id: int, name: str) -
     except InvalidToken as error:
         raise SecretsUnreadable(
             f"the secret {name} of project {project_id} was kept with another key",
-            hint="give every machine the same projects.secret_key, or give the secret to the project anew",
+            hint="give every machine the same projects.secret_key, or give the secret to the project again",
         ) from error
     if (opened["project"], opened["name"]) != (project_id, name):
         raise SecretsUnreadable(
             f"what is kept as the secret {name} of project {project_id} belongs to another one",
-            hint="give the secret to the project anew, and see who writes to the database",
+            hint="give the secret to the project again, and see who writes to the database",
         )
     value: str = opened["value"]
     remember_secret(value)

@@ -149,7 +149,7 @@ class Done:
 
 
 class Blocked(RatchetError):
-    """A stage cannot go on until somebody does something. `event` is what is told of it."""
+    """A stage cannot continue until somebody does something. `event` is what is told of it."""
 
     def __init__(self, message: str, *, event: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -88,7 +88,7 @@ def _instead(protocol: Protocol) -> str:
         case RunStatus.PENDING | RunStatus.PLANNED:
             return f"`ratchet protocol start {number}` starts it"
         case _:
-            return f"it is under way: `ratchet protocol log {number} --follow` tells what happens"
+            return f"it is under way: `ratchet protocol log {number} --follow` shows what happens"
 
 
 def check_open_pull_request(protocol: Protocol) -> None:

@@ -33,7 +33,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
     steps = list_protocol_steps(tx, run_id)
     states = {each["commit"]: each["state"] for each in ci_summary(tx, protocol)["commits"] if each["checks"]}
     questions = [] if protocol.status.final else list_blockers_of_run(tx, run_id, _PHASES)
-    in_line = bool(unfinished_jobs(tx, run_id))
+    queued = bool(unfinished_jobs(tx, run_id))
     project = get_project(tx, protocol.project_id)
     # That of a repository on this machine is a path.
     has_forge = project.remote is not None and not project.remote.startswith("/")
@@ -44,7 +44,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
         steps,
         questions,
         judged=judged,
-        in_line=in_line,
+        queued=queued,
         has_forge=has_forge,
         checkout=project.local_path,
     )
@@ -61,7 +61,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
             for step in steps
         ],
         "questions": [record(ClarificationAnswer.of(each)) for each in questions],
-        "in_line": in_line,
+        "queued": queued,
         "next": [{"command": each.command, "why": each.why} for each in commands],
     }
 
@@ -89,24 +89,24 @@ def advice(
     questions: Sequence[Clarification],
     *,
     judged: Collection[int],
-    in_line: bool,
+    queued: bool,
     has_forge: bool,
     checkout: str | None,
 ) -> list[NextCommand]:
     """The likeliest first.
 
-    `questions` are those that block, `judged` the steps whose last try came to a verdict, and `in_line` says whether a
+    `questions` are those that block, `judged` the steps whose last try came to a verdict, and `queued` says whether a
     worker has something to do.
     """
     if not protocol.status.final and questions:
         return [_answer(protocol, each) for each in questions]
     if protocol.status is RunStatus.COMPLETED:
         return list(_completed(protocol, has_forge=has_forge, checkout=checkout))
-    return list(_advice(protocol, steps, judged, in_line=in_line))
+    return list(_advice(protocol, steps, judged, queued=queued))
 
 
 def _advice(
-    protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int], *, in_line: bool
+    protocol: Protocol, steps: Sequence[ProtocolStep], judged: Collection[int], *, queued: bool
 ) -> Iterator[NextCommand]:
     number = protocol.run_id
     match protocol.status:
@@ -120,7 +120,7 @@ def _advice(
             yield NextCommand(f"ratchet protocol resume {number}", "resume it")
         case RunStatus.BLOCKED:
             yield from _unblocked(protocol, steps, judged)
-        case RunStatus.PLANNING | RunStatus.RUNNING if in_line:
+        case RunStatus.PLANNING | RunStatus.RUNNING if queued:
             yield NextCommand(f"ratchet events --run {number} --follow", "watch it")
         case RunStatus.RUNNING:
             yield from _idle(protocol, steps)

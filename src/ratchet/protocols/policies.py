@@ -280,7 +280,7 @@ class _Firing:
             return self._pass(
                 "trigger_inline_depth_exceeded", message, target=target.name, depth=depth, max_depth=max_depth
             )
-        return self._put_in_line(target, depth + 1)
+        return self._queue_step(target, depth + 1)
 
     def _left_alone(self, target: ProtocolStep) -> bool:
         """No review of the step that has just ended is running, so it may be its own target."""
@@ -291,7 +291,7 @@ class _Firing:
         )
         return at_work or target.status in _DONE
 
-    def _put_in_line(self, target: ProtocolStep, depth: int) -> TriggerDecision:
+    def _queue_step(self, target: ProtocolStep, depth: int) -> TriggerDecision:
         message = f"Triggered by {self.source.name} via {self.policy.module_id}"
         reopen_step(self.tx, target.step_id, reason=message, data={"module_id": self.policy.module_id})
         state = {

@@ -272,7 +272,7 @@ def lessons(call: Call, run: ShownRun, limit: Limit = 30) -> Listing[LessonAnswe
 
 @operation("research calibration", "GET /research/{run}/calibration")
 def calibration(call: Call, run: ShownRun) -> CalibrationAnswer:
-    """What specialists expected of their last trials, and what came of them."""
+    """What specialists expected of their last trials, and the results."""
     with call.read() as tx:
         return views.calibration(tx, find_research(tx, run)).answer()
 

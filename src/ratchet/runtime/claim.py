@@ -172,7 +172,7 @@ _OF_RUN = (
 
 
 def must_wait(key: Any, priority: Any, number: Any) -> sa.ColumnElement[bool]:
-    """Whether another job of the key runs, or stands before this one in line."""
+    """Whether another job of the key runs, or comes before this one in the queue."""
     same = _OTHER.c.key == key
     running = sa.exists().where(same, _OTHER.c.status == sa.literal_column("'started'"))
     # Spelled out, so that SQLite finds the index of exactly these.
@@ -196,7 +196,7 @@ class QueueLook(NamedTuple):
 
 
 def look(tx: Transaction, rules: Rules, process_id: str, most: int, run_id: int | None = None) -> QueueLook:
-    """Claim jobs, and first put those in line whose time has come."""
+    """Claim jobs, and first queue those whose time has come."""
     next_due = queue_due(tx)
     claimed = claim(tx, rules, process_id, most, run_id)
     rated = [rule for rule in rules.values() if rule.rate_limit is not None and _has_ready(tx, rule.name)]
@@ -242,7 +242,7 @@ def claim(tx: Transaction, rules: Rules, process_id: str, most: int, run_id: int
 
 
 def queue_due(tx: Transaction) -> int | None:
-    """Put scheduled jobs in line whose time has come; when that of the next one comes."""
+    """Queue scheduled jobs whose time has come; when that of the next one comes."""
     next_due = _next_due(tx)
     if next_due is None or next_due > tx.now:
         return next_due

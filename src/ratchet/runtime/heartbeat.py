@@ -22,7 +22,7 @@ _LOOK_AFTER_SECONDS = 5.0
 
 
 class Heartbeat:
-    """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs go on.
+    """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs continue.
 
     `lost` is called when the others have given this process up: whatever it runs belongs to somebody else now.
     """
@@ -73,7 +73,7 @@ class Heartbeat:
             except LedgerUnavailable as error:
                 self._watch.blind()
                 self._trouble.make(error)
-            except Exception:  # noqa: BLE001 - a heart goes on: without it this process is given up while it works
+            except Exception:  # noqa: BLE001 - a heart continues: without it this process is given up while it works
                 _log.exception("a heartbeat went wrong")
             if self._stop.wait(self._runtime.settings.runtime.heartbeat_seconds):
                 return

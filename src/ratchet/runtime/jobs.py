@@ -131,7 +131,7 @@ class Jobs:
         return claim(tx, self._rules, process_id, most, run_id)
 
     def look(self, tx: Transaction, process_id: str, most: int, run_id: int | None = None) -> QueueLook:
-        """Put jobs in line whose time has come, then claim; and when to look again."""
+        """Queue jobs whose time has come, then claim; and when to look again."""
         return look(tx, self._rules, process_id, most, run_id)
 
     def finish(self, tx: Transaction, job: Job, result: Any) -> None:
@@ -151,7 +151,7 @@ class Jobs:
         tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=error, data=data)
         return JobStatus.SCHEDULED
 
-    def release(self, tx: Transaction, job: Job, reason: str = "its worker could not go on") -> None:
+    def release(self, tx: Transaction, job: Job, reason: str = "its worker could not continue") -> None:
         """Give a started job back unfinished; this try does not count.
 
         One whose stop was asked for has ended, and so has one in which its run was blocked or ended: resuming the run
@@ -211,7 +211,7 @@ class Jobs:
         return len(orphans)
 
     def free_stranded(self, tx: Transaction) -> int:
-        """Put jobs in line that wait for a key which is free; how many there were. Nothing should leave any."""
+        """Queue jobs that wait for a key which is free; how many there were. Nothing should leave any."""
         free = ~must_wait(jobs.c.key, jobs.c.priority, jobs.c.id)
         query = sa.select(jobs).where(jobs.c.status == str(JobStatus.WAITING), free).limit(_BATCH)
         stranded = read_jobs(tx, query.with_for_update(of=jobs, skip_locked=True))
@@ -224,7 +224,7 @@ class Jobs:
         return any(foreground_waits(tx, name) for name, rule in self._rules.items() if not rule.limited)
 
     def _place(self, tx: Transaction, job: Job, *, delay_seconds: float = 0, **values: Any) -> None:
-        """Put the job back in line, for a new delivery."""
+        """Queue the job again, for a new delivery."""
         values["status"] = JobStatus.SCHEDULED if delay_seconds else JobStatus.QUEUED
         if delay_seconds:
             values["due_at"] = tx.now + int(delay_seconds * 1000)
@@ -243,7 +243,7 @@ class Jobs:
             _strand_run(tx, job, RunStatus.BLOCKED, f"its job was cancelled: {reason}")
 
     def _leave(self, tx: Transaction, job: Job, **values: Any) -> None:
-        """Change the job and let the next of its key go on. Raises `Superseded` when a started job is not ours."""
+        """Change the job and let the next of its key continue. Raises `Superseded` when a started job is not ours."""
         if job.status is JobStatus.STARTED:
             end_lease(tx, job, {**values, "status": str(values["status"])})
             rule = self._rules.get(job.queue)
@@ -294,7 +294,7 @@ def _stopped_run(tx: Transaction, job: Job) -> RunStatus | None:
 
 
 def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
-    """A run whose carrier has ended before it stands still: say so. One that stands keeps its own reason."""
+    """A run whose carrier has ended before it stops: say so. One that stands keeps its own reason."""
     if job.run_id is None or not job.carries_run:
         return
     if not get_run(tx, job.run_id).status.stands:
@@ -342,7 +342,7 @@ def configured_rules(settings: Settings) -> dict[str, QueueRule]:
 
 
 def set_paused(tx: Transaction, rules: dict[str, QueueRule], name: str, paused: bool) -> None:
-    """Let a queue stand still, or go on. Jobs that run are not touched."""
+    """Pause a queue, or resume it. Jobs that run are not touched."""
     _existing(rules, name)
     upsert = tx.insert(queues).values(name=name, paused=paused)
     tx.connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_={"paused": paused}))

@@ -173,7 +173,7 @@ def list_processes(tx: Transaction) -> list[Process]:
 
 
 def anybody_works(tx: Transaction) -> bool:
-    """Whether there is a process that takes jobs: without one, what is in line waits."""
+    """Whether there is a process that takes jobs: without one, what is queued waits."""
     return any(
         each.state == "alive" and each.slots > 0 and each.role != COMMAND for each in list_processes(tx)
     )

@@ -129,7 +129,7 @@ def cancel_any(tx: Transaction, runtime: Runtime, run: Run, reason: str) -> None
 
 
 def halt_run(tx: Transaction, runtime: Runtime, run_id: int, to: RunStatus, *, reason: str) -> None:
-    """Have a run stand still, paused or blocked. One that does already is left as it is."""
+    """Pause or block a run. One that is so already is left as it is."""
     carriers = lock_jobs(tx, run_id)
     if get_run(tx, run_id).status is to:
         return
@@ -152,7 +152,7 @@ def requeue_run(
 
 
 def carry_again(tx: Transaction, runtime: Runtime, run_id: int) -> None:
-    """Put a job that carries the run in line once more, for what has changed. Raises `Conflict` if none ever did."""
+    """Queue a job that carries the run once more, for what has changed. Raises `Conflict` if none ever did."""
     last = last_carrier(tx, run_id)
     if last is None:
         raise Conflict(f"run {run_id} was never started as work, so there is nothing to resume")
@@ -197,7 +197,7 @@ def answer_approval(
     by: str,
     comment: str | None = None,
 ) -> Approval:
-    """Answer an approval and let its run go on, if it was blocked, in one transaction.
+    """Answer an approval and resume its run, if it was blocked, in one transaction.
 
     A paused run stays paused: it finds the answer when somebody resumes it. Raises `NotFound` and `Conflict`.
     """

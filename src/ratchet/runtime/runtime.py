@@ -31,8 +31,8 @@ _GLANCE_SECONDS = 1.0
 
 
 class GaveWay(Exception):
-    """Raised by a handler that stops here so that others go first: its job goes back in line, and this try does not
-    count. What it has recorded is there when it begins again."""
+    """Raised by a handler that stops here so that others go first: its job goes back to the queue, and this try does
+    not count. What it has recorded is there when it begins again."""
 
 
 class JobContext:

@@ -33,7 +33,7 @@ _SKEW_SECONDS = 3600.0
 
 
 class Missed(StrEnum):
-    """What becomes of times that passed while nobody was there: one job for all, none, or one for each."""
+    """What happens to times that passed while nobody was there: one job for all, none, or one for each."""
 
     ONCE = "once"
     SKIP = "skip"
@@ -155,7 +155,7 @@ def chosen_priority(priority: int | None, background: bool) -> int:
 
 
 def set_schedule_paused(tx: Transaction, name: str, paused: bool) -> None:
-    """Let a schedule rest, or go on. What would have come while it rested is not made up for."""
+    """Pause a schedule, or resume it. What would have come while it rested is not made up for."""
     before = _locked(tx, name)
     if before is None:
         raise NotFound("schedule", name)

@@ -23,7 +23,7 @@ class StopSignals:
         self._call: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
-        # Python runs a handler only when the main thread goes on, and one that has just begun to wait for a lock or a
+        # Python runs a handler only when the main thread continues, and one that has just begun to wait for a lock or a
         # pipe of ours does not. The interpreter itself writes to this pipe, so the wait always ends.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)

@@ -315,7 +315,7 @@ class Clock:
             except LedgerUnavailable as error:
                 pause = _LOOK_SECONDS
                 self._trouble.make(error)
-            except Exception:  # noqa: BLE001 - a clock goes on: one bad schedule must not stop the others for ever
+            except Exception:  # noqa: BLE001 - a clock continues: one bad schedule must not stop the others for ever
                 pause = _LOOK_SECONDS
                 _log.exception("a look at the schedules went wrong")
 
@@ -430,7 +430,7 @@ class Worker:
                 pause = min(pause, ahead if ahead > 0 else _IN_OTHER_HANDS_SECONDS)
         except LedgerUnavailable as error:
             _log.warning("left before the database came back: %s", error)
-        except Exception:  # noqa: BLE001 - a worker goes on: it lives, so no other would take its place
+        except Exception:  # noqa: BLE001 - a worker continues: it lives, so no other would take its place
             _log.exception("a look for jobs went wrong")
         finally:
             for _ in range(room - len(claimed)):

@@ -301,7 +301,7 @@ def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, .
     if missing:
         raise Refused(
             f"the sandbox lacks what this run needs: {'; '.join(map(offered.detail, sorted(missing)))}",
-            hint="`ratchet doctor` tells how to mend it; a lower `floor` in the policy accepts less isolation",
+            hint="`ratchet doctor` says how to fix it; a lower `floor` in the policy accepts less isolation",
         )
     on = offered.names - left_out
     return tuple(str(layer) for layer in Layer if layer in on)

@@ -89,7 +89,7 @@ Limit = Annotated[
     AfterValidator(lambda limit: max(1, min(limit, MAX_LIMIT))),
     Query(description=f"how many at most; taken as 1 to {MAX_LIMIT}"),
 ]
-Before = Annotated[int | None, Query(ge=1, le=MAX_ID, description="go on where `next` of a page said")]
+Before = Annotated[int | None, Query(ge=1, le=MAX_ID, description="continue where `next` of a page said")]
 
 
 After = Annotated[int, Query(ge=-1, le=MAX_ID, description="only those behind this one")]

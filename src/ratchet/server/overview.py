@@ -200,7 +200,7 @@ def _approvals(api: Access, tx: Transaction) -> Iterator[Need]:
 
 
 def _blocked(run: Run) -> Need:
-    return _run(run, "mend the cause, then resume it", f"ratchet {_noun(run)} resume {run.id}")
+    return _run(run, "fix the cause, then resume it", f"ratchet {_noun(run)} resume {run.id}")
 
 
 def _paused(run: Run) -> Need:
@@ -208,7 +208,7 @@ def _paused(run: Run) -> Need:
 
 
 def _failed(api: Access, tx: Transaction) -> Iterator[Need]:
-    """Those that failed lately: they cannot go on, but somebody may want to know why."""
+    """Those that failed lately: they cannot continue, but somebody may want to know why."""
     found = list_runs(tx, status=RunStatus.FAILED, limit=_FAILED)
     for run in visible_runs(api, tx, found):
         if (run.ended_at or 0) > tx.now - _FAILED_DAYS * _DAY_MS:

@@ -90,7 +90,7 @@ class LogPart(Shape):
 
 
 class LogLine(BaseModel):
-    """`offset` goes on behind this line."""
+    """`offset` continues behind this line."""
 
     offset: int
     text: str

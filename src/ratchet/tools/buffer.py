@@ -1,4 +1,4 @@
-"""Gathering values over calls until there are enough of them to go on with."""
+"""Gathering values over calls until there are enough of them to continue with."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def check_overseer(
 def check_workflow(runtime: Runtime, plan: RunPlan) -> None:
     """Whether the models could be asked that the steps of a run certainly ask.
 
-    A run like one that was completed before is let go on without them: its answers may all be known.
+    A run like one that was completed before is let continue without them: its answers may all be known.
     """
     engine = runtime.settings.workflows.llm
     try:

@@ -37,7 +37,7 @@ from ratchet.workspaces.errors import (
 LEAST_GIT = (2, 31)
 _SECONDS = 120.0
 _LOCK_MILLISECONDS = 2000
-_FSCK = "look with `git fsck --full`, then restore the repository or clone it anew"
+_FSCK = "look with `git fsck --full`, then restore the repository or clone it again"
 
 _CONFIGURATION = {
     "core.hooksPath": os.devnull,
@@ -131,14 +131,14 @@ class Git:
 
 def find_git(path: str | None = None) -> str:
     """The git program on `path` (by default the PATH). Raises `Missing` when there is none, or an old one."""
-    mend = f"install git {'.'.join(map(str, LEAST_GIT))} or newer with the package manager of your system"
+    fix = f"install git {'.'.join(map(str, LEAST_GIT))} or newer with the package manager of your system"
     program = shutil.which("git", path=path)
     if program is None:
-        raise Missing("git was not found on the PATH", hint=mend)
+        raise Missing("git was not found on the PATH", hint=fix)
     version = _version(program, Path(program).stat().st_mtime_ns)
     if version < LEAST_GIT:
         raise Missing(
-            f"git {'.'.join(map(str, version)) or 'of unknown version'} at {program} is too old", hint=mend
+            f"git {'.'.join(map(str, version)) or 'of unknown version'} at {program} is too old", hint=fix
         )
     return program
 
@@ -150,7 +150,7 @@ def _version(program: str, _mtime: int) -> tuple[int, ...]:
             [program, "--version"], capture_output=True, text=True, check=False, env=_ENVIRONMENT, timeout=10
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"git at {program} cannot be run: {error}", hint="install git anew") from error
+        raise Missing(f"git at {program} cannot be run: {error}", hint="reinstall git") from error
     found = re.search(r"(\d+)\.(\d+)", said)
     return (int(found[1]), int(found[2])) if found else ()
 
@@ -161,7 +161,7 @@ def not_runnable(git: Git, error: OSError) -> RatchetError:
         return NotARepository(
             f"the repository {git.directory} is gone", hint="restore it or name another one"
         )
-    return Missing(f"git at {git.program} cannot be run: {error.strerror}", hint="install git anew")
+    return Missing(f"git at {git.program} cannot be run: {error.strerror}", hint="reinstall git")
 
 
 _LOCKED = re.compile(r"Unable to create '([^']+\.lock)'")
@@ -207,7 +207,7 @@ def failure(stderr: bytes, directory: Path, command: str) -> RatchetError:
     if "transport" in said and "not allowed" in said:
         return RepositoryShallow(
             f"{directory} is a partial clone without all files, and nothing is fetched here",
-            hint="clone it anew without --filter",
+            hint="clone it again without --filter",
         )
     if any(word in said for word in _CORRUPT):
         return RepositoryCorrupt(f"the repository {directory} is damaged: {first}", hint=_FSCK)

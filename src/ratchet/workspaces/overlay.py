@@ -200,7 +200,7 @@ class OverlayCheckout:
         self.place(compare(self._ground.objects.tree, warm.tree, self._tree))
 
     def refill(self, base: str, tree: str) -> None:
-        # In the mount as it is: a sandbox would go on with one that was put in its place.
+        # In the mount as it is: a sandbox would continue with one that was put in its place.
         self._tree = tree
         with writing(self.path), opened_root(self.path) as root:
             empty(root)

@@ -67,7 +67,7 @@ class WorkspaceBackend(Protocol):
         ...
 
     def fill(self) -> None:
-        """Make the directory, or make it anew, exactly as the commit has it."""
+        """Make the directory, or make it again, exactly as the commit has it."""
         ...
 
     def refill(self, base: str, tree: str) -> None:
@@ -406,7 +406,7 @@ class Workspace:
     def rebase(self, commit: str) -> None:
         """Make another commit the base, and the directory what that holds, ignored files included.
 
-        A session that works in the directory goes on in it. Raises `NotFound`, `UnsafePath` or `TooLarge` before
+        A session that works in the directory continues in it. Raises `NotFound`, `UnsafePath` or `TooLarge` before
         anything is touched. When writing fails the directory is neither; `reset` or another `rebase` makes it whole.
         """
         with self._held():

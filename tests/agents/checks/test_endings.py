@@ -1,4 +1,4 @@
-"""That a check ends whatever happens, that it says so, and that nothing goes on afterwards."""
+"""That a check ends whatever happens, that it says so, and that nothing continues afterwards."""
 
 from __future__ import annotations
 

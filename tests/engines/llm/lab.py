@@ -39,7 +39,7 @@ def environment() -> str:
 
 @server.tool()
 def leave_behind(directory: str) -> str:
-    """Start a process that goes on for ever and cannot be asked to end."""
+    """Start a process that continues for ever and cannot be asked to end."""
     code = "import signal, time, pathlib, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     code += "while True: pathlib.Path(sys.argv[1], 'beat').open('a').write('.'); time.sleep(0.05)"
     subprocess.Popen([sys.executable, "-c", code, directory])

@@ -1,4 +1,4 @@
-"""A conversation goes on from what was kept of it."""
+"""A conversation continues from what was kept of it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_model_that_is_not_listed_is_mentioned(llm: LlmSubject) -> None:
 
 def test_ollama_must_have_the_model(place: Place, model_server: ModelServer) -> None:
     found = check(LlmSubject(place, model_server, "ollama").open(option="local/qwen3"))
-    assert (found.ready, found.mend) == (False, "ollama pull qwen3")
+    assert (found.ready, found.fix) == (False, "ollama pull qwen3")
 
 
 class Page(BaseHTTPRequestHandler):
@@ -82,9 +82,9 @@ def test_an_endpoint_that_lists_nothing_is_not_called_verified(
     assert said in (found.unproven or "")
     assert f"could not be verified ({said}" in found.detail
     if better is None:
-        assert found.mend is None
+        assert found.fix is None
     else:
-        assert (found.mend or "").endswith(
+        assert (found.fix or "").endswith(
             f"set llm.endpoints.openai.base_url to {url.partition(path)[0]}{better}"
         )
 
@@ -100,7 +100,7 @@ def test_an_endpoint_that_answers_with_a_page_is_not_ready_however_often_it_is_a
     assert not found.ready
     assert found.failure.is_permanent
     assert "does not speak the protocol: it answers with a web page (HTML)" in found.detail
-    assert hint in (found.mend or "")
+    assert hint in (found.fix or "")
 
 
 class LoginForSessions(Page):
@@ -141,7 +141,7 @@ def test_a_port_that_there_cannot_be_is_a_wrong_address(place: Place) -> None:
     found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
     assert (found.ready, found.failure.is_permanent) == (False, True)
     assert "the address http://127.0.0.1:99999/v1 is wrong (Port out of range 0-65535)" in found.detail
-    assert "llm.endpoints.openai.base_url" in (found.mend or "")
+    assert "llm.endpoints.openai.base_url" in (found.fix or "")
 
 
 class TextForSessions(LoginForSessions):
@@ -168,12 +168,12 @@ def test_an_endpoint_that_lists_models_and_answers_sessions_with_something_else_
         found = check(open_engine(engine, around))
     assert (found.ready, found.failure.is_permanent) == (False, True)
     assert f"{url}{path} does not speak the protocol: it answers with {what}" in found.detail
-    assert "the network" in (found.mend or "")
+    assert "the network" in (found.fix or "")
 
 
 def test_a_missing_key_is_told_with_its_variable(llm: LlmSubject) -> None:
     found = check(llm.open(environment={"MODEL_KEY": ""}))
-    assert (found.ready, found.mend) == (False, "export MODEL_KEY=…")
+    assert (found.ready, found.fix) == (False, "export MODEL_KEY=…")
 
 
 def test_nobody_there_is_told_without_the_key(llm: LlmSubject) -> None:

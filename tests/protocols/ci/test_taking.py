@@ -48,7 +48,7 @@ def test_a_failed_check_fails_the_step_and_tells_the_next_attempt_why(
     [told] = step.runtime_state["ci"]["failed"]
     assert (told["job"], told["step"], told["log_tail"]) == ("test", "Run tests", "assert 1 == 2")
     assert "assert 1 == 2" in step.runtime_state["feedback"]
-    # One that carries itself on may still be mended; one that does not needs somebody.
+    # One that carries itself on may still be fixed; one that does not needs somebody.
     assert waiting.protocol.status is (RunStatus.RUNNING if automatic else RunStatus.BLOCKED)
     assert bool(waiting.jobs) is automatic
     assert automatic or waiting.protocol.reason == "CI failed: test (Run tests)"

@@ -1,4 +1,4 @@
-"""Planning that is killed goes on where it was, on either database, and pays for no session twice."""
+"""Planning that is killed continues where it was, on either database, and pays for no session twice."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ def test_lines_that_were_there_before_are_not_new(ground: Ground) -> None:
 
 def test_a_credential_that_a_later_commit_takes_out_is_still_in_the_history(ground: Ground) -> None:
     leaked = ground.change({"a.py": SECRETS["assignment"] + "\n"})
-    mended = ground.change({"a.py": "x = 1\n"}, parent=leaked)
-    found = judged(ground, mended).verdict
+    fixed = ground.change({"a.py": "x = 1\n"}, parent=leaked)
+    found = judged(ground, fixed).verdict
     assert (found.outcome, found.measurements["secrets"]) == (Outcome.FAILED, 1.0)
     assert leaked[:12] in found.reason
 

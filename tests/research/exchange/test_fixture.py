@@ -1,4 +1,4 @@
-"""A real state directory: imported, decided anew and written again, it is the same."""
+"""A real state directory: imported, decided again and written again, it is the same."""
 
 from __future__ import annotations
 

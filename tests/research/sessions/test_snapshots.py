@@ -1,4 +1,4 @@
-"""Reading the files of other trials, and going on from them."""
+"""Reading the files of other trials, and continuing from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a run while it goes on."""
+"""The picture of a run while it runs."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def test_what_ended_is_shown_with_how_far_it_came(visitor_client: TestClient, le
         change_step(tx, step, StepStatus.RUNNING)
         change_step(tx, step, StepStatus.COMPLETED)
         change_run(tx, done, RunStatus.COMPLETED)
-        moving(tx, "workflow", "goes on", spec={"workflow": {}})
+        moving(tx, "workflow", "continues", spec={"workflow": {}})
     home = visitor_client.get("/console/?format=json").json()
     assert [(run["name"], run["progress"]["words"]) for run in home["ended"]] == [("count", "1 of 1 step")]
     assert f'/console/runs/{done}">count</a>' in visitor_client.get("/console/").text

@@ -109,7 +109,7 @@ def test_the_embedded_export_has_python_and_nothing_else(
 
 
 def test_nobody_approves_where_nobody_is(runtime: Runtime, tmp_path: Path) -> None:
-    spec = one_step(step_type=StepType.APPROVAL, prompt_template="Go on?", tool_name=None)
+    spec = one_step(step_type=StepType.APPROVAL, prompt_template="Continue?", tool_name=None)
     assert "step only waits for a person" in refused(runtime, spec, Target.EMBEDDED, tmp_path / "export")
 
 
@@ -156,7 +156,7 @@ def test_what_would_not_work_elsewhere_is_refused(
 
 
 def test_steps_inside_a_sub_workflow_are_named_by_their_place(runtime: Runtime, tmp_path: Path) -> None:
-    inner = one_step(step_type=StepType.APPROVAL, prompt_template="Go on?", tool_name=None)
+    inner = one_step(step_type=StepType.APPROVAL, prompt_template="Continue?", tool_name=None)
     outer = WorkflowSpec(
         "outer",
         steps=(

@@ -186,7 +186,7 @@ def test_a_program_that_is_not_there_is_exit_code_3_with_the_way_to_install_it(
 
 
 def test_an_approval_waits_until_it_is_given(runtime: Runtime, tmp_path: Path) -> None:
-    spec = one_step(step_type=StepType.APPROVAL, prompt_template="Go on?", tool_name=None)
+    spec = one_step(step_type=StepType.APPROVAL, prompt_template="Continue?", tool_name=None)
     waiting = exported(runtime, spec, tmp_path / "export")
     assert (waiting.status, waiting.steps["only"].status) == ("held", "held")
     assert "--approve only" in (waiting.steps["only"].error or "")

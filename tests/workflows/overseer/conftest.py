@@ -75,7 +75,7 @@ class Desk:
         return self.opened[-1][0]
 
     def run(self, sentence: str = SENTENCE, **more: Any) -> Run:
-        """The run for a sentence once it stands still."""
+        """The run for a sentence once it stops."""
         run_id = start_plan(self.runtime, sentence, actor="test", **more)
         eventually(lambda: self.look(run_id).status.stands)
         return self.look(run_id)

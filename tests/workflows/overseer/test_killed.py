@@ -1,4 +1,4 @@
-"""An overseer that is killed goes on where it was, on either database, and pays for no session twice."""
+"""An overseer that is killed continues where it was, on either database, and pays for no session twice."""
 
 from __future__ import annotations
 

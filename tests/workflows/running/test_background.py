@@ -1,4 +1,4 @@
-"""A run in the background gives its place to others between two steps, and goes on where it was."""
+"""A run in the background gives its place to others between two steps, and continues where it was."""
 
 from __future__ import annotations
 

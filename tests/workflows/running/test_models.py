@@ -204,7 +204,7 @@ def test_an_answer_that_is_on_record_is_not_paid_for_again_after_a_kill(
     monkeypatch.setenv("PYTHONPATH", str(announced.parent))
     die_at(tmp_path, "editor answered")
     mortal = fleet.spawn()
-    # Only what was paid for is known again: without the cache every step would be run anew.
+    # Only what was paid for is known again: without the cache every step would be run again.
     run_id = start(runtime, tale(), {"topic": "ratchets"}, cached=False)
     assert mortal.wait(timeout=180) == -signal.SIGKILL
     monkeypatch.delenv("PYTHONPATH")

@@ -61,7 +61,7 @@ def _claim_any() -> tuple[int, socket.socket]:
         claim.close()
     raise RatchetError(
         f"no port of this machine between {_LOWEST} and {_HIGHEST} is free",
-        hint="`ss -tlnp` tells who listens",
+        hint="`ss -tlnp` shows who listens",
     )
 
 

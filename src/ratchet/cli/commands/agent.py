@@ -63,7 +63,7 @@ def _fields(agent: ServedAgent) -> dict[str, object]:
         "tools": ", ".join(current.tools if current else ()) or None,
         "runner": address.runner,
         "tuner": address.tuner,
-        "answers": "yes" if address.is_up else "nobody does; `ratchet serve` would",
+        "answers": "yes" if address.is_up else "nothing does; `ratchet serve` would",
         "engine": " ".join(filter(None, (agent.engine, agent.model))) or None,
         "directory": agent.directory,
         "made": age(agent.created_at),
@@ -154,7 +154,7 @@ def _short(commit: str | None) -> str | None:
 @_tuner_option
 @click.pass_obj
 def tools_(session: Session, name: str, version: str | None, tuner: bool) -> None:
-    """List the tools of an agent, as it tells them itself.
+    """List the tools of an agent, as it lists them itself.
 
     The agent is asked at its stable address. If `ratchet serve` does not run, the agent is started for this command. An
     argument with a question mark may be left out.
@@ -299,7 +299,7 @@ def _print_answer(text: str, content: Sequence[Mapping[str, Any]]) -> None:
 @click.option(
     "--printed", is_flag=True, help="What it printed, such as a traceback, instead of what it logged."
 )
-@click.option("--follow", "-f", "following", is_flag=True, help="Go on with what is logged, until Ctrl-C.")
+@click.option("--follow", "-f", "following", is_flag=True, help="Keep showing what is logged, until Ctrl-C.")
 @click.pass_obj
 def logs(
     session: Session, name: str, version: str | None, server: str, count: int, printed: bool, following: bool

@@ -75,7 +75,7 @@ def create(
     but a directory to look at. NAME is made of lower-case letters, digits, '.', '_' and '-'.
 
     Ctrl-C pauses the work; `ratchet runs resume RUN` hands it to a worker. Exits with 0 when the agent is ready, 1 when
-    it came to nothing, 2 for misuse, 3 when the engine is missing.
+    it failed, 2 for misuse, 3 when the engine is missing.
     """
     loaded = session.load()
     description = given_text(what, file, most_bytes=loaded.settings.agents.feedback_bytes)
@@ -129,10 +129,10 @@ def feedback(
 
     The Architect works on a copy and decides: nothing, a change of the state, or a change of the code. New code must
     pass its tests, start, and answer before it becomes the next version; until then, and if it does not, the current
-    version goes on as it was. Feedback on one agent is taken one after the other.
+    version stays as it was. Feedback on one agent is taken one after the other.
 
     VERSION is a commit or its beginning, a number such as 0.1.0, a tag such as v0.1.0, or `latest`. Exits with 0 when
-    something was decided, 1 when the change came to nothing.
+    something was decided, 1 when the change failed.
     """
     loaded = session.load()
     message = given_text(text, file, most_bytes=loaded.settings.agents.feedback_bytes)
@@ -209,7 +209,7 @@ def _print_service(agent: WholeAgent) -> None:
         }
     )
     if not address.is_up:
-        note("Nobody answers there yet; `ratchet serve` does. `ratchet agent call` works without it.")
+        note("Nothing answers there yet; `ratchet serve` does. `ratchet agent call` works without it.")
 
 
 def _tell_why_not(name: str, document: AgentOutcome) -> None:
@@ -230,4 +230,4 @@ def _tell_why_not(name: str, document: AgentOutcome) -> None:
             )
         note(f"{advice}, and create {name} again; `ratchet runs show {run}` has the rest.")
     else:
-        note(f"The current version goes on as it was; `ratchet runs show {run}` has the rest.")
+        note(f"The current version stays as it was; `ratchet runs show {run}` has the rest.")

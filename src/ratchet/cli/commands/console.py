@@ -28,9 +28,9 @@ _PATIENCE_SECONDS = 10.0
 def console(session: Session, port: int | None, show: bool) -> None:
     """Print a link into the console of the server that works on this home.
 
-    The link has the token in it: whoever has it can do what you can. The server must be running (`ratchet serve`). Of
-    several the one that was started last is meant; --port names another. Where none of this home runs on this machine,
-    the address and port of the settings server.host and server.port are tried.
+    The link has the token in it: anyone who has it can do what you can. The server must be running (`ratchet serve`).
+    Of several the one that was started last is meant; --port names another. Where none of this home runs here, the
+    address and port of the settings server.host and server.port are tried.
     """
     loaded = session.load({"server.port": port})
     url, token = _address(loaded, port).url, find_token(loaded)

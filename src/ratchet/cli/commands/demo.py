@@ -45,7 +45,7 @@ def demo(session: Session, first: str | None, more: tuple[str, ...]) -> int:
     (protocols). Where a model would be asked, a recording answers, and the act is marked as simulated.
 
     In the end there is a page with all of it in `reports` of Ratchet's home. A demo that was cut off, by Ctrl-C or by
-    `kill -9`, goes on where it stopped when it is started again.
+    `kill -9`, resumes where it stopped when it is started again.
 
     With --json the story goes to stderr. Exits with 1 when an act failed; the others are shown all the same.
     """

@@ -154,7 +154,7 @@ def _indented(text: str) -> str:
 )
 @click.pass_obj
 def reference(session: Session, out: Path) -> None:
-    """Write the reference of commands, API and settings anew from the code.
+    """Rewrite the reference of commands, API and settings from the code.
 
     For those who work on Ratchet itself: run it at the top of the repository whenever a command, a request or a setting
     has changed.
@@ -167,5 +167,5 @@ def reference(session: Session, out: Path) -> None:
     confirm(
         session,
         {"directory": str(out), "changed": [str(path) for path in changed]},
-        "\n".join(f"{path} is written anew." for path in changed) or f"{out} is up to date.",
+        "\n".join(f"{path} is rewritten." for path in changed) or f"{out} is up to date.",
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def doctor(session: Session) -> int:
-    """Check this machine and the ledger, and say how to mend them.
+    """Check this machine and the ledger, and say how to fix them.
 
     Nothing is made or changed. Exits with 1 if something failed; a warning is something Ratchet can do without.
     """
@@ -58,7 +58,7 @@ def print_checks(checks: list[ProbeCheck]) -> None:
         colour = {"ok": "green", "warn": "yellow", "fail": "red"}[check.status]
         status, indent = click.style(f"{check.status:4}", fg=colour), width + 8
         click.echo(f"{status}  {check.name:{width}}  {hanging(check.detail, indent)}")
-        if check.mend:
-            click.echo(f"{'':{indent}}{hanging(f'to mend: {check.mend}', indent)}")
+        if check.fix:
+            click.echo(f"{'':{indent}}{hanging(f'to fix: {check.fix}', indent)}")
     counts = Counter(check.status for check in checks)
     click.echo(f"\n{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")

@@ -101,7 +101,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
             "engine": lambda each: each.name,
             "ready": lambda each: "yes" if each.readiness.ready else "no",
             "detail": lambda each: each.readiness.detail,
-            "to mend": lambda each: each.readiness.mend or "",
+            "to fix": lambda each: each.readiness.fix or "",
         },
         record=lambda each: {"name": each.name, **asdict(each.readiness)},
         empty="There are no engines.",

@@ -32,7 +32,7 @@ _SHOWN_BEFORE_FOLLOWING = 10
     ],
     see=["runs show", "protocol log"],
 )
-@click.option("--follow", "-f", "following", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--follow", "-f", "following", is_flag=True, help="Keep showing what happens, until Ctrl-C.")
 @click.option("--since", type=Number(0, ID.max), metavar="N", help="Only events after this number.")
 @click.option(
     "--limit",
@@ -52,7 +52,7 @@ def events(
 ) -> None:
     """Show what happened, or follow it as it happens.
 
-    Everything that Ratchet does is an event, and its number tells the order. The newest come last. With --json each
+    Everything that Ratchet does is an event, and its number gives the order. The newest come last. With --json each
     event is one line.
     """
     where = EventFilter(**wanted)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ _DAY_MS = 86_400_000
 def backup(session: Session, file: Path) -> None:
     """Write a backup of ledger and artifacts to a file.
 
-    Others may go on working. The file appears whole or not at all, and either database can take it in.
+    Others may continue working. The file appears whole or not at all, and either database can take it in.
     """
     from ratchet.ledger.backup import backup as write_backup
 
@@ -89,7 +89,7 @@ def restore(session: Session, file: Path, force: bool) -> None:
 def check(session: Session) -> int:
     """Check ledger and artifacts for damage.
 
-    Reads all of it and changes nothing; others may go on working. Exits with 1 if something is wrong.
+    Reads all of it and changes nothing; others may continue working. Exits with 1 if something is wrong.
     """
     # Each loaded where it is used: both build every table.
     from ratchet.ledger.check import check as look_over
@@ -108,7 +108,7 @@ def check(session: Session) -> int:
 def vacuum(session: Session) -> None:
     """Remove what the rules no longer keep, and shrink the file.
 
-    The rules are artifacts.retention_days and artifacts.grace_minutes. Others may go on working; no run, step, trial or
+    The rules are artifacts.retention_days and artifacts.grace_minutes. Others may keep working; no run, step, trial or
     event is removed.
     """
     from ratchet.ledger.check import vacuum as give_back_room
@@ -152,7 +152,7 @@ def _mention_losses(left_out: tuple[str, ...]) -> None:
 
 def _print_findings(findings: tuple[LedgerFinding, ...]) -> None:
     for finding in findings:
-        print(f"{finding.severity:7}  {finding.what}\n         to mend: {finding.mend}")
+        print(f"{finding.severity:7}  {finding.what}\n         to fix: {finding.fix}")
     if not findings:
         print("No damage found.")
 

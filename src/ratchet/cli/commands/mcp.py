@@ -59,7 +59,7 @@ def mcp(
 
     It offers projects, protocols, research, workflows, tools and agents as MCP tools and resources, and changes nothing
     unless --allow-actions is given. It speaks on stdin and stdout to the program that started it. With --http it
-    listens, and whoever comes must bring the API's token. Logs go to stderr.
+    listens, and every caller must bring the API's token. Logs go to stderr.
     """
     if not http and (host is not None or port is not None):
         raise Misuse("--host and --port are for --http", hint="add --http, or leave them out")

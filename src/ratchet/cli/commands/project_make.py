@@ -86,7 +86,7 @@ def add(
 
     Secrets are typed when asked for, or read from the standard input, a line each.
 
-    Exits with 0 when the project is set up, 1 when that is blocked; `ratchet project onboard` goes on with it.
+    Exits with 0 when the project is set up, 1 when that is blocked; `ratchet project onboard` resumes it.
     """
     given = _where(where, base)
     values = {key: value for key, value in given.items() if key != "called"}
@@ -123,7 +123,7 @@ def add(
 @detach_option
 @click.pass_obj
 def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int | None:
-    """Set a project up: go on where that is blocked, or look at the repository again.
+    """Set a project up: resume where that is blocked, or look at the repository again.
 
     What was answered stays. Files that are there are never overwritten.
 
@@ -133,7 +133,7 @@ def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int
         with here.ledger.write(actor="cli") as tx:
             found = project_named(tx, project)
             run = None if found.setup_run_id is None else get_run(tx, found.setup_run_id)
-            # One that is in line, or whose process was killed, needs nothing but somebody who does it.
+            # One that is queued, or whose process was killed, needs nothing but somebody who does it.
             if run is None or run.status.stands:
                 set_up_again(tx, here.runtime, found.id, ci_files=ci_files)
             found = get_project(tx, found.id)
@@ -229,7 +229,7 @@ def _carry(session: Session, here: Foreground, project: Project) -> int:
     else:
         print_setup(document)
     if here.interrupted:
-        note(f"`ratchet project onboard {project.id}` goes on.")
+        note(f"`ratchet project onboard {project.id}` resumes it.")
         return INTERRUPTED
     return 0 if ended.status is RunStatus.COMPLETED else 1
 

@@ -118,7 +118,7 @@ def new(
     With --run everything happens at once: an engine plans it on a branch of its own; each step is carried out in a
     workspace of its own, checked by the repository's checks and reviewed as protocols.reviewer says; what passes is
     committed and pushed, with a draft pull request where there is a forge; CI is waited for. Ctrl-C pauses it, and
-    `ratchet protocol resume` goes on.
+    `ratchet protocol resume` resumes it.
 
     Exits with 0 when what was asked for is done: without --run the protocol exists, with --run it is completed (with
     --manual: planned). A protocol that is blocked or still waits for CI is 1, misuse 2, a missing engine 3, Ctrl-C 130.
@@ -251,7 +251,7 @@ _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for 
 def start(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Plan a protocol, or carry out the plan that it has.
 
-    The work is done here until it stands still; Ctrl-C pauses it. A pending, planned or paused protocol can be started,
+    The work is done here until it stops; Ctrl-C pauses it. A pending, planned or paused protocol can be started,
     and one whose planning was blocked.
 
     Exits with 0 when the protocol is completed (or planned, if its steps are started by hand), 1 when it is blocked or
@@ -276,7 +276,7 @@ def start(session: Session, wanted: str, project: str | None, no_wait: bool, det
 @detach_option
 @click.pass_obj
 def resume(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
-    """Go on with a protocol that was paused, blocked or cut off, here and now.
+    """Resume a protocol that was paused, blocked or cut off, here and now.
 
     Steps that were blocked are done again; one that has failed is tried again by `ratchet protocol retry` only. If a
     step waits for CI, the forge is asked for its checks until they have spoken.
@@ -316,7 +316,7 @@ def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, 
 def retry(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Try the last step that failed or is blocked once more.
 
-    It begins anew from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
+    It begins again from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
     """
     return _act_on_step(
         session, wanted, project, operations.begin_retry, detach=detach, wait=not no_wait, check=check_retried
@@ -334,7 +334,7 @@ def open_pr(session: Session, wanted: str, project: str | None, detach: bool) ->
     """Push the branch of a protocol and open its pull request.
 
     Also where protocols.push or protocols.pull_requests are off. One that there is already stays, with its
-    description written anew. Exits with 0 when there is a pull request.
+    description rewritten. Exits with 0 when there is a pull request.
     """
 
     return _act(

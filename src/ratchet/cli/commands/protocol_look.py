@@ -95,9 +95,7 @@ def show(session: Session, wanted: str, project: str | None) -> None:
 @within_option
 @click.option("--step", "place", metavar="NN", help="Only of this step: its place, or its name.")
 @click.option("--attempt", type=COUNT, metavar="N", help="Only of its Nth attempt.")
-@click.option(
-    "--follow", "-f", "following", is_flag=True, help="Go on with what is said, until it stands still."
-)
+@click.option("--follow", "-f", "following", is_flag=True, help="Follow what is said, until it stops.")
 @click.pass_obj
 def log(
     session: Session,
@@ -162,7 +160,7 @@ def _chosen(
 
 
 def _whole(tx: Transaction, attempt: Attempt) -> tuple[str, int]:
-    """The log of an attempt so far, and where it goes on."""
+    """The log of an attempt so far, and where it continues."""
     parts, offset = [], 0
     while (part := read_log(tx, attempt.id, offset=offset, max_bytes=_PART)).chunk:
         parts.append(part.chunk)

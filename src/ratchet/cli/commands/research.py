@@ -113,7 +113,7 @@ def run(
 
     Specialists propose changes of the recipe; each trial runs apart and is measured by the task's evaluator; what is
     better is kept. Stops of the task hold beside those that are given here. Ctrl-C pauses the run; `ratchet research
-    resume RUN` goes on, also after a crash. Exits with 0 when a stop was reached, 1 when the run came to nothing or is
+    resume RUN` resumes it, also after a crash. Exits with 0 when a stop was reached, 1 when the run failed or is
     blocked.
     """
     from ratchet.research.start import ResearchRequest, check_research, start_research
@@ -139,7 +139,7 @@ def run(
 @research_argument
 @click.pass_obj
 def resume(session: Session, wanted: str) -> int | None:
-    """Go on with a run that was paused, blocked or cut off, here and now.
+    """Resume a run that was paused, blocked or cut off, here and now.
 
     What was measured is not measured again. Exits with 0 when a stop was reached, 1 otherwise.
     """
@@ -192,12 +192,12 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
     see=["research leaderboard", "research report", "events"],
 )
 @research_argument
-@click.option("--watch", is_flag=True, help="Go on showing it until the run stands still.")
+@click.option("--watch", is_flag=True, help="Keep showing it until the run stops.")
 @click.pass_obj
 def status_(session: Session, wanted: str, watch: bool) -> None:
     """Show where a run stands: the best, the specialists, what is in flight.
 
-    With --watch it goes on telling what happens, whoever does the work.
+    With --watch it keeps reporting what happens, whoever does the work.
     """
     with existing_ledger(session) as ledger:
         with ledger.read() as tx:
@@ -265,7 +265,7 @@ lessons_ = _view(of_research.lessons, insights)
 )
 @click.pass_obj
 def tree_(session: Session, wanted: str, exp: str | None) -> None:
-    """Show where a trial came from and what came of it; the best, if none is named."""
+    """Show the ancestors and descendants of a trial; of the best, if none is named."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = tree(tx, find_research(tx, wanted), None if exp is None else trial_number(exp))
     _print_view(session, found)

@@ -37,7 +37,7 @@ def serve(session: Session, host: str | None, port: int | None) -> int:
 
     A home and a ledger are made if there are none. Requests need the token whose file is named at the start; in a
     terminal a link is printed that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish,
-    nothing new is taken. Logs go to stderr. With --json one line on stdout tells the addresses once requests are
+    nothing new is taken. Logs go to stderr. With --json one line on stdout has the addresses once requests are
     answered. Where the usual ports are taken, as by the server of another repository, the next free ones are used; a
     port that you set is used or refused.
     """

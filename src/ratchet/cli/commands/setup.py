@@ -146,7 +146,7 @@ def _installed(found: Sequence[Means], asking: bool) -> list[str]:
 
 def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings, str | None]:
     """The first that works, the settings as they will be, and what could not be shown of it. Nothing is paid for."""
-    refused, mends = [], []
+    refused, fixes = [], []
     for means in found:
         others = [each for each in found if each is not means]
         loaded = session.load()
@@ -156,7 +156,7 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
             loaded = session.load({".".join(key): value for key, value in plan.settings.items()})
         except RatchetError as error:
             refused.append(f"{means}: {error}")
-            mends += [error.hint] if error.hint else []
+            fixes += [error.hint] if error.hint else []
             continue
         around = Surroundings(loaded.settings, loaded.home, os.environ)
         with working(f"trying {means}"):
@@ -165,10 +165,10 @@ def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, S
             for each in refused:
                 note(f"left out: {each}")
             if looked.readiness.unproven:
-                advice = f" ({looked.readiness.mend})" if looked.readiness.mend else ""
+                advice = f" ({looked.readiness.fix})" if looked.readiness.fix else ""
                 note(f"warning: {means} could not be verified: {looked.readiness.unproven}{advice}")
             return plan, around, looked.readiness.unproven
         refused.append(f"{means}: {looked.readiness.detail}")
-        mends += [looked.readiness.mend] if looked.readiness.mend else []
-    hint = "; or ".join(dict.fromkeys(mends)) or _NOTHING
+        fixes += [looked.readiness.fix] if looked.readiness.fix else []
+    hint = "; or ".join(dict.fromkeys(fixes)) or _NOTHING
     raise RatchetError(f"nothing of what was found works: {'; '.join(refused)}", hint=hint)

@@ -52,7 +52,7 @@ def validate(
     files: str | None,
     root: str | None,
 ) -> int:
-    """Check a spec and tell everything that is wrong.
+    """Check a spec and report everything that is wrong.
 
     FILE is JSON; - is the standard input. Nothing is run or recorded.
 
@@ -127,7 +127,7 @@ def audit(
                 )
                 job = get_job(tx, in_line)
         if every is not None:
-            told = "The audit is in line, and comes again; `ratchet schedule list` has it."
+            told = "The audit is queued, and comes again; `ratchet schedule list` has it."
             leave_to_workers(session, runtime.ledger, record(job), told)
             return 0
         with working("looking at the specs"):
@@ -144,7 +144,7 @@ def audit(
             "name": lambda each: each["protocol_name"],
             "spec": lambda each: each["status"],
             "hash": lambda each: each["spec_hash"],
-            "made anew": lambda each: each["backfilled"] or None,
+            "made again": lambda each: each["backfilled"] or None,
             "files seen": lambda each: each["paths_checked"],
             "problems": lambda each: "; ".join(each["errors"]) or None,
         },

@@ -177,7 +177,7 @@ def approve(
 ) -> int | None:
     """Complete a step in the place of its judges, with the newest commit that its author made.
 
-    The protocol goes on then, here unless --detach is given. STEP is its number, or PROTOCOL/NN. Look at the change
+    The protocol resumes then, here unless --detach is given. STEP is its number, or PROTOCOL/NN. Look at the change
     first: `ratchet step show STEP --print diff`. Exits with 0 when the step is completed.
     """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--slots", type=COUNT, metavar="N", help="Jobs to do at once; runtime.slots if not given.")
 @click.pass_obj
 def worker(session: Session, slots: int | None) -> None:
-    """Do jobs until told to stop.
+    """Run jobs until stopped.
 
     Several workers may share a ledger, on several machines if it is PostgreSQL. SIGTERM or Ctrl-C drains: nothing new
     is taken, and what runs may finish for runtime.drain_seconds. A second one ends at once; other workers then take the

@@ -47,7 +47,7 @@ _FOR_BATCHES = ("budget", "most", "engine")
 @click.option(
     "--overlap",
     type=click.Choice([str(each) for each in Overlap]),
-    help="What becomes of a time while the run before goes on: no run, or one that waits; skip if not given.",
+    help="What happens to a time while the run before is unfinished: no run, or one that waits; skip if not given.",
 )
 @click.option(
     "--no-cache", is_flag=True, help="Run every step again each time, also one whose result is known."

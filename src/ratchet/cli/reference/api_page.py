@@ -45,7 +45,7 @@ _OPENING = """\
 
 ## Who may ask
 
-Every request but those for anybody needs `Authorization: Bearer TOKEN`. The operator's token is `server.token`, or in
+Every request but the open ones needs `Authorization: Bearer TOKEN`. The operator's token is `server.token`, or in
 the file `token` of the home. The token of a project, its secret `api_token`, opens what that project owns and nothing
 else. For the things of a project that has such a token, the operator sends it as `{header}` beside the own one.
 

@@ -77,7 +77,7 @@ class Rollout:
             raise Fault(
                 Failure.CRASHED,
                 f"no command of the session could be started: {self._complaint}",
-                hint="`ratchet engine check codex` tells whether its sandbox works here",
+                hint="`ratchet engine check codex` says whether its sandbox works here",
             )
 
     def _take(self, kind: str, payload: dict[str, Any]) -> None:

@@ -173,8 +173,8 @@ async def readiness(
     detail = "; ".join(look.detail for look in looks)
     unpriced = next((each.model for each in candidates if candidate_price(each, prices) is None), None)
     if ready := [look for look in looks if look.ready]:
-        return Readiness(True, detail, ready[0].mend, unpriced=unpriced, unproven=ready[0].unproven)
-    return Readiness(False, detail, looks[0].mend, looks[0].failure)
+        return Readiness(True, detail, ready[0].fix, unpriced=unpriced, unproven=ready[0].unproven)
+    return Readiness(False, detail, looks[0].fix, looks[0].failure)
 
 
 async def _look(candidate: ModelCandidate, environment: Mapping[str, str]) -> Readiness:

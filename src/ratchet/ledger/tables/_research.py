@@ -84,7 +84,7 @@ trial_tallies = sa.Table(
     sa.Column("count", Number, nullable=False),
 )
 
-# A specialist of a research run: what it has used, and with what its engine goes on.
+# A specialist of a research run: what it has used, and with what its engine continues.
 specialists = sa.Table(
     "specialists",
     metadata,

@@ -135,7 +135,7 @@ attempts = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# What an attempt has finished so far: a restart goes on behind the last one.
+# What an attempt has finished so far: a restart continues behind the last one.
 stages = sa.Table(
     "stages",
     metadata,

@@ -144,7 +144,7 @@ def _is_memory(connection: sqlite3.Connection, path: Path) -> bool:
         if version > VERSION:
             raise MemoryTooNew(
                 f"{path} has version {version} of the tables; this Ratchet knows {VERSION}",
-                hint="update Ratchet, or move the file away to start anew",
+                hint="update Ratchet, or move the file away to start again",
             )
         return True
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -182,7 +182,7 @@ def _statements(script: str) -> Iterator[str]:
 def _damaged(path: Path, why: str) -> MemoryCorrupt:
     return MemoryCorrupt(
         f"{path} is damaged or is not a memory: {why}",
-        hint="put a copy of it back, or move the file away to start anew",
+        hint="put a copy of it back, or move the file away to start again",
     )
 
 

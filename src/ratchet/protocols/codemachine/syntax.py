@@ -73,7 +73,7 @@ def plain(value: ScriptValue) -> Any:
             return simple
 
 
-# The parser mends broken input as well as it can, and takes the square of its length for the worst of it.
+# The parser fixes broken input as well as it can, and takes the square of its length for the worst of it.
 LARGEST_SCRIPT = 64 * 1024
 _SHOWN = 60
 

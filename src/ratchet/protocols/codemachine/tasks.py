@@ -21,7 +21,7 @@ MOST_TASKS = 200
 class WorkspaceTask:
     """One step. `name` is like `00-plan`; `id` is that of its agent, unless another step has the same agent.
 
-    `fallback` is the agent whose prompt mends what an attempt left unfinished. `checks` says that the step is itself a
+    `fallback` is the agent whose prompt fixes what an attempt left unfinished. `checks` says that the step is itself a
     check that loops back when it fails.
     """
 

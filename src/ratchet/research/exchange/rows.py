@@ -326,7 +326,7 @@ def _repaired(whole: dict[str, str], layout: ColumnLayout, how: str) -> Repaired
 
 
 def _end_of(hypothesis: str, text: str) -> int | None:
-    """Where `text` goes on after the hypothesis, whatever became of the spaces in either; nothing if it differs."""
+    """Where `text` continues after the hypothesis, whatever became of the spaces in either; nothing if it differs."""
     at = 0
     for character in hypothesis:
         if character.isspace():

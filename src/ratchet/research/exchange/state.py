@@ -54,7 +54,7 @@ def read_insights(knowledge: str) -> list[str]:
     if heading is None:
         return []
     lessons: list[list[str]] = []
-    # A lesson goes on over blank lines as long as what follows is indented.
+    # A lesson continues over blank lines as long as what follows is indented.
     ended = True
     for line in knowledge[heading.end() :].split("\n")[1:]:
         bullet = _BULLET.match(line)

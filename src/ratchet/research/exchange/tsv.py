@@ -282,7 +282,7 @@ class _Parser:
         return [*self.cells, (last + "".join(self._after)).rstrip("\n")]
 
     def _inside(self, line: str, at: int) -> int:
-        """Go on inside quotes; where the next cell begins, if the quotes are closed on this line."""
+        """Continue inside quotes; where the next cell begins, if the quotes are closed on this line."""
         assert self._open is not None
         inside = _INSIDE_QUOTES.match(line, at)
         assert inside is not None

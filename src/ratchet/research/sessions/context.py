@@ -271,7 +271,7 @@ class SessionContext:
         self.parent, self._torn = snapshot.trial.number, False
 
     async def hand_in(self, idea: Idea) -> Trial:
-        """Make a trial of the workspace. It goes on when the model hangs up, since it has its number by then.
+        """Make a trial of the workspace. It continues when the model hangs up, since it has its number by then.
 
         Raises `Conflict` when this session may not hand in (any more).
         """

@@ -83,7 +83,7 @@ def _parent(context: SessionContext, claimed: str | int | None) -> int:
 
 
 async def _stand_on(context: SessionContext, trial: Trial) -> dict[str, Any]:
-    """Go on from what was kept. The trial was made, whatever becomes of the workspace."""
+    """Continue from what was kept. The trial was made, whatever becomes of the workspace."""
     try:
         await context.rebase(context.snapshot(trial.number))
     except RatchetError as error:

@@ -58,7 +58,7 @@ class Meta:
     background: bool = field(metadata=described("whether it gives way to all other work"))
     request_id: str | None
     once: str | None
-    stop: str | None = field(metadata=described("why it is to stop, when somebody asked for that"))
+    stop: str | None = field(metadata=described("why it is to stop, when a person asked for that"))
     process_id: str | None
     recoveries: int = field(metadata=described("workers that died while doing it"))
     timeout_ms: int | None
@@ -108,7 +108,7 @@ class JobAnswer:
 class AcceptedAnswer:
     """Something is queued, and `job` is what does it."""
 
-    message: str = field(metadata={"examples": ["01-build is in line"]})
+    message: str = field(metadata={"examples": ["01-build is queued"]})
     job: JobAnswer | None
 
 
@@ -255,14 +255,14 @@ def show(call: Call, job_id: JobNumber) -> JobWithTries:
     done=lambda job: (
         f"Job {job.id} is cancelled"
         if job.status is JobStatus.CANCELLED
-        else f"Job {job.id} is told to stop on {job.process_id}"
+        else f"Job {job.id} is asked to stop on {job.process_id}"
     ),
     translated=_JOB,
 )
 def cancel(call: Call, job_id: JobNumber, reason: Reason = "cancelled on request") -> Job:
-    """Cancel a job; a running one is told to stop.
+    """Cancel a job; a running one is asked to stop.
 
-    It ends at once when nobody works on it, else its worker is asked to stop. To end a whole run, and not just the work
+    It ends at once when no worker runs it, else its worker is asked to stop. To end a whole run, and not just the work
     on it that is under way, use `ratchet runs cancel`.
     """
     with call.write() as tx:
@@ -317,7 +317,7 @@ def list_(call: Call) -> Listing[QueueState]:
     translated=_QUEUE,
 )
 def pause(call: Call, name: QueueName) -> QueueState:
-    """Pause a queue; running jobs go on.
+    """Pause a queue; running jobs continue.
 
     In the whole fleet no more jobs of it are started, whatever puts them there, until it is resumed.
     """

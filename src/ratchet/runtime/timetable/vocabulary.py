@@ -168,7 +168,7 @@ class Heard:
 
 
 def _evened(text: str, interval: Interval) -> Interval:
-    """The interval in the largest unit. Cron begins anew with each minute, hour, day and year: what does not divide
+    """The interval in the largest unit. Cron begins again with each minute, hour, day and year: what does not divide
     them evenly would come at uneven times."""
     number, unit = interval
     if number < 1:

@@ -201,7 +201,7 @@ def _value(given: bytes) -> Any:
 
 
 def _seed() -> None:
-    """Or forks would all draw the same random numbers. Python's own generator is seeded anew by itself."""
+    """Or forks would all draw the same random numbers. Python's own generator is seeded again by itself."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

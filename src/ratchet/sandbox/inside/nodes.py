@@ -216,7 +216,7 @@ class Nodes:
     def _finish(self, node: _Node) -> None:
         _, status, used = os.wait4(node.pid, 0)
         stopped = node.stopped
-        # Forks that have not yet closed them keep both open, and the kernel would go on telling of them.
+        # Forks that have not yet closed them keep both open, and the kernel would keep telling of them.
         self._epoll.unregister(node.life)
         if stopped is None:
             self._epoll.unregister(node.line)

@@ -122,7 +122,7 @@ def set_apart(descriptor: int) -> int:
 
 
 def _become_first() -> None:
-    """Go on as the first process of the pid namespace: whatever ends that one, the kernel ends all nodes with it."""
+    """Continue as the first process of the pid namespace: whatever ends that one, the kernel ends all nodes with it."""
     child = os.fork()
     if child:
         # An end that was held here too would hide that the child has died.

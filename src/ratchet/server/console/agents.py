@@ -193,7 +193,7 @@ def _why_not(version: ListedVersion, agent: AgentAnswer) -> dict[str, str | None
 
 
 def _run(found: AgentRunAnswer) -> dict[str, Any]:
-    """What was asked, what was decided, and what can be done while it goes on."""
+    """What was asked, what was decided, and what can be done while it runs."""
     result = found.result if isinstance(found.result, dict) else {}
     decided = {
         key: result.get(key) for key in ("decision", "version", "commit", "summary", "promoted", "quarantine")

@@ -168,7 +168,7 @@ def _number(kept: Sequence[Artifact], sha256: str | None) -> int | None:
 
 _ENTRIES = 100
 SessionId = Annotated[int, Path(ge=1, le=MAX_ID)]
-After = Annotated[int, Query(ge=0, le=MAX_ID, description="go on behind this line of the transcript")]
+After = Annotated[int, Query(ge=0, le=MAX_ID, description="continue behind this line of the transcript")]
 
 
 @router.get("/sessions")

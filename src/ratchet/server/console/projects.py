@@ -239,7 +239,7 @@ def give_answer(
     text: Annotated[str, Form(alias="answer", max_length=20_000)],
     wanted: Annotated[str | None, Form(alias="next", max_length=2000)] = None,
 ) -> Response:
-    """What waited for this and for nothing else goes on."""
+    """What waited for this and for nothing else continues."""
     with page.api.write() as tx:
         asked = get_clarification(tx, clarification_id)
         if asked.project_id != project_id:

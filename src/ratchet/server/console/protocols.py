@@ -132,7 +132,7 @@ def create(
         run_id = create_described(
             api.runtime, owner, text, make, write=api.write, base_branch=base_branch, make_clone=False
         )
-    return page.done("The protocol is made; planning is in line.", f"{ROOT}/protocols/{run_id}")
+    return page.done("The protocol is made; planning is queued.", f"{ROOT}/protocols/{run_id}")
 
 
 def _projects(api: Access, tx: Transaction) -> list[Project]:

@@ -78,5 +78,5 @@ def _shown(job: Job) -> dict[str, Any]:
 
 def _why_not_cancel(job: Job) -> str | None:
     if job.stop is not None and not job.status.final:
-        return f"job {job.id} was told to stop already"
+        return f"job {job.id} was asked to stop already"
     return f"job {job.id} is {job.status}" if job.status.final else None

@@ -194,7 +194,7 @@ def _diff(api: Access, trial: Trial) -> dict[str, Any] | None:
 
 # A browser may keep it, and asks each time whether it still holds.
 _KEPT = {"Cache-Control": "private, no-cache"}
-After = Annotated[int, Query(ge=-1, le=2**31 - 1, description="go on where `next` of a page said")]
+After = Annotated[int, Query(ge=-1, le=2**31 - 1, description="continue where `next` of a page said")]
 
 
 @router.get("/research/{run}/lineage")

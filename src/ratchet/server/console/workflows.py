@@ -80,12 +80,12 @@ def workflow(
 
 @router.post("/workflows/{name:path}/actions/run")
 async def run(
-    page: Page, name: WorkflowName, _: Acting, anew: Ticked = False, simulated: Ticked = False
+    page: Page, name: WorkflowName, _: Acting, again: Ticked = False, simulated: Ticked = False
 ) -> Response:
     """Start it with the inputs of the form."""
     inputs = await _inputs(page, name)
     started = await run_in_threadpool(
-        of_workflows.start, page.api, name, inputs, cached=not anew, simulated=simulated
+        of_workflows.start, page.api, name, inputs, cached=not again, simulated=simulated
     )
     return page.done(f"Run {started.run_id} is started.", f"{RUNS}/{started.run_id}")
 
@@ -99,7 +99,7 @@ async def schedule(
     when: Line,
     timezone: Line = "UTC",
     overlap: Annotated[Overlap, Form()] = Overlap.SKIP,
-    anew: Ticked = False,
+    again: Ticked = False,
 ) -> Response:
     """Have it come again with the inputs of the form."""
     new = schedules.NewSchedule.model_validate(
@@ -109,7 +109,7 @@ async def schedule(
             "workflow": name,
             "inputs": await _inputs(page, name),
             "overlap": overlap,
-            "cached": not anew,
+            "cached": not again,
             "timezone": timezone,
         }
     )

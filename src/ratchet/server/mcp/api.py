@@ -28,7 +28,7 @@ CUT: dict[str, Any] = {
             "at": {"type": "string", "description": "a JSON pointer into this answer"},
             "shown": {
                 "type": "integer",
-                "description": "characters that are shown: the offset to go on from",
+                "description": "characters that are shown: the offset to continue from",
             },
             "whole": {"type": "integer", "description": "characters of the whole text"},
         },

@@ -28,7 +28,7 @@ _ID: Document = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 
 
 def waiting_tool(get_run: Offered, ledger: Ledger) -> Offered:
-    """`get_run`, once the run stands still or the time is over."""
+    """`get_run`, once the run stops or the time is over."""
 
     async def run(asker: Asker, given: Given) -> Told:
         asked = {"run_id": given["run_id"]}

@@ -111,10 +111,10 @@ def _read(resource: ApiResource, name: str, text: str) -> Any:
     return text
 
 
-_NOBODY_WORKS = "Nobody works on this ledger now, so it waits: `ratchet worker` or `ratchet serve` does it."
+_NOBODY_WORKS = "No worker runs on this ledger now, so it waits: `ratchet worker` or `ratchet serve` does it."
 _NOTE: Document = {
     "type": ["string", "null"],
-    "description": "what to know besides: whether nobody is there to do it",
+    "description": "what to know besides: whether no worker is there to do it",
 }
 
 

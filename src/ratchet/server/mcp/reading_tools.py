@@ -36,7 +36,7 @@ _PROTOCOLS = (
         "read_attempt_log",
         "Read the log of an attempt",
         "GET /attempts/{attempt_id}/log",
-        "What the sessions of an attempt said and did, a part at a time: go on with `next_offset` until it has ended.",
+        "What the sessions of an attempt said and did, a part at a time: continue with `next_offset` until the end.",
         narrowed={
             "max_bytes": {
                 "type": "integer",

@@ -64,7 +64,7 @@ _ABOUT = (
     "tool is a step's function; an agent is a service that is rewritten from feedback. Each execution is a run with a "
     "number, and wait_for_run waits for it. Lists come in pages: pass `next` on. " + _DATA
 )
-_ONLY_READS = " This server only reads. Whoever runs it can allow more with `ratchet mcp --allow-actions`."
+_ONLY_READS = " This server only reads. Its operator can allow more with `ratchet mcp --allow-actions`."
 _ACTS = (
     " Tools that start work leave it to a worker (`ratchet worker` or `ratchet serve`) and answer at once."
 )

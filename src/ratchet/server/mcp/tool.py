@@ -102,7 +102,7 @@ _NEXT: Document = {
 }
 TEXT_PART = _object(
     text={"type": "string"},
-    next_offset={"type": ["integer", "null"], "description": "where to go on; null at the end"},
+    next_offset={"type": ["integer", "null"], "description": "where to continue; null at the end"},
     size={"type": "integer", "description": "of the whole, in the unit of the offsets"},
 )
 

@@ -27,7 +27,9 @@ from ratchet.server.service import Access, Api
 router = APIRouter(tags=["attempts"], responses=documented(401, 403, 404, 422))
 _LONGEST_PART = 1024 * 1024
 
-Offset = Annotated[int, Query(ge=0, le=MAX_ID, description="where to go on: `next_offset` of the last part")]
+Offset = Annotated[
+    int, Query(ge=0, le=MAX_ID, description="where to continue: `next_offset` of the last part")
+]
 MaxBytes = Annotated[
     int, Query(ge=1, le=_LONGEST_PART, description="how much at most; a single line may be longer")
 ]

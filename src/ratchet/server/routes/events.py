@@ -68,7 +68,7 @@ def list_events(api: Api, pager: Paging, where: Where, since: Since = None) -> S
 
 def page_of_events(api: Access, pager: Pager, where: EventFilter, since: int | None = None) -> Cut[Event]:
     if since is not None and pager.before is not None:
-        raise Misuse("before and since cannot be combined", hint="use before to go back, since to go on")
+        raise Misuse("before and since cannot be combined", hint="use before to go back, since to continue")
     with api.read() as tx:
         if since is None:
             found = latest(tx.connection, before=pager.before, where=where, limit=pager.one_more)

@@ -73,7 +73,7 @@ def _execute(order: dict[str, Any], called: str) -> ModuleType:
 
 
 def _leave(code: Any) -> None:
-    """Go on after an exit that means success; end as the script wants to otherwise."""
+    """Continue after an exit that means success; end as the script wants to otherwise."""
     if code is None or code == 0:
         return
     if not isinstance(code, int):

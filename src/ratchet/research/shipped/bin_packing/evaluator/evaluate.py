@@ -1,7 +1,7 @@
 """Makes the instances of online bin packing, and checks and scores what a recipe did with them.
 
 A recipe gets whole sequences and might look ahead. So every sequence has a twin that begins with the same items and
-goes on with others: a rule that decides by what has come so far puts the common items into the same bins in both.
+continues with others: a rule that decides by what has come so far puts the common items into the same bins in both.
 """
 
 from __future__ import annotations
