@@ -22,7 +22,7 @@ from benchmarks.stage import DATABASES, SHOWN, Stage, die_with_parent, place_of
 from benchmarks.tree import TreeWatch
 from ratchet.config import load_settings
 from ratchet.engines import Capabilities, Readiness, Request, Session
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Usage
 from ratchet.research.jobs import KIND
 from ratchet.research.start import ResearchRequest, start_research
@@ -165,7 +165,7 @@ def main() -> None:
     window = asked["window"]
     engine = Instant(marks, {edge for begin in asked["places"] for edge in (begin, begin + window)})
 
-    def opened(_name: str | None, _surroundings: Surroundings) -> Instant:
+    def opened(_name: str | None, _surroundings: EngineContext) -> Instant:
         return engine
 
     async def carry(job: Any) -> Any:

@@ -21,7 +21,7 @@ from ratchet.config import load_settings
 from ratchet.engines import Request
 from ratchet.engines.codex.configuration import SessionFiles, write_files
 from ratchet.engines.codex.engine import find_program
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.modelserver import ModelServer, call, say
 
 _GOAL = 1.1
@@ -80,14 +80,14 @@ async def _in_turn(stage: Stage, sides: Sides, times: int) -> tuple[list[float],
     return taken[0][1:], taken[1][1:]
 
 
-def _surroundings(stage: Stage, engine: str, url: str) -> Surroundings:
+def _surroundings(stage: Stage, engine: str, url: str) -> EngineContext:
     flags = {"home": str(stage.new_directory("home")), f"engines.{engine}.base_url": url}
     flags |= {f"engines.{engine}.model": _MODEL, f"engines.{engine}.key_variable": "KEY"}
     loaded = load_settings(flags, env={})
-    return Surroundings(loaded.settings, loaded.home, {"PATH": os.environ["PATH"], "KEY": _KEY})
+    return EngineContext(loaded.settings, loaded.home, {"PATH": os.environ["PATH"], "KEY": _KEY})
 
 
-def _through(name: str, around: Surroundings) -> Hold:
+def _through(name: str, around: EngineContext) -> Hold:
     engine = open_engine(name, around)
 
     async def hold(workspace: Path, _directory: Path) -> None:

@@ -162,7 +162,7 @@ class OrderWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class McpTool:
     """An operation as an MCP tool. `server/mcp/declared.py` tells what the other fields mean."""
 
     name: str
@@ -221,7 +221,7 @@ class Operation(Generic[P, R]):
     name: str
     api: str
     project_too: bool = False
-    tool: Tool | None = None
+    tool: McpTool | None = None
     examples: Sequence[str] = ()
     see: Sequence[str] = ()
     columns: Columns = field(default_factory=dict)

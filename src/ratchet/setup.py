@@ -21,7 +21,7 @@ from ratchet.engines.agent_model import agent_model, claude_login, codex_login
 from ratchet.engines.llm.call import candidate_price
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import OLLAMA_HOST, keys_in, no_price, ollama_url, price_of
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.extras import find_extra, install_command
 from ratchet.kernel import Limits, Missing, Misuse, RatchetError, dollars, with_hint
 from ratchet.protocols.engine_choice import Reviewer, require_reviewer
@@ -191,7 +191,7 @@ def costs_at_most(plan: SetupPlan, settings: Settings) -> str:
 
 
 def plan_for(
-    means: Means, others: Sequence[Means], around: Surroundings, is_set: Callable[[str], bool]
+    means: Means, others: Sequence[Means], around: EngineContext, is_set: Callable[[str], bool]
 ) -> SetupPlan:
     """What to set so that every flow works with `means`; `others` may answer where it cannot.
 
@@ -248,6 +248,6 @@ def plain_model(settings: Settings, agent: str, environment: Mapping[str, str]) 
     return f"{name} (its price is not known)" if unpriced else name
 
 
-def reviewer_in(around: Surroundings) -> Reviewer:
+def reviewer_in(around: EngineContext) -> Reviewer:
     """Who would review with these settings. Raises `Blocked`. Not for an event loop."""
     return require_reviewer(around, None, None, open_engine)

@@ -17,7 +17,7 @@ from ratchet.agentkit import StateStore
 from ratchet.agents.change import change_agent
 from ratchet.agents.staging_area import announce
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Usage
 from ratchet.runtime import JobContext
 from tests.agents.specimens import files, write_agent
@@ -168,7 +168,7 @@ async def change(job: JobContext) -> Any:
     """The real flow, with this engine."""
     home = job.runtime.home
 
-    def open_author(_name: str | None, _surroundings: Surroundings) -> Engine:
+    def open_author(_name: str | None, _surroundings: EngineContext) -> Engine:
         return Author(home)
 
     def tell(job: JobContext, stage: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from ratchet.agents.contract import AgentDirectory, place_of
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentVersion,
     add_version,
     create_agent,
@@ -33,7 +33,7 @@ def tool(name: str = "greet", **arguments: str) -> dict[str, Any]:
     return {"name": name, "description": f"{name} somebody", "input_schema": schema, "output_schema": None}
 
 
-def make_agent(ledger: Ledger, home: Path, name: str = NAME, *, runner: str = "# first\n") -> Agent:
+def make_agent(ledger: Ledger, home: Path, name: str = NAME, *, runner: str = "# first\n") -> AgentRow:
     """A ready agent with its version 0.0.0."""
     place = place_of(home, name)
     with ledger.write() as tx:
@@ -87,7 +87,7 @@ def _fill(place: AgentDirectory, commit: str) -> None:
     (directory / "state_schema.json").write_text(json.dumps(SCHEMA))
 
 
-def make_two_versions(ledger: Ledger, home: Path) -> Agent:
+def make_two_versions(ledger: Ledger, home: Path) -> AgentRow:
     """An agent at 0.1.0, made from 0.0.0."""
     first = make_agent(ledger, home, runner="print('hello')\n")
     make_version(

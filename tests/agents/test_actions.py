@@ -19,7 +19,7 @@ from ratchet.agents.state import CannotCarry
 from ratchet.kernel import Conflict, Misuse, NotFound, StateChanged
 from ratchet.ledger import Event, EventFilter
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     add_version,
     create_agent,
     end_creation,
@@ -56,7 +56,7 @@ def greeter(runtime: Runtime) -> AgentDirectory:
     return place
 
 
-def known(runtime: Runtime) -> Agent:
+def known(runtime: Runtime) -> AgentRow:
     with runtime.ledger.read() as tx:
         return get_agent(tx, "greeter")
 

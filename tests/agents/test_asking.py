@@ -13,7 +13,7 @@ import pytest
 
 from ratchet.agents.completion import LONGEST_QUESTION, ask_llm, plain_schema
 from ratchet.engines import Failure, Request, SessionFailed
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, NotFound, Usage
 from ratchet.ledger.agents import AgentVersion, find_version, get_agent
@@ -191,7 +191,7 @@ def test_a_question_that_is_given_up_is_written_down_with_what_it_used(asking: A
 def test_a_recorded_answer_is_marked(asking: Asking, tmp_path: Path) -> None:
     cassette = tmp_path / "answers.jsonl"
     asking.open(say("A greeter."), **{"agents.llm": f"replay:{cassette}"})
-    real = open_engine("llm", Surroundings(asking.at.settings, tmp_path, {"MODEL_KEY": KEY}))
+    real = open_engine("llm", EngineContext(asking.at.settings, tmp_path, {"MODEL_KEY": KEY}))
     asyncio.run(Recording(real, cassette).propose(Request("Who are you?")))
     assert asking.ask() == {"text": "A greeter.", "output": None, "simulated": True}
     [session] = asking.sessions()

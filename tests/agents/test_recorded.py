@@ -15,7 +15,7 @@ from ratchet.agentkit import StateStore
 from ratchet.agents.change import change_agent
 from ratchet.config import load_settings
 from ratchet.engines import Engine
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.engines.replay import Recording
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, open_runtime
 from tests.agents.authors import Author
@@ -28,7 +28,7 @@ def record(home: Path, cassette: Path) -> None:
     """Live it once, with every session kept."""
 
     async def change(job: JobContext) -> Any:
-        def opened(_name: str | None, _surroundings: Surroundings) -> Engine:
+        def opened(_name: str | None, _surroundings: EngineContext) -> Engine:
             return Recording(Author(home), cassette)
 
         return await change_agent(job, opened)

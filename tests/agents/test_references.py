@@ -9,14 +9,14 @@ import pytest
 from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError
 from ratchet.ledger import Ledger
-from ratchet.ledger.agents import Agent, add_version, create_agent, get_agent, move_current
+from ratchet.ledger.agents import AgentRow, add_version, create_agent, get_agent, move_current
 
 COMMITS = ("abcd" + "0" * 36, "abcd" + "f" * 36, "12345678" + "9" * 32, "e" * 40)
 NUMBERS = ("0.0.0", "0.1.0", "0.1.0", "1.0.0")
 
 
 @pytest.fixture
-def agent(ledger: Ledger) -> Agent:
+def agent(ledger: Ledger) -> AgentRow:
     """An agent with four versions, of which the second is current."""
     with ledger.write() as tx:
         made = create_agent(tx, "greeter", "greets")
@@ -26,12 +26,12 @@ def agent(ledger: Ledger) -> Agent:
         return get_agent(tx, "greeter")
 
 
-def found(ledger: Ledger, agent: Agent, text: str) -> str:
+def found(ledger: Ledger, agent: AgentRow, text: str) -> str:
     with ledger.read() as tx:
         return find_version(tx, agent, text).commit
 
 
-def test_a_version_has_many_names(ledger: Ledger, agent: Agent) -> None:
+def test_a_version_has_many_names(ledger: Ledger, agent: AgentRow) -> None:
     names = {
         COMMITS[0]: (COMMITS[0], "abcd0", "0.0.0", "v0.0.0"),
         COMMITS[1]: ("latest", "current", "ABCDF", "v0.1.0"),
@@ -42,21 +42,21 @@ def test_a_version_has_many_names(ledger: Ledger, agent: Agent) -> None:
         assert {found(ledger, agent, text) for text in texts} == {commit}
 
 
-def test_a_name_of_several_lists_them(ledger: Ledger, agent: Agent) -> None:
+def test_a_name_of_several_lists_them(ledger: Ledger, agent: AgentRow) -> None:
     for text, meant in (("abcd", COMMITS[:2]), ("0.1.0", COMMITS[1:3])):
         with pytest.raises(Conflict, match="2 versions of greeter") as raised:
             found(ledger, agent, text)
         assert listed(raised.value) == set(meant)
 
 
-def test_a_name_of_none_lists_what_there_is(ledger: Ledger, agent: Agent) -> None:
+def test_a_name_of_none_lists_what_there_is(ledger: Ledger, agent: AgentRow) -> None:
     for text in ("9.9.9", "dddd", "a" * 40, "v9.9.9", "v1.0.0-1234"):
         with pytest.raises(NotFound, match=f"{text} of greeter") as raised:
             found(ledger, agent, text)
         assert listed(raised.value) == set(COMMITS)
 
 
-def test_what_can_name_no_version_is_refused(ledger: Ledger, agent: Agent) -> None:
+def test_what_can_name_no_version_is_refused(ledger: Ledger, agent: AgentRow) -> None:
     for text in (
         "",
         "abc",
@@ -76,7 +76,7 @@ def test_what_can_name_no_version_is_refused(ledger: Ledger, agent: Agent) -> No
         assert len(str(raised.value)) < 200
 
 
-def test_an_agent_without_a_version_says_so(ledger: Ledger, agent: Agent) -> None:
+def test_an_agent_without_a_version_says_so(ledger: Ledger, agent: AgentRow) -> None:
     with pytest.raises(Conflict, match="no version yet"):
         found(ledger, replace(agent, current=None), "latest")
 

@@ -12,7 +12,7 @@ import pytest
 from ratchet.agentkit import StateStore
 from ratchet.agents.contract import place_of
 from ratchet.ledger import Ledger
-from ratchet.ledger.agents import Agent, get_agent, quarantine_version
+from ratchet.ledger.agents import AgentRow, get_agent, quarantine_version
 from ratchet.ledger.runs import create_run
 from tests.agents.made_up import NAME, current, make_two_versions, make_version
 from tests.cli.conftest import Ratchet
@@ -45,12 +45,12 @@ MISTAKES = (
 
 
 @pytest.fixture
-def greeter(ledger: Ledger, home: Path) -> Agent:
+def greeter(ledger: Ledger, home: Path) -> AgentRow:
     """An agent at 0.1.0, made from 0.0.0."""
     return make_two_versions(ledger, home)
 
 
-def directory(home: Path, agent: Agent) -> Path:
+def directory(home: Path, agent: AgentRow) -> Path:
     return place_of(home, NAME).version(str(agent.current))
 
 
@@ -61,7 +61,7 @@ def test_a_home_without_agents_says_how_to_make_one(ratchet: Ratchet, ledger: Le
     assert ratchet("agent", "list", "--json").json == []
 
 
-def test_agents_are_listed_with_their_current_versions(ratchet: Ratchet, greeter: Agent) -> None:
+def test_agents_are_listed_with_their_current_versions(ratchet: Ratchet, greeter: AgentRow) -> None:
     table = ratchet("agent", "list").out.splitlines()
     assert table[0].split() == ["agent", "status", "version", "commit", "changed", "description"]
     assert table[1].split()[:4] == [NAME, "ready", "0.1.0", str(greeter.current)[:12]]
@@ -70,7 +70,7 @@ def test_agents_are_listed_with_their_current_versions(ratchet: Ratchet, greeter
     assert ratchet("agent", "list", "--after", NAME, "--json").json == []
 
 
-def test_one_agent_is_shown_with_its_address_and_its_runs(ratchet: Ratchet, greeter: Agent) -> None:
+def test_one_agent_is_shown_with_its_address_and_its_runs(ratchet: Ratchet, greeter: AgentRow) -> None:
     shown = ratchet("agent", "show", NAME)
     assert shown.code == 0, shown.err
     assert "http://127.0.0.1:8125/agents/greeter/runner/mcp" in shown.out
@@ -91,7 +91,9 @@ def test_an_agent_that_there_is_not_is_an_error(ratchet: Ratchet, ledger: Ledger
         assert "error: agent nobody does not exist" in done.err, verb
 
 
-def test_versions_are_drawn_as_a_graph(ratchet: Ratchet, ledger: Ledger, home: Path, greeter: Agent) -> None:
+def test_versions_are_drawn_as_a_graph(
+    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: AgentRow
+) -> None:
     with ledger.read() as tx:
         parent = get_agent(tx, NAME).current
     first = ratchet("agent", "versions", NAME, "--json").json[-1]["commit"]
@@ -113,7 +115,7 @@ def test_versions_are_drawn_as_a_graph(ratchet: Ratchet, ledger: Ledger, home: P
     assert [each["version"] for each in older] == ["0.0.0"]
 
 
-def test_the_last_change_is_shown_as_a_patch(ratchet: Ratchet, greeter: Agent) -> None:
+def test_the_last_change_is_shown_as_a_patch(ratchet: Ratchet, greeter: AgentRow) -> None:
     done = ratchet("agent", "diff", NAME)
     assert done.code == 0, done.err
     assert done.out.startswith("diff --git a/metadata.json b/metadata.json\n")
@@ -125,7 +127,7 @@ def test_the_last_change_is_shown_as_a_patch(ratchet: Ratchet, greeter: Agent) -
 
 
 def test_a_rollback_takes_the_version_before_and_a_promotion_goes_forward(
-    ratchet: Ratchet, ledger: Ledger, greeter: Agent
+    ratchet: Ratchet, ledger: Ledger, greeter: AgentRow
 ) -> None:
     back = ratchet("agent", "rollback", NAME)
     assert (back.code, back.out.split(" (")[0]) == (0, "greeter is back at 0.0.0")
@@ -138,7 +140,7 @@ def test_a_rollback_takes_the_version_before_and_a_promotion_goes_forward(
 
 
 def test_a_quarantined_version_is_promoted_only_by_force(
-    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: Agent
+    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     made = make_version(ledger, home, NAME, "0.2.0", parent=greeter.current, promoted=False)
     with ledger.write() as tx:
@@ -150,7 +152,7 @@ def test_a_quarantined_version_is_promoted_only_by_force(
     assert current(ledger) == made.commit
 
 
-def test_a_pin_holds_until_it_is_taken_away(ratchet: Ratchet, ledger: Ledger, greeter: Agent) -> None:
+def test_a_pin_holds_until_it_is_taken_away(ratchet: Ratchet, ledger: Ledger, greeter: AgentRow) -> None:
     pinned = ratchet("agent", "pin", NAME, "0.0.0")
     assert "is pinned at 0.0.0" in pinned.out
     assert "pinned: new versions do not move the address" in ratchet("agent", "show", NAME).out
@@ -158,13 +160,13 @@ def test_a_pin_holds_until_it_is_taken_away(ratchet: Ratchet, ledger: Ledger, gr
     assert (free.json["pinned"], free.json["version"]) == (False, "0.0.0")
 
 
-def test_a_version_that_cannot_be_meant_is_misuse(ratchet: Ratchet, greeter: Agent) -> None:
+def test_a_version_that_cannot_be_meant_is_misuse(ratchet: Ratchet, greeter: AgentRow) -> None:
     done = ratchet("agent", "promote", NAME, "the good one")
     assert done.code == 2
     assert "'the good one' does not name a version" in done.err
 
 
-def test_a_log_is_shown_and_told_as_json(ratchet: Ratchet, home: Path, greeter: Agent) -> None:
+def test_a_log_is_shown_and_told_as_json(ratchet: Ratchet, home: Path, greeter: AgentRow) -> None:
     (directory(home, greeter) / "logs" / "runner.log").write_text("one\ntwo\n")
     (directory(home, greeter) / "logs" / "tuner.out").write_text("Traceback\n")
     assert ratchet("agent", "logs", NAME, "-n", "1").out == "two\n"
@@ -179,7 +181,7 @@ def test_a_log_is_shown_and_told_as_json(ratchet: Ratchet, home: Path, greeter: 
 def test_a_log_is_followed_until_the_reader_has_enough(
     program: Program,
     home: Path,
-    greeter: Agent,
+    greeter: AgentRow,
     ending: Callable[[subprocess.Popen[str]], subprocess.Popen[str]],
 ) -> None:
     path = directory(home, greeter) / "logs" / "runner.log"
@@ -195,7 +197,7 @@ def test_a_log_is_followed_until_the_reader_has_enough(
 
 
 def test_the_state_is_shown_as_it_is_and_as_it_was_and_brought_back(
-    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: Agent
+    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     store = StateStore(directory(home, greeter))
     store.begin({"greetings": 0}, by="architect")
@@ -214,7 +216,7 @@ def test_the_state_is_shown_as_it_is_and_as_it_was_and_brought_back(
 
 
 def test_a_change_that_there_was_not_is_told_apart_from_misuse(
-    ratchet: Ratchet, home: Path, greeter: Agent
+    ratchet: Ratchet, home: Path, greeter: AgentRow
 ) -> None:
     StateStore(directory(home, greeter)).begin({"greetings": 0})
     absent = ratchet("agent", "state", NAME, "--at", "9")
@@ -224,7 +226,7 @@ def test_a_change_that_there_was_not_is_told_apart_from_misuse(
 
 
 def test_an_agent_is_deleted_only_with_a_yes(
-    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: Agent, monkeypatch: pytest.MonkeyPatch
+    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: AgentRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = ratchet("agent", "delete", NAME)
     assert (refused.code, "add --yes" in refused.err) == (2, True)
@@ -235,7 +237,7 @@ def test_an_agent_is_deleted_only_with_a_yes(
     assert ratchet("agent", "show", NAME).code == 1
 
 
-def test_a_purge_leaves_nothing_of_the_files(ratchet: Ratchet, home: Path, greeter: Agent) -> None:
+def test_a_purge_leaves_nothing_of_the_files(ratchet: Ratchet, home: Path, greeter: AgentRow) -> None:
     done = ratchet("agent", "delete", NAME, "--yes", "--purge", "--json").json
     assert done["directory"] is None
     assert not list((home / "agents").rglob("runner*"))
@@ -252,7 +254,7 @@ def test_making_an_agent_is_left_to_a_worker(ratchet: Ratchet, ledger: Ledger) -
 
 
 def test_feedback_is_left_to_a_worker_with_all_that_was_said(
-    ratchet: Ratchet, home: Path, greeter: Agent
+    ratchet: Ratchet, home: Path, greeter: AgentRow
 ) -> None:
     text = home / "long.txt"
     text.write_text("Be less formal.\n" * 1000)
@@ -290,7 +292,7 @@ def test_a_file_that_is_too_long_or_no_text_is_refused(
 
 
 def test_words_of_others_do_not_reach_a_terminal_as_control_characters(
-    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: Agent
+    ratchet: Ratchet, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     with ledger.write() as tx:
         create_run(tx, "agent", NAME, spec={"action": "feedback", "message": "\x1b[2Jgone\nand more"})

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from ratchet.cli.failures import tell
-from ratchet.cli.session import Session
+from ratchet.cli.session import CliSession
 from ratchet.kernel import ConfigError, LedgerCorrupt, Missing, NotFound
 
 
@@ -25,16 +25,16 @@ from ratchet.kernel import ConfigError, LedgerCorrupt, Missing, NotFound
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -> None:
-    assert tell(error, Session()) == code
+    assert tell(error, CliSession()) == code
 
 
 def test_an_error_is_told_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(Missing("git is not installed", hint="install git"), Session())
+    tell(Missing("git is not installed", hint="install git"), CliSession())
     assert capsys.readouterr().err == "error: git is not installed\nhint: install git\n"
 
 
 def test_a_program_is_told_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(Missing("git is not installed", hint="install git"), Session(json=True))
+    tell(Missing("git is not installed", hint="install git"), CliSession(json=True))
     assert json.loads(capsys.readouterr().err) == {
         "error": "git is not installed",
         "kind": "Missing",
@@ -44,5 +44,5 @@ def test_a_program_is_told_the_same_as_json(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_unexpected_error_does_not_tell_a_password(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(ValueError("postgresql://me:hush@host/db is odd"), Session(verbose=True))
+    tell(ValueError("postgresql://me:hush@host/db is odd"), CliSession(verbose=True))
     assert "hush" not in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from ratchet.cli.command import Command
 from ratchet.cli.program import root
 from ratchet.cli.reference.manual import Documented, every_command
-from ratchet.cli.session import Session
+from ratchet.cli.session import CliSession
 from tests.cli.conftest import Ratchet
 
 # The line may read another program's output, set a variable, name the program to another, or pass on what it prints.
@@ -69,10 +69,10 @@ def test_every_example_is_a_line_that_its_command_takes(
         for words in map(typed, each.examples):
             _have_files(tmp_path, words)
             start = words.index(path[0])
-            root.make_context("ratchet", words[: start + 1], obj=Session())
+            root.make_context("ratchet", words[: start + 1], obj=CliSession())
             assert words[start : start + len(path)] == path, words
             rest = words[start + len(path) :]
-            assert each.command.make_context(each.name, rest, obj=Session()).args == [], words
+            assert each.command.make_context(each.name, rest, obj=CliSession()).args == [], words
 
 
 def test_the_neighbours_that_a_command_names_exist() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ratchet.engines import Engine
-from ratchet.modelserver import ModelCall, ModelServer, Turn, call, hang, say
+from ratchet.modelserver import ModelServer, ScriptedCall, Turn, call, hang, say
 from tests.engines.conftest import Place
 from tests.engines.contract import BYSTANDER, KEY, Subject
 
@@ -48,7 +48,7 @@ class ClaudeSubject(Subject):
             text = left.pop(0)
             answers = "StructuredOutput" in {tool["name"] for tool in body["tools"]}
             if answers and text.startswith("{"):
-                return Turn(calls=(ModelCall("StructuredOutput", text),))
+                return Turn(calls=(ScriptedCall("StructuredOutput", text),))
             return say(text)
 
         self.script = self._server.script("claude", ask)

@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.engines import Engine
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from tests.modelserver.fixtures import model_server
 
 __all__ = ["model_server"]
@@ -24,12 +24,12 @@ class Place:
 
     home: Path
 
-    def surroundings(self, toml: str = "", environment: Mapping[str, str] | None = None) -> Surroundings:
+    def surroundings(self, toml: str = "", environment: Mapping[str, str] | None = None) -> EngineContext:
         """What an engine is opened with; `toml` are the settings."""
         self.home.mkdir(exist_ok=True)
         (self.home / "ratchet.toml").write_text(toml)
         loaded = load_settings({"home": str(self.home)}, env={})
-        return Surroundings(loaded.settings, self.home, {"PATH": os.environ["PATH"], **(environment or {})})
+        return EngineContext(loaded.settings, self.home, {"PATH": os.environ["PATH"], **(environment or {})})
 
     def open(self, name: str, toml: str = "", environment: Mapping[str, str] | None = None) -> Engine:
         return open_engine(name, self.surroundings(toml, environment))

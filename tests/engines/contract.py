@@ -24,6 +24,7 @@ import pytest
 
 from ratchet.engines import (
     Engine,
+    EngineTool,
     EventKind,
     Failure,
     McpServer,
@@ -31,7 +32,6 @@ from ratchet.engines import (
     Session,
     SessionEvent,
     SessionFailed,
-    Tool,
 )
 from ratchet.kernel import Limits, Misuse
 from tests.engines.conftest import Place
@@ -55,7 +55,7 @@ async def _answer(_given: Mapping[str, Any]) -> str:
     return "nothing"
 
 
-TOOL = Tool("look", "Look at nothing.", {"type": "object", "properties": {}}, _answer)
+TOOL = EngineTool("look", "Look at nothing.", {"type": "object", "properties": {}}, _answer)
 
 
 class Subject(ABC):

@@ -233,11 +233,11 @@ import asyncio, json, sys
 from pathlib import Path
 from ratchet.config import load_settings
 from ratchet.engines import Request
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 
 home, workspace, environment = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 settings = load_settings({"home": str(home)}, env={}).settings
-engine = open_engine("claude", Surroundings(settings, home, environment))
+engine = open_engine("claude", EngineContext(settings, home, environment))
 asyncio.run(engine.propose(Request("Do it.", workspace=workspace)))
 """
 

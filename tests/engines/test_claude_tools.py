@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines import EventKind, Failure, McpServer, Request, SessionEvent, Tool
+from ratchet.engines import EngineTool, EventKind, Failure, McpServer, Request, SessionEvent
 from ratchet.kernel import Misuse
 from ratchet.modelserver import ModelServer, call, call_mcp, say
 from tests.engines.claude_subject import ClaudeSubject
@@ -70,7 +70,7 @@ def _answers(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def noting(notes: list[Mapping[str, Any]]) -> Tool:
+def noting(notes: list[Mapping[str, Any]]) -> EngineTool:
     async def note(given: Mapping[str, Any]) -> str:
         if given["score"] < 0:
             raise ValueError("a score is not negative")
@@ -78,7 +78,7 @@ def noting(notes: list[Mapping[str, Any]]) -> Tool:
         return f"noted {given['score']}"
 
     schema = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
-    return Tool("note", "Note a score.", schema, note)
+    return EngineTool("note", "Note a score.", schema, note)
 
 
 @pytest.mark.soak
@@ -224,7 +224,7 @@ def test_a_tool_that_never_answers_does_not_hold_up_a_cancellation(
         await asyncio.Event().wait()
         return "never"
 
-    tool = Tool("wait", "Wait.", {"type": "object", "properties": {}}, wait)
+    tool = EngineTool("wait", "Wait.", {"type": "object", "properties": {}}, wait)
     engine = subject.plays([call_mcp("ratchet", "wait"), say("done")])
 
     async def run() -> None:

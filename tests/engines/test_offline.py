@@ -13,7 +13,7 @@ import pytest
 from ratchet.config import load_settings
 from ratchet.engines import Engine, McpServer, Request, Session, SessionEvent
 from ratchet.engines.fixed import FixedEngine
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Limits, Misuse
 from tests.engines.search_subject import program
@@ -33,7 +33,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["fixed", "search", "replay"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, workspace: Path) -> Engine:
-    around = Surroundings(load_settings(env={}, cwd=tmp_path).settings, tmp_path, {})
+    around = EngineContext(load_settings(env={}, cwd=tmp_path).settings, tmp_path, {})
     fixed = FixedEngine({"model.py": "RATE = 2\n"})
     match request.param:
         case "fixed":
@@ -49,7 +49,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, workspace: Path) -> E
 
 def test_the_engine_of_the_settings_is_opened_when_none_is_named(tmp_path: Path) -> None:
     settings = load_settings({"engines.default": "search"}, env={}, cwd=tmp_path).settings
-    assert open_engine(None, Surroundings(settings, tmp_path, {})).name == "search"
+    assert open_engine(None, EngineContext(settings, tmp_path, {})).name == "search"
 
 
 @pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost_usd=1.0)])
@@ -57,7 +57,7 @@ def test_an_engine_that_does_not_tell_what_it_uses_takes_no_budget(
     tmp_path: Path, workspace: Path, limits: Limits
 ) -> None:
     flags = {"engines.command.mine.argv": "/bin/cat"}
-    around = Surroundings(load_settings(flags, env={}, cwd=tmp_path).settings, tmp_path, {})
+    around = EngineContext(load_settings(flags, env={}, cwd=tmp_path).settings, tmp_path, {})
     with pytest.raises(Misuse, match="does not tell what it uses"):
         propose(open_engine("mine", around), Request("Do it.", workspace, limits=limits))
 

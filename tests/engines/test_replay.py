@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionEvent, SessionFailed
-from ratchet.engines.engine import Capabilities, EventKind, Tool
+from ratchet.engines.engine import Capabilities, EngineTool, EventKind
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.replay import CassetteMismatch, Recording, ReplayEngine
 from ratchet.kernel import Limits, Misuse, Usage
@@ -249,7 +249,7 @@ def test_tools_and_the_guard_are_asked_again_and_must_answer_the_same(cassette: 
     async def allow(name: str, given: Mapping[str, Any]) -> str | None:
         return None
 
-    asked = {"tools": (Tool("submit", "Record a score", {"type": "object"}, submit),), "guard": allow}
+    asked = {"tools": (EngineTool("submit", "Record a score", {"type": "object"}, submit),), "guard": allow}
     run(Recording(_Submitting(), cassette), "Go.", **asked)
     scores.clear()
     assert run(ReplayEngine(cassette), "Go.", **asked).text == "number 1"

@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.types import CallToolResult
 
 from ratchet.config.engine_settings import Claude, Codex
-from ratchet.engines import Capabilities, McpServer, Request, Tool
+from ratchet.engines import Capabilities, EngineTool, McpServer, Request
 from ratchet.engines.claude.environment import make_environment, write_servers
 from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
 from ratchet.engines.endpoint import HiddenKeys, SettingNames
@@ -46,14 +46,14 @@ async def add(given: Mapping[str, Any]) -> str:
     return str(given["a"] + given["b"])
 
 
-ADD = Tool("add", "Add two numbers.", NUMBERS, add)
+ADD = EngineTool("add", "Add two numbers.", NUMBERS, add)
 
 
-def plain(name: str, run: Run) -> Tool:
-    return Tool(name, "Do it.", NOTHING, run)
+def plain(name: str, run: Run) -> EngineTool:
+    return EngineTool(name, "Do it.", NOTHING, run)
 
 
-def waiting(begun: asyncio.Event, ended: list[str], name: str = "wait") -> Tool:
+def waiting(begun: asyncio.Event, ended: list[str], name: str = "wait") -> EngineTool:
     async def wait(_given: Mapping[str, Any]) -> str:
         begun.set()
         try:
@@ -115,7 +115,7 @@ def test_arguments_that_do_not_fit_never_reach_the_tool(given: dict[str, Any]) -
         return "noted"
 
     async def run() -> None:
-        async with served([Tool("add", "Add.", NUMBERS, note)]) as server:
+        async with served([EngineTool("add", "Add.", NUMBERS, note)]) as server:
             answered = await used(server, "add", **given)
             assert answered.is_error
             assert "add cannot be used" in text_of(answered)
@@ -234,9 +234,11 @@ def test_a_page_in_a_browser_cannot_use_it(header: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "tools", [[ADD, ADD], [Tool("bad", "Bad.", {"type": "nothing like it"}, add)]], ids=["twice", "schema"]
+    "tools",
+    [[ADD, ADD], [EngineTool("bad", "Bad.", {"type": "nothing like it"}, add)]],
+    ids=["twice", "schema"],
 )
-def test_tools_that_cannot_be_offered_are_refused(tools: list[Tool]) -> None:
+def test_tools_that_cannot_be_offered_are_refused(tools: list[EngineTool]) -> None:
     async def run() -> None:
         async with served(tools):
             pass
@@ -254,7 +256,7 @@ class Able(FixedEngine):
 
 
 def test_an_engine_is_given_tools_in_the_way_that_it_can_take() -> None:
-    async def offered(engine: Able) -> tuple[Way, tuple[str, ...], tuple[Tool, ...]]:
+    async def offered(engine: Able) -> tuple[Way, tuple[str, ...], tuple[EngineTool, ...]]:
         async with offer(engine, Request("x"), [ADD]) as made:
             names = tuple(server.name for server in made.request.mcp_servers)
             return made.way, names, made.request.tools

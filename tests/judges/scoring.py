@@ -15,7 +15,7 @@ from ratchet.judges.evaluator import (
     run_trial,
 )
 from ratchet.judges.judge import Deadline, OutOfTime, fingerprint, ruled
-from ratchet.judges.scratch import Changed, Trap, scratch
+from ratchet.judges.scratch import Changed, UnsafeResult, scratch
 from ratchet.kernel import Outcome
 from ratchet.sandbox import CannotStart
 
@@ -37,7 +37,7 @@ class Scoring:
     async def judge(self, candidate: Candidate) -> Judged:
         try:
             scored = await self._measure(candidate)
-        except (TrialFailed, Disqualified, Trap) as error:
+        except (TrialFailed, Disqualified, UnsafeResult) as error:
             return ruled(self, Outcome.FAILED, str(error))
         except (TrialBroken, EvaluatorFailed, OutOfTime, CannotStart, Changed) as error:
             return ruled(self, Outcome.ERROR, str(error))

@@ -9,7 +9,7 @@ import pytest
 from ratchet.kernel import Conflict, NotFound, StateChanged
 from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentStatus,
     AgentVersion,
     VersionStatus,
@@ -39,7 +39,7 @@ from ratchet.ledger.runs import create_run
 A, B, C, D = (letter * 40 for letter in "abcd")
 
 
-def made(ledger: Ledger, *commits: str, name: str = "greeter") -> Agent:
+def made(ledger: Ledger, *commits: str, name: str = "greeter") -> AgentRow:
     """An agent whose versions were current one after the other."""
     with ledger.write() as tx:
         agent = create_agent(tx, name, "greets people")
@@ -53,20 +53,20 @@ def made(ledger: Ledger, *commits: str, name: str = "greeter") -> Agent:
 
 
 def added(
-    tx: Transaction, agent: Agent, commit: str, *, version: str = "0.1.0", **rest: str | None
+    tx: Transaction, agent: AgentRow, commit: str, *, version: str = "0.1.0", **rest: str | None
 ) -> AgentVersion:
     parent = rest.get("parent")
     return add_version(tx, agent, commit, version, parent=parent, summary="", tools=[], run_id=None)
 
 
-def moved(ledger: Ledger, to: str, why: str) -> Agent:
+def moved(ledger: Ledger, to: str, why: str) -> AgentRow:
     with ledger.write() as tx:
         agent = get_agent(tx, "greeter")
         move_current(tx, agent, to, expected=agent.current, why=why)
     return known(ledger)
 
 
-def known(ledger: Ledger, name: str = "greeter") -> Agent:
+def known(ledger: Ledger, name: str = "greeter") -> AgentRow:
     with ledger.read() as tx:
         return get_agent(tx, name)
 

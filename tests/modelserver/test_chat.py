@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ratchet.modelserver import ModelCall, Tokens, Turn, answer, call, call_mcp, say
+from ratchet.modelserver import ScriptedCall, Tokens, Turn, answer, call, call_mcp, say
 from tests.modelserver.conftest import Play
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ HI: list[Any] = [{"role": "user", "content": "hi"}]
 
 
 def test_an_answer_has_text_calls_and_usage(play: Play, ask: openai.OpenAI) -> None:
-    calls = (ModelCall("f", {"a": 1}), ModelCall("g", "free text", custom=True))
+    calls = (ScriptedCall("f", {"a": 1}), ScriptedCall("g", "free text", custom=True))
     play(Turn(text="hello", calls=calls, usage=Tokens(100, 40, 10, 3)))
     completion = ask.chat.completions.create(model="m", messages=HI)
     [choice] = completion.choices
@@ -29,7 +29,7 @@ def test_an_answer_has_text_calls_and_usage(play: Play, ask: openai.OpenAI) -> N
 def test_a_stream_ends_in_the_same_answer_and_in_usage_if_it_was_asked_for(
     play: Play, ask: openai.OpenAI
 ) -> None:
-    play(Turn(text="hello big world", calls=(ModelCall("f", {"a": 1, "b": [2, 3]}),), repeat=2))
+    play(Turn(text="hello big world", calls=(ScriptedCall("f", {"a": 1, "b": [2, 3]}),), repeat=2))
     with ask.chat.completions.stream(
         model="m", messages=HI, stream_options={"include_usage": True}
     ) as stream:
@@ -55,7 +55,7 @@ def test_structured_output_is_parsed_by_the_client(play: Play, ask: openai.OpenA
 
 
 def test_arguments_that_are_not_json_are_sent_as_they_are(play: Play, ask: openai.OpenAI) -> None:
-    play(Turn(calls=(ModelCall("f", '{"a": '),)))
+    play(Turn(calls=(ScriptedCall("f", '{"a": '),)))
     [choice] = ask.chat.completions.create(model="m", messages=HI).choices
     assert choice.message.tool_calls[0].function.arguments == '{"a": '  # type: ignore[index, union-attr]
 

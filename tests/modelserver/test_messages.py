@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ratchet.modelserver import ModelCall, Tokens, Turn, call, say
+from ratchet.modelserver import ScriptedCall, Tokens, Turn, call, say
 from tests.modelserver.conftest import Play
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ ASKED: dict[str, Any] = {"model": "m", "max_tokens": 10, "messages": [{"role": "
 EVERYTHING = Turn(
     text="hello big world",
     thinking="hm",
-    calls=(ModelCall("f", {"a": [1, 2]}),),
+    calls=(ScriptedCall("f", {"a": [1, 2]}),),
     usage=Tokens(input=100, cached=40, output=10),
 )
 
@@ -57,7 +57,7 @@ def test_the_script_knows_what_was_asked(play: Play, claude: anthropic.Anthropic
     told = [*ASKED["messages"], {"role": "assistant", "content": message.content}]
     told += [{"role": "user", "content": [result, {"type": "text", "text": "continue"}]}]
     claude.messages.create(**{**ASKED, "messages": told}, system="be brief")
-    assert script.requests[1].newest == "it worked\ngo on"
+    assert script.requests[1].newest == "it worked\ncontinue"
     assert script.requests[1].results == ("it worked",)
     assert script.requests[0].tools == ("f",)
     assert "key" in " ".join(script.requests[0].headers.values())

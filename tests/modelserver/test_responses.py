@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratchet.modelserver import ModelCall, Tokens, Turn, answer, call, call_freely, say
+from ratchet.modelserver import ScriptedCall, Tokens, Turn, answer, call, call_freely, say
 from tests.modelserver.conftest import Play
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ EVERYTHING = Turn(
     text="hello big world",
     thinking="hm",
     calls=(
-        ModelCall("f", {"a": 1}),
-        ModelCall("g", "free text", custom=True),
-        ModelCall("h", {}, namespace="mcp__lab"),
+        ScriptedCall("f", {"a": 1}),
+        ScriptedCall("g", "free text", custom=True),
+        ScriptedCall("h", {}, namespace="mcp__lab"),
     ),
     usage=Tokens(input=100, cached=40, output=10, reasoning=3),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import ConfigError
-from ratchet.modelserver import ModelCall, Tokens, Turn, read_script
+from ratchet.modelserver import ScriptedCall, Tokens, Turn, read_script
 
 TOML = """
 name = "edit"
@@ -35,7 +35,7 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     assert script == read_script(tmp_path / "edit.json")
     assert script.name == "edit"
     assert script.turns == (
-        Turn(calls=(ModelCall("exec_command", {"cmd": "echo hi > f.txt"}),), usage=None),
+        Turn(calls=(ScriptedCall("exec_command", {"cmd": "echo hi > f.txt"}),), usage=None),
         Turn(text="done", pace_seconds=1, repeat="always", usage=Tokens(input=7)),
     )
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from ratchet.engines import Engine
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording, ReplayEngine
 
 
-def open_recorder(surroundings: Surroundings, option: str) -> Engine:
+def open_recorder(surroundings: EngineContext, option: str) -> Engine:
     return Recording(open_engine(option, surroundings), cassette(surroundings.home, option))
 
 
-def open_player(_: Surroundings, option: str) -> Engine:
+def open_player(_: EngineContext, option: str) -> Engine:
     return ReplayEngine(Path(option), strict=False)
 
 

@@ -12,7 +12,7 @@ from tests.sandbox.ways import ATTACKS
 PROGRAM = """
 import asyncio, json
 from pathlib import Path
-from ratchet.sandbox import Bounds, Layer, Node, Policy, Refused, Stopped, granted, run
+from ratchet.sandbox import Bounds, Layer, Node, Policy, IsolationRefused, Stopped, granted, run
 ROOT = Path("/")
 async def main():
     {body}
@@ -46,7 +46,7 @@ def test_without_namespaces_commands_are_refused_and_say_why() -> None:
     body = """
 try:
     await run(["true"], cwd=ROOT)
-except Refused as refused:
+except IsolationRefused as refused:
     return [str(refused), refused.hint]
 """
     said, hint = python_as(without_namespaces, program(body))
@@ -137,7 +137,7 @@ def test_without_namespaces_there_is_no_private_scratch() -> None:
     body = """
 try:
     await run(Node("def run(x):\\n    return x", scratch=True))
-except Refused as refused:
+except IsolationRefused as refused:
     return str(refused)
 """
     assert "mount namespace" in python_as(without_namespaces, program(body))

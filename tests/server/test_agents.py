@@ -15,7 +15,7 @@ from ratchet.agents.architect import AgentRequest
 from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
-from ratchet.ledger.agents import Agent
+from ratchet.ledger.agents import AgentRow
 from ratchet.ledger.runs import create_run
 from ratchet.server.operation import shape_of
 from tests.agents.made_up import NAME, current, make_agent, make_two_versions
@@ -38,7 +38,7 @@ def home(loaded: Loaded) -> Path:
 
 
 @pytest.fixture
-def greeter(ledger: Ledger, home: Path) -> Agent:
+def greeter(ledger: Ledger, home: Path) -> AgentRow:
     """An agent at 0.1.0, made from 0.0.0."""
     return make_two_versions(ledger, home)
 
@@ -57,7 +57,7 @@ def test_agents_are_listed_by_name_in_pages(api: TestClient, ledger: Ledger, hom
 
 
 def test_one_agent_is_told_as_the_command_line_tells_it(
-    api: TestClient, ledger: Ledger, loaded: Loaded, greeter: Agent
+    api: TestClient, ledger: Ledger, loaded: Loaded, greeter: AgentRow
 ) -> None:
     with ledger.read() as tx:
         found = views.one_agent(tx, loaded.home, loaded.settings.agents, NAME)
@@ -83,7 +83,7 @@ def test_strange_names_name_nothing(api: TestClient, name: str) -> None:
 
 
 def test_versions_come_in_pages_and_one_by_one(
-    api: TestClient, ledger: Ledger, home: Path, greeter: Agent
+    api: TestClient, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     page = api.get(f"/agents/{NAME}/versions", params={"limit": 1}).json()
     assert [(each["version"], each["is_current"], each["tag"]) for each in page["items"]] == [
@@ -98,7 +98,7 @@ def test_versions_come_in_pages_and_one_by_one(
     assert api.get(f"/agents/{NAME}/versions/the good one").status_code == 422
 
 
-def test_two_versions_are_compared(api: TestClient, ledger: Ledger, home: Path, greeter: Agent) -> None:
+def test_two_versions_are_compared(api: TestClient, ledger: Ledger, home: Path, greeter: AgentRow) -> None:
     told = api.get(f"/agents/{NAME}/diff").json()
     assert (told["old"]["version"], told["new"]["version"]) == ("0.0.0", "0.1.0")
     assert (told["tools"]["added"], told["tools"]["least"]) == (["wave"], "minor")
@@ -156,7 +156,7 @@ def test_what_can_never_work_is_refused(api: TestClient, wrong: dict[str, Any], 
     assert api.get("/agents").json()["items"] == []
 
 
-def test_feedback_waits_for_a_worker_with_all_that_was_said(api: TestClient, greeter: Agent) -> None:
+def test_feedback_waits_for_a_worker_with_all_that_was_said(api: TestClient, greeter: AgentRow) -> None:
     given = {"message": "Be less formal.", "severity": "critical", "version": "0.0.0", "engine": "codex"}
     answer = api.post(f"/agents/{NAME}/feedback", json=given)
     assert answer.status_code == 202, answer.text
@@ -168,7 +168,7 @@ def test_feedback_waits_for_a_worker_with_all_that_was_said(api: TestClient, gre
 
 
 def test_feedback_of_a_megabyte_is_taken_and_more_is_refused(
-    api: TestClient, loaded: Loaded, greeter: Agent
+    api: TestClient, loaded: Loaded, greeter: AgentRow
 ) -> None:
     most = loaded.settings.agents.feedback_bytes
     taken = api.post(f"/agents/{NAME}/feedback", json={"message": "x" * most, "engine": "codex"})
@@ -181,7 +181,7 @@ def test_feedback_of_a_megabyte_is_taken_and_more_is_refused(
     assert len(api.get(f"/agents/{NAME}/runs").json()["items"]) == 2
 
 
-def test_runs_of_an_agent_come_in_pages(api: TestClient, ledger: Ledger, greeter: Agent) -> None:
+def test_runs_of_an_agent_come_in_pages(api: TestClient, ledger: Ledger, greeter: AgentRow) -> None:
     with ledger.write() as tx:
         create_run(tx, "agent", NAME, spec={"action": "feedback", "message": "more"})
     page = api.get(f"/agents/{NAME}/runs", params={"limit": 1}).json()
@@ -190,7 +190,7 @@ def test_runs_of_an_agent_come_in_pages(api: TestClient, ledger: Ledger, greeter
     assert [each["action"] for each in rest["items"]] == ["create"]
 
 
-def test_the_address_is_moved_held_and_let_go(api: TestClient, ledger: Ledger, greeter: Agent) -> None:
+def test_the_address_is_moved_held_and_let_go(api: TestClient, ledger: Ledger, greeter: AgentRow) -> None:
     back = api.post(f"/agents/{NAME}/rollback")
     assert (back.status_code, back.json()["version"]) == (200, "0.0.0")
     forward = api.post(f"/agents/{NAME}/promote", json={"version": "0.1.0"})
@@ -205,7 +205,7 @@ def test_the_address_is_moved_held_and_let_go(api: TestClient, ledger: Ledger, g
     assert events[:4] == ["agent.unpinned", "agent.pinned", "agent.promoted", "agent.rolled_back"]
 
 
-def test_logs_are_told_line_by_line(api: TestClient, home: Path, greeter: Agent) -> None:
+def test_logs_are_told_line_by_line(api: TestClient, home: Path, greeter: AgentRow) -> None:
     logs = place_of(home, NAME).version(str(greeter.current)) / "logs"
     (logs / "runner.log").write_bytes(b"one\ntw\xff\n")
     (logs / "tuner.out").write_text("Traceback\n")
@@ -218,7 +218,7 @@ def test_logs_are_told_line_by_line(api: TestClient, home: Path, greeter: Agent)
 
 
 def test_the_state_is_told_as_it_is_and_as_it_was_and_brought_back(
-    api: TestClient, home: Path, greeter: Agent
+    api: TestClient, home: Path, greeter: AgentRow
 ) -> None:
     store = StateStore(place_of(home, NAME).version(str(greeter.current)))
     assert api.get(f"/agents/{NAME}/state").status_code == 409
@@ -248,7 +248,7 @@ def test_an_answer_of_an_agent_that_is_no_valid_text_can_be_sent() -> None:
     assert json.loads(sent)["content"] == [{"text": "?"}]
 
 
-def test_an_agent_is_deleted_once(api: TestClient, home: Path, greeter: Agent) -> None:
+def test_an_agent_is_deleted_once(api: TestClient, home: Path, greeter: AgentRow) -> None:
     assert api.delete(f"/agents/{NAME}", params={"purge": "true"}).status_code == 204
     assert not list((home / "agents").rglob("runner*"))
     assert api.get(f"/agents/{NAME}").status_code == 404

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.runtime import Runtime
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, read_tool
 
@@ -28,8 +28,8 @@ class Bench:
     def call(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> ToolResult:
         return asyncio.run(call_tool(tool, values or {}, self.occasion(**more)))
 
-    def fails(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> ToolFailed:
-        with pytest.raises(ToolFailed) as failed:
+    def fails(self, tool: Tool, values: Mapping[str, Any] | None = None, **more: Any) -> ToolCallFailed:
+        with pytest.raises(ToolCallFailed) as failed:
             self.call(tool, values, **more)
         return failed.value
 

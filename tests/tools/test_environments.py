@@ -17,7 +17,7 @@ import pytest
 
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import sweep
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.environments import ToolEnvironment, environment_for, read_requirements
 from tests.tools.bench import Bench, program, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
@@ -70,8 +70,8 @@ def make(home: Path, *requirements: str, **settings: float) -> ToolEnvironment:
     return asyncio.run(environment_for(requirements, home, Tools(**settings)))  # type: ignore[arg-type]
 
 
-def fails(home: Path, *requirements: str, **settings: float) -> ToolFailed:
-    with pytest.raises(ToolFailed) as failed:
+def fails(home: Path, *requirements: str, **settings: float) -> ToolCallFailed:
+    with pytest.raises(ToolCallFailed) as failed:
         make(home, *requirements, **settings)
     return failed.value
 

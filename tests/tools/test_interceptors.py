@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.call import ToolFailed, ToolResult
+from ratchet.tools.call import ToolCallFailed, ToolResult
 from ratchet.tools.caller import GROUP, Interceptor, InterceptorOrder, announced_interceptors, intercepted
 from ratchet.tools.definition import Tool, read_tool
 
@@ -28,13 +28,13 @@ class Spy:
     def before(self, tool: Tool, values: Mapping[str, Any]) -> None:
         self._hear("before")
 
-    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolFailed) -> None:
+    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolCallFailed) -> None:
         self._hear("after")
 
     def _hear(self, when: str) -> None:
         self.heard.append(f"{when} {self.name}")
         if self.refuses == when:
-            raise ToolFailed(f"{self.name} says no")
+            raise ToolCallFailed(f"{self.name} says no")
         if self.breaks == when:
             raise KeyError(when)
 
@@ -44,7 +44,7 @@ async def answer() -> ToolResult:
 
 
 async def fail() -> ToolResult:
-    raise ToolFailed("no luck")
+    raise ToolCallFailed("no luck")
 
 
 def run(*chain: Interceptor, call: Any = answer) -> ToolResult:
@@ -65,7 +65,7 @@ def test_the_first_is_asked_first_and_told_last() -> None:
 
 def test_a_call_that_failed_is_told_too() -> None:
     heard, spies = chain()
-    with pytest.raises(ToolFailed, match="no luck"):
+    with pytest.raises(ToolCallFailed, match="no luck"):
         run(*spies, call=fail)
     assert heard[3:] == ["after L", "after N", "after F"]
 
@@ -78,14 +78,14 @@ def test_one_that_objects_keeps_the_call_from_being_made() -> None:
         made.append(1)
         return ToolResult(1)
 
-    with pytest.raises(ToolFailed, match="N says no"):
+    with pytest.raises(ToolCallFailed, match="N says no"):
         run(*spies, call=call)
     assert (made, heard) == ([], ["before F", "before N", "after N", "after F"])
 
 
 def test_an_answer_may_be_refused_after_the_call() -> None:
     heard, spies = chain(L={"refuses": "after"})
-    with pytest.raises(ToolFailed, match="L says no"):
+    with pytest.raises(ToolCallFailed, match="L says no"):
         run(*spies)
     assert heard[-1] == "after F"
 
@@ -93,7 +93,7 @@ def test_an_answer_may_be_refused_after_the_call() -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_broken_guard_lets_nothing_by(when: str) -> None:
     _, spies = chain(N={"breaks": when})
-    with pytest.raises(ToolFailed, match="Spy broke: KeyError"):
+    with pytest.raises(ToolCallFailed, match="Spy broke: KeyError"):
         run(*spies)
 
 
@@ -110,5 +110,5 @@ def test_installed_packages_bring_theirs_in_the_order_of_their_places(
     found = announced_interceptors.__wrapped__()
     assert [type(each).__name__ for each in found] == ["Early", "Late"]
     (tmp_path / "guards-1.0.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\na = guards:Gone\n")
-    with pytest.raises(ToolFailed, match="cannot be loaded"):
+    with pytest.raises(ToolCallFailed, match="cannot be loaded"):
         announced_interceptors.__wrapped__()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ratchet.runtime import Runtime, open_ledger, open_runtime
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.mcp_tools import KeptServers, list_server_tools, without_patterns
@@ -176,7 +176,7 @@ def test_a_server_is_kept_for_the_next_call_of_a_run_and_ended_with_it(bench: Be
             async def ask(tool: str, **values: Any) -> Any:
                 try:
                     return (await call_tool(mcp_tool(tool), values, occasion)).value
-                except ToolFailed as failed:
+                except ToolCallFailed as failed:
                     return failed.final
 
             told = [await ask("count"), await ask("fail"), await ask("count"), await ask("die")]
@@ -202,7 +202,7 @@ def test_a_kept_server_that_does_not_answer_is_ended_in_time(bench: Bench) -> No
         async with aclosing(KeptServers()) as servers:
             tool = mcp_tool("x", server="own", command="sleep", args=["61"])
             began = time.monotonic()
-            with pytest.raises(ToolFailed, match=r"within 0\.5 s"):
+            with pytest.raises(ToolCallFailed, match=r"within 0\.5 s"):
                 await call_tool(tool, {}, bench.occasion(servers=servers, seconds=0.5))
             return time.monotonic() - began
 
@@ -214,7 +214,7 @@ def test_what_a_server_complains_of_before_it_dies_is_told(bench: Bench) -> None
     async def work(servers: KeptServers | None) -> None:
         code = "import sys; sys.exit('the lab is closed')"
         tool = mcp_tool("x", server="own", command="python", args=["-c", code])
-        with pytest.raises(ToolFailed, match="it said: the lab is closed"):
+        with pytest.raises(ToolCallFailed, match="it said: the lab is closed"):
             await call_tool(tool, {}, bench.occasion(servers=servers))
 
     for servers in (None, KeptServers()):

@@ -14,7 +14,7 @@ import pytest
 from ratchet.config.engine_settings import EndpointSettings, Llm
 from ratchet.engines import Request
 from ratchet.engines.llm.choice import candidates
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Limits, Misuse
 from ratchet.ledger import Spender
@@ -24,7 +24,7 @@ from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.ledger.usage import set_budget, total
 from ratchet.modelserver import ModelServer, Script, Turn, answer, cut, fail, hang, say
 from ratchet.runtime import Runtime, open_ledger, open_runtime
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.caller import call_model, call_tool
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.models import choose_model
@@ -89,8 +89,8 @@ class Place:
     def ask(self, prompt: str = "Who are you?", **more: Any) -> ToolResult:
         return asyncio.run(call_model(prompt, self.occasion(), **more))
 
-    def fails(self, prompt: str = "Who are you?", **more: Any) -> ToolFailed:
-        with pytest.raises(ToolFailed) as failed:
+    def fails(self, prompt: str = "Who are you?", **more: Any) -> ToolCallFailed:
+        with pytest.raises(ToolCallFailed) as failed:
             self.ask(prompt, **more)
         return failed.value
 
@@ -275,7 +275,7 @@ def test_the_template_of_a_tool_is_filled(place: Place) -> None:
 @only_sqlite
 def test_a_template_that_lacks_an_input_asks_nobody(place: Place) -> None:
     script = place.open(say("never"))
-    with pytest.raises(ToolFailed, match="topic") as failed:
+    with pytest.raises(ToolCallFailed, match="topic") as failed:
         place.call(llm_tool(prompt_template="About {topic}"), other="x")
     assert failed.value.final
     assert script.requests == []
@@ -306,7 +306,7 @@ def test_a_tool_names_its_model_by_role_and_tier(place: Place) -> None:
 def test_a_recorded_answer_is_marked(place: Place, tmp_path: Path) -> None:
     cassette = tmp_path / "answers.jsonl"
     place.open(say("A recording."), **{"workflows.llm": f"replay:{cassette}"})
-    real = open_engine("llm", Surroundings(place.runtime.settings, tmp_path, {"MODEL_KEY": KEY}))
+    real = open_engine("llm", EngineContext(place.runtime.settings, tmp_path, {"MODEL_KEY": KEY}))
     asyncio.run(Recording(real, cassette).propose(Request("Who are you?")))
     called = place.ask()
     assert (called.value, called.simulated) == ("A recording.", True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.sandbox import close
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.caller import call_tool
 from ratchet.tools.programs import has_function
 from tests.tools.bench import Bench, python_tool
@@ -235,7 +235,7 @@ def test_a_listener_that_raises_does_not_break_the_node(bench: Bench) -> None:
 def test_a_node_that_is_killed_from_outside_may_be_tried_again(bench: Bench) -> None:
     source = "import time\ndef run():\n    time.sleep(60)"
 
-    async def killed() -> ToolFailed:
+    async def killed() -> ToolCallFailed:
         before = _descendants()
         calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
         deadline = time.monotonic() + 240
@@ -244,7 +244,7 @@ def test_a_node_that_is_killed_from_outside_may_be_tried_again(bench: Bench) -> 
             assert not calling.done()
             await asyncio.sleep(0.05)
         os.kill(new[0], signal.SIGKILL)
-        with pytest.raises(ToolFailed) as failed:
+        with pytest.raises(ToolCallFailed) as failed:
             await calling
         return failed.value
 
@@ -261,14 +261,14 @@ def test_when_the_sandbox_itself_is_killed_the_node_may_be_tried_again(bench: Be
         "import sys, time\ndef run():\n    print('begun', file=sys.stderr, flush=True)\n    time.sleep(60)"
     )
 
-    async def broken() -> ToolFailed:
+    async def broken() -> ToolCallFailed:
         calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
         deadline = time.monotonic() + 240
         while "begun" not in bench.said():
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)
         await asyncio.to_thread(close)
-        with pytest.raises(ToolFailed) as failed:
+        with pytest.raises(ToolCallFailed) as failed:
             await calling
         return failed.value
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.config.workflow_settings import Tools
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.openapi import find_operation, question
 from ratchet.tools.web import check_address, credentials
@@ -224,7 +224,7 @@ def test_a_description_alone_does_not_lead_to_machines_of_the_house(bench: Bench
     ],
 )
 def test_addresses_that_are_refused(host: str, address: str, named: bool) -> None:
-    with pytest.raises(ToolFailed, match="not one of the internet"):
+    with pytest.raises(ToolCallFailed, match="not one of the internet"):
         check_address(host, address, named=named)
 
 
@@ -296,7 +296,7 @@ def test_a_definition_holds_no_secret_and_takes_none_that_is_not_allowed(
     auth: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEY_A", "value-a")
-    with pytest.raises(ToolFailed) as failed:
+    with pytest.raises(ToolCallFailed) as failed:
         credentials(auth, Tools(variables="KEY_A"))
     assert failed.value.final
     assert "sk-a-real-secret" not in str(failed.value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.tools.call import ToolFailed, ToolResult
+from ratchet.tools.call import ToolCallFailed, ToolResult
 from ratchet.tools.definition import Tool
 from tests.runtime.deaths import pass_by
 
@@ -19,5 +19,5 @@ class Reaper:
 
     def before(self, tool: Tool, values: Mapping[str, Any]) -> None: ...
 
-    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolFailed) -> None:
+    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolCallFailed) -> None:
         pass_by(Path(os.environ[HOME]), f"{tool.id} answered")

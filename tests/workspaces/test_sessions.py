@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.sandbox import Policy, Refused, run
+from ratchet.sandbox import IsolationRefused, Policy, run
 from ratchet.workspaces import RefsMoved, Repository, UnsafePath, Workspace, WorkspaceKind
 from tests.workspaces.conftest import git
 
@@ -102,7 +102,7 @@ def test_in_a_sandbox_git_works_and_the_repository_cannot_be_written(
     )
     try:
         done = asyncio.run(run(["/bin/sh", "-c", command], cwd=session.path, policy=policy))
-    except Refused as refused:
+    except IsolationRefused as refused:
         pytest.skip(str(refused))
     assert done.stdout.split() == [b"M", b"README.md", b"refused"]
     made = session.commit("ours")

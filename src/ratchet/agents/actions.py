@@ -15,7 +15,7 @@ from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, NotFound
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentStatus,
     AgentVersion,
     VersionStatus,
@@ -54,7 +54,7 @@ class Place(Protocol):
 class Moved:
     """Where the address of an agent leads now, and where it led before."""
 
-    agent: Agent
+    agent: AgentRow
     version: AgentVersion
     before: str | None
 
@@ -127,7 +127,7 @@ def pin(
         return Moved(get_agent(tx, name), moved.version, moved.before)
 
 
-def unpin(where: Place, name: str, *, actor: str, request_id: str | None = None) -> Agent:
+def unpin(where: Place, name: str, *, actor: str, request_id: str | None = None) -> AgentRow:
     """Let the address follow new versions again. It stays where it is until there is one."""
     return pin(where, name, FOLLOWING, actor=actor, request_id=request_id).agent
 
@@ -194,7 +194,7 @@ def restore_state(
     return change
 
 
-def _ready(tx: Transaction, name: str) -> Agent:
+def _ready(tx: Transaction, name: str) -> AgentRow:
     agent = get_agent(tx, name)
     if agent.status is not AgentStatus.READY:
         raise Conflict(
@@ -204,7 +204,7 @@ def _ready(tx: Transaction, name: str) -> Agent:
     return agent
 
 
-def _before(tx: Transaction, agent: Agent) -> AgentVersion:
+def _before(tx: Transaction, agent: AgentRow) -> AgentVersion:
     found = last_good(tx, agent.id, other_than=agent.current)
     if found is None:
         raise Conflict(
@@ -214,7 +214,7 @@ def _before(tx: Transaction, agent: Agent) -> AgentVersion:
     return found
 
 
-def _check_sound(agent: Agent, version: AgentVersion) -> None:
+def _check_sound(agent: AgentRow, version: AgentVersion) -> None:
     if version.status is VersionStatus.QUARANTINED:
         raise Conflict(
             f"version {version.commit[:12]} of {agent.name} is quarantined: {version.reason}",
@@ -222,7 +222,9 @@ def _check_sound(agent: Agent, version: AgentVersion) -> None:
         )
 
 
-def _move(tx: Transaction, agent: Agent, to: AgentVersion, *, why: str, reason: str | None = None) -> Moved:
+def _move(
+    tx: Transaction, agent: AgentRow, to: AgentVersion, *, why: str, reason: str | None = None
+) -> Moved:
     """Move the address from where `agent` was seen to have it; nothing happens if it leads there already."""
     if agent.current != to.commit:
         move_current(tx, agent, to.commit, expected=agent.current, why=why, reason=reason)

@@ -16,11 +16,11 @@ from ratchet.agents.contract import Severity, check_name, place_of
 from ratchet.agents.jobs import KIND, RUN_KIND
 from ratchet.agents.versions import find_version
 from ratchet.engines.preflight import require_engines
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import Conflict, Misuse, NotFound, RunId
 from ratchet.ledger import Transaction
 from ratchet.ledger import agents as rows
-from ratchet.ledger.agents import Agent, AgentStatus
+from ratchet.ledger.agents import AgentRow, AgentStatus
 from ratchet.ledger.runs import list_runs
 from ratchet.runtime import Runtime, start_run
 
@@ -144,7 +144,7 @@ def message_of(runtime: Runtime, spec: dict[str, Any]) -> str:
 
 
 def _start(
-    runtime: Runtime, tx: Transaction, agent: Agent, text: str, spec: dict[str, Any], *, simulated: bool
+    runtime: Runtime, tx: Transaction, agent: AgentRow, text: str, spec: dict[str, Any], *, simulated: bool
 ) -> RunId:
     content = text.encode()
     long = len(content) > _INLINE_BYTES
@@ -192,7 +192,7 @@ def _shortened(description: str) -> str:
 
 def _check_engine(runtime: Runtime, name: str | None) -> None:
     wanted = name or runtime.settings.agents.engine
-    engine = open_engine(wanted, Surroundings(runtime.settings, runtime.home, os.environ))
+    engine = open_engine(wanted, EngineContext(runtime.settings, runtime.home, os.environ))
     if not engine.capabilities.edits_files:
         raise Misuse(
             f"the engine {engine.name} edits no files, so it cannot write an agent",
@@ -200,7 +200,7 @@ def _check_engine(runtime: Runtime, name: str | None) -> None:
         )
 
 
-def _check_not_blocked(agent: Agent) -> None:
+def _check_not_blocked(agent: AgentRow) -> None:
     if agent.status is AgentStatus.BLOCKED:
         raise Conflict(
             f"the creation of the agent {agent.name} is blocked: {agent.reason}",

@@ -26,7 +26,7 @@ from ratchet.engines import Failure, Request
 from ratchet.engines.registry import open_engine
 from ratchet.kernel import Misuse, Outcome, RunStatus
 from ratchet.ledger import Run, Transaction, change_run
-from ratchet.ledger.agents import Agent, AgentVersion, get_agent, get_version, give_up_creation
+from ratchet.ledger.agents import AgentRow, AgentVersion, get_agent, get_version, give_up_creation
 from ratchet.ledger.runs import list_runs, list_steps
 from ratchet.ledger.sessions import stages_of_step
 from ratchet.loop import Attempted, Plan, attempt
@@ -264,7 +264,7 @@ def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[ArchitectWork
             repository.close()
 
 
-def _agent(tx: Transaction, run: Run) -> Agent:
+def _agent(tx: Transaction, run: Run) -> AgentRow:
     """The agent that was meant: another one may have taken its name while the run waited."""
     agent = get_agent(tx, run.spec["agent"])
     if agent.id != run.spec["agent_id"]:
@@ -272,7 +272,7 @@ def _agent(tx: Transaction, run: Run) -> Agent:
     return agent
 
 
-def _base(tx: Transaction, run: Run, agent: Agent) -> AgentVersion | None:
+def _base(tx: Transaction, run: Run, agent: AgentRow) -> AgentVersion | None:
     """What is changed: what the first try began with, so that no later one changes something else."""
     if run.spec["action"] == "create":
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.engines import Request, Session
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.engines.transcript import Account, write_in_thread
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Misuse
@@ -123,7 +123,7 @@ async def ask_llm(
     _check_length(prompt, system, schema)
     settings = runtime.settings
     asker = await asyncio.to_thread(_asker, runtime, agent, commit)
-    engine = open_engine(settings.agents.llm, Surroundings(settings, runtime.home, os.environ))
+    engine = open_engine(settings.agents.llm, EngineContext(settings, runtime.home, os.environ))
     request = Request(
         prompt=prompt,
         system=system,

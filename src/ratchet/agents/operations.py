@@ -21,9 +21,9 @@ from ratchet.ledger.agents import get_agent
 from ratchet.ledger.runs import get_run
 from ratchet.operations import (
     Listing,
+    McpTool,
     NameWindow,
     Param,
-    Tool,
     Window,
     described,
     filled,
@@ -167,7 +167,7 @@ def _started(call: Call, run_id: int) -> AgentRunAnswer:
 @operation(
     "agent list",
     "GET /agents",
-    tool=Tool("list_agents", "List agents"),
+    tool=McpTool("list_agents", "List agents"),
     examples=["ratchet agent list", "ratchet agent list --json | jq -r '.[].name'"],
     columns={
         "agent": "name",
@@ -194,7 +194,7 @@ def list_(call: Call, window: NameWindow) -> Listing[AgentAnswer]:
 @operation(
     "agent create",
     "POST /agents",
-    tool=Tool("create_agent", "Create an agent", outside=True, queues=True),
+    tool=McpTool("create_agent", "Create an agent", outside=True, queues=True),
     status=202,
     location="/runs/{it.run}",
 )
@@ -232,7 +232,7 @@ def create(
 @operation(
     "agent show",
     "GET /agents/{name}",
-    tool=Tool("get_agent", "Show an agent"),
+    tool=McpTool("get_agent", "Show an agent"),
     examples=["ratchet agent show greeter", "ratchet agent show greeter --json | jq -r .address.runner"],
     see=["agent versions", "agent tools"],
 )
@@ -256,7 +256,7 @@ _RUNNING = tuple(RunningVersion.__dataclass_fields__)
 @operation(
     "agent delete",
     "DELETE /agents/{name}",
-    tool=Tool("delete_agent", "Delete an agent", destructive=True, without=frozenset({"purge"})),
+    tool=McpTool("delete_agent", "Delete an agent", destructive=True, without=frozenset({"purge"})),
     examples=["ratchet agent delete greeter", "ratchet agent delete greeter --yes --purge"],
     see=["agent list"],
     done=lambda it: f"{it.agent} is deleted" + (f"; its files lie in {it.directory}" if it.directory else ""),
@@ -284,7 +284,7 @@ def delete(
 @operation(
     "agent versions",
     "GET /agents/{name}/versions",
-    tool=Tool("list_agent_versions", "List the versions of an agent"),
+    tool=McpTool("list_agent_versions", "List the versions of an agent"),
     examples=[
         "ratchet agent versions greeter",
         "ratchet agent versions greeter --json | jq -r '.[] | [.version, .commit] | @tsv'",
@@ -304,7 +304,7 @@ def versions(call: Call, window: Window, name: AgentName) -> Listing[ListedVersi
 @operation(
     "agent version",
     "GET /agents/{name}/versions/{version}",
-    tool=Tool("get_agent_version", "Show a version of an agent"),
+    tool=McpTool("get_agent_version", "Show a version of an agent"),
 )
 def version(call: Call, name: AgentName, version: VersionName) -> WholeVersion:
     """One version of an agent with the tools that it offers and their arguments. `latest` is the newest."""
@@ -315,7 +315,7 @@ def version(call: Call, name: AgentName, version: VersionName) -> WholeVersion:
 @operation(
     "agent diff",
     "GET /agents/{name}/diff",
-    tool=Tool("compare_agent_versions", "Compare two versions of an agent"),
+    tool=McpTool("compare_agent_versions", "Compare two versions of an agent"),
     examples=[
         "ratchet agent diff greeter",
         "ratchet agent diff greeter 0.0.0",
@@ -350,7 +350,7 @@ def diff(
 @operation(
     "agent runs",
     "GET /agents/{name}/runs",
-    tool=Tool("list_agent_runs", "List what was asked of an agent"),
+    tool=McpTool("list_agent_runs", "List what was asked of an agent"),
 )
 def runs(call: Call, window: Window, name: AgentName) -> Listing[AgentRunAnswer]:
     """Creation and feedback of an agent, newest first, with what was decided."""
@@ -363,7 +363,7 @@ def runs(call: Call, window: Window, name: AgentName) -> Listing[AgentRunAnswer]
 @operation(
     "agent feedback",
     "POST /agents/{name}/feedback",
-    tool=Tool("send_feedback", "Give an agent feedback", outside=True, queues=True),
+    tool=McpTool("send_feedback", "Give an agent feedback", outside=True, queues=True),
     status=202,
     location="/runs/{it.run}",
 )
@@ -419,7 +419,7 @@ def feedback(
 @operation(
     "agent rollback",
     "POST /agents/{name}/rollback",
-    tool=Tool("rollback_agent", "Roll an agent back"),
+    tool=McpTool("rollback_agent", "Roll an agent back"),
     examples=["ratchet agent rollback greeter", "ratchet agent rollback greeter 0.1.0 --carry-state"],
     see=["agent versions", "agent promote", "agent pin"],
     done="{it.name} is back at {it.named}",
@@ -453,7 +453,7 @@ def rollback(
 @operation(
     "agent promote",
     "POST /agents/{name}/promote",
-    tool=Tool("promote_agent", "Promote a version of an agent", repeatable=True),
+    tool=McpTool("promote_agent", "Promote a version of an agent", repeatable=True),
     examples=["ratchet agent promote greeter 0.2.0", "ratchet agent promote greeter 9f1c2ab --force"],
     see=["agent versions", "agent rollback"],
     done=lambda it: (
@@ -479,7 +479,7 @@ def promote(
 @operation(
     "agent pin",
     "POST /agents/{name}/pin",
-    tool=Tool("pin_agent", "Pin an agent", repeatable=True),
+    tool=McpTool("pin_agent", "Pin an agent", repeatable=True),
     examples=[
         "ratchet agent pin greeter 0.1.0",
         "ratchet agent pin greeter current",
@@ -507,7 +507,7 @@ def pin(call: Call, name: AgentName, version: ChosenVersion) -> MovedAgent:
 @operation(
     "agent unpin",
     "POST /agents/{name}/unpin",
-    tool=Tool("unpin_agent", "Unpin an agent", repeatable=True),
+    tool=McpTool("unpin_agent", "Unpin an agent", repeatable=True),
     done="{it.name} follows new versions again",
 )
 def unpin(call: Call, name: AgentName) -> MovedAgent:
@@ -529,7 +529,7 @@ async def tools(
 @operation(
     "agent call",
     "POST /agents/{name}/call",
-    tool=Tool("call_agent", "Call an agent", destructive=True, outside=True),
+    tool=McpTool("call_agent", "Call an agent", destructive=True, outside=True),
 )
 async def call_(
     call: Call,
@@ -573,7 +573,7 @@ async def called(
 @operation(
     "agent logs",
     "GET /agents/{name}/logs",
-    tool=Tool("read_agent_log", "Read the log of an agent"),
+    tool=McpTool("read_agent_log", "Read the log of an agent"),
 )
 def logs(
     call: Call,
@@ -592,7 +592,7 @@ def logs(
 @operation(
     "agent state",
     "GET /agents/{name}/state",
-    tool=Tool("get_agent_state", "Show the state of an agent"),
+    tool=McpTool("get_agent_state", "Show the state of an agent"),
 )
 def state(
     call: Call,
@@ -611,7 +611,7 @@ def state(
 @operation(
     "agent history",
     "GET /agents/{name}/state/history",
-    tool=Tool("list_agent_state_changes", "List the changes of an agent's state"),
+    tool=McpTool("list_agent_state_changes", "List the changes of an agent's state"),
     columns={
         "change": "number",
         "made": "at",
@@ -634,7 +634,7 @@ def history(
 @operation(
     "agent restore",
     "POST /agents/{name}/state/restore",
-    tool=Tool("restore_agent_state", "Restore the state of an agent", repeatable=True),
+    tool=McpTool("restore_agent_state", "Restore the state of an agent", repeatable=True),
     done="The state is restored, as change {it.number}",
 )
 def restore(

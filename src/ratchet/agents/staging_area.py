@@ -16,10 +16,10 @@ from ratchet.agentkit.values import MOST_BYTES
 from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, STATE, UNTRACKED, AgentDirectory
 from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Engine, Failure, Session, SessionFailed
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Run
-from ratchet.ledger.agents import Agent, AgentVersion
+from ratchet.ledger.agents import AgentRow, AgentVersion
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Repository
 from ratchet.workspaces.directories import remove_tree
@@ -162,7 +162,7 @@ def sweep(place: AgentDirectory) -> None:
             remove_tree(path)
 
 
-Opener = Callable[[str | None, Surroundings], Engine]
+Opener = Callable[[str | None, EngineContext], Engine]
 Tell = Callable[[JobContext, str], None]
 
 
@@ -172,7 +172,7 @@ class ArchitectWork:
 
     job: JobContext
     run: Run
-    agent: Agent
+    agent: AgentRow
     base: AgentVersion | None
     place: AgentDirectory
     repository: Repository
@@ -208,8 +208,8 @@ def announce(job: JobContext, stage: str) -> None:
         tx.event("agent.stage", message=stage, run_id=job.run_id)
 
 
-def surroundings(job: JobContext) -> Surroundings:
-    return Surroundings(job.runtime.settings, job.runtime.home, os.environ)
+def surroundings(job: JobContext) -> EngineContext:
+    return EngineContext(job.runtime.settings, job.runtime.home, os.environ)
 
 
 _LOG_BYTES = 256 * 1024

@@ -13,7 +13,7 @@ from ratchet.kernel import Conflict, Misuse, NotFound
 from ratchet.kernel.semver import Bump, is_semver
 from ratchet.ledger import Transaction
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentVersion,
     first_numbered,
     get_version,
@@ -219,7 +219,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 _FEW = 10
 
 
-def find_version(tx: Transaction, agent: Agent, text: str) -> AgentVersion:
+def find_version(tx: Transaction, agent: AgentRow, text: str) -> AgentVersion:
     """The version that `text` names: `latest` or `current`, a commit or its first digits, a number, or a tag.
 
     Raises `NotFound`, `Conflict` if several are meant, and `Misuse` for what can name none. Each says which there are.
@@ -241,7 +241,7 @@ def find_version(tx: Transaction, agent: Agent, text: str) -> AgentVersion:
     return _only(tx, agent, text, versions_starting(tx, agent.id, wanted, limit=_FEW))
 
 
-def _current(tx: Transaction, agent: Agent) -> AgentVersion:
+def _current(tx: Transaction, agent: AgentRow) -> AgentVersion:
     if agent.current is None:
         raise Conflict(
             f"the agent {agent.name} has no version yet: it is {agent.status}",
@@ -250,7 +250,7 @@ def _current(tx: Transaction, agent: Agent) -> AgentVersion:
     return get_version(tx, agent.id, agent.current)
 
 
-def _only(tx: Transaction, agent: Agent, text: str, found: Sequence[AgentVersion]) -> AgentVersion:
+def _only(tx: Transaction, agent: AgentRow, text: str, found: Sequence[AgentVersion]) -> AgentVersion:
     if len(found) == 1:
         return found[0]
     if found:

@@ -14,7 +14,7 @@ from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.versions import compare_tools, find_version, shapes_of, tag_for, tags_of
 from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, RunStatus
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentStatus,
     AgentVersion,
     VersionStatus,
@@ -59,7 +59,7 @@ class _VersionFacts:
     promoted_at: int | None
 
     @classmethod
-    def of(cls, version: AgentVersion, agent: Agent, /, **more: Any) -> Self:
+    def of(cls, version: AgentVersion, agent: AgentRow, /, **more: Any) -> Self:
         return filled(
             cls,
             version,
@@ -139,7 +139,7 @@ class AgentAnswer:
     updated_at: int
 
     @classmethod
-    def of(cls, agent: Agent, current: AgentVersion | None, /, **more: Any) -> Self:
+    def of(cls, agent: AgentRow, current: AgentVersion | None, /, **more: Any) -> Self:
         return filled(
             cls,
             agent,
@@ -331,7 +331,7 @@ _MOST_FILES = 1_000
 class ComparedVersions:
     """Two versions of an agent, found in the ledger; `comparison` reads the rest from its repository."""
 
-    agent: Agent
+    agent: AgentRow
     old: AgentVersion
     new: AgentVersion
 
@@ -370,7 +370,7 @@ def comparison(home: Path, compared: ComparedVersions) -> VersionComparison:
     )
 
 
-def _parent(tx: Transaction, agent: Agent, version: AgentVersion) -> AgentVersion:
+def _parent(tx: Transaction, agent: AgentRow, version: AgentVersion) -> AgentVersion:
     if version.parent is None:
         raise Conflict(
             f"version {version.version} of {agent.name} is a first one, made from nothing",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ratchet.cli.session import Session
+from ratchet.cli.session import CliSession
 
 # Option name to the setting it stands for.
 _SETTINGS = {
@@ -51,12 +51,12 @@ def _switch(name: str, help: str, *more: str) -> click.Option:
 
 def _keep_setting(context: click.Context, option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.ensure_object(Session).flags[_SETTINGS[option.name or ""]] = value
+        context.ensure_object(CliSession).flags[_SETTINGS[option.name or ""]] = value
 
 
 def _keep_switch(context: click.Context, option: click.Parameter, value: bool) -> None:
     if value:
-        setattr(context.ensure_object(Session), option.name or "", True)
+        setattr(context.ensure_object(CliSession), option.name or "", True)
 
 
 class Command(click.Command):

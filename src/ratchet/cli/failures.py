@@ -13,14 +13,14 @@ import click
 from ratchet.kernel import ConfigError, IllegalTransition, NotFound, RatchetError
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 SETUP = "`ratchet setup`"
 """How the hint of an error names it: such an error is one that it fixes."""
 
 
-def wants_setup(error: BaseException, session: Session) -> bool:
+def wants_setup(error: BaseException, session: CliSession) -> bool:
     """Whether setup may help and the person at the terminal agrees to it."""
     helps = isinstance(error, RatchetError) and SETUP in (error.hint or "")
     if not helps or session.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -31,7 +31,7 @@ def wants_setup(error: BaseException, session: Session) -> bool:
         return False
 
 
-def setup_line(session: Session) -> list[str]:
+def setup_line(session: CliSession) -> list[str]:
     """The arguments that set up the home that the command was for."""
     names = {"home": "--home", "database_url": "--database-url"}
     given = {name: session.flags.get(name) for name in names}
@@ -91,7 +91,7 @@ class CommandFailure(NamedTuple):
     hint: str | None = None
 
 
-def tell(error: BaseException, session: Session) -> int:
+def tell(error: BaseException, session: CliSession) -> int:
     """Write `error` to stderr and return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not session.json:
         print(error.ctx.get_help(), file=sys.stderr)

@@ -25,7 +25,7 @@ from ratchet.runtime.processes import COMMAND, cut_off_runs
 from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.config import Loaded
     from ratchet.ledger import Event
     from ratchet.runtime import Runtime
@@ -265,7 +265,7 @@ def foreground(loaded: Loaded) -> Iterator[Foreground]:
 
 
 @contextlib.contextmanager
-def existing_foreground(session: Session) -> Iterator[Foreground]:
+def existing_foreground(session: CliSession) -> Iterator[Foreground]:
     """The same for work that there is already. Raises `Misuse` when there is no ledger."""
     loaded = session.load()
     require_ledger(loaded)

@@ -16,13 +16,13 @@ from ratchet.ledger.database import current_revision, translated
 from ratchet.runtime import open_ledger, open_runtime
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.config import Loaded
     from ratchet.runtime import Kinds, Runtime
 
 
 @contextlib.contextmanager
-def existing_ledger(session: Session) -> Iterator[Ledger]:
+def existing_ledger(session: CliSession) -> Iterator[Ledger]:
     """The ledger that is there. Raises `Misuse` when there is none: looking at one must not make one."""
     loaded = session.load()
     configure_logs(loaded)
@@ -32,7 +32,7 @@ def existing_ledger(session: Session) -> Iterator[Ledger]:
 
 
 @contextlib.contextmanager
-def existing_runtime(session: Session, kinds: Kinds | None = None) -> Iterator[Runtime]:
+def existing_runtime(session: CliSession, kinds: Kinds | None = None) -> Iterator[Runtime]:
     """The runtime on the ledger that is there, with the installed kinds of jobs unless others are given."""
     with existing_ledger(session) as ledger:
         yield open_runtime(session.load(), ledger, kinds)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.config import Loaded, Settings
     from ratchet.ledger import Ledger, Transaction
     from ratchet.runtime import Runtime
@@ -50,7 +50,7 @@ class CliCall:
     request_id = None
     project_id = None
 
-    def __init__(self, session: Session, ledger: Ledger, runtime: Runtime | None = None) -> None:
+    def __init__(self, session: CliSession, ledger: Ledger, runtime: Runtime | None = None) -> None:
         self._session = session
         self._runtime = runtime
         self.ledger = ledger
@@ -104,7 +104,7 @@ def user_name() -> str:
 
 
 @contextlib.contextmanager
-def calling(session: Session) -> Iterator[CliCall]:
+def calling(session: CliSession) -> Iterator[CliCall]:
     """A call on the ledger that is there. Raises `Misuse` when there is none."""
     with existing_ledger(session) as ledger:
         yield CliCall(session, ledger)
@@ -117,12 +117,12 @@ def command_of(operation: Operation[..., Any]) -> Command:
 
 def looking_like(
     operation: Operation[..., Any],
-) -> Callable[[Callable[[Session, CliCall, Any], None]], Command]:
+) -> Callable[[Callable[[CliSession, CliCall, Any], None]], Command]:
     """The command of an operation, with a look of its own: the function gets the session, the call and the answer."""
 
-    def make(look: Callable[[Session, CliCall, Any], None]) -> Command:
+    def make(look: Callable[[CliSession, CliCall, Any], None]) -> Command:
         @click.pass_obj
-        def run(session: Session, /, **given: Any) -> int | None:
+        def run(session: CliSession, /, **given: Any) -> int | None:
             if operation.asks is not None and not given.pop("yes") and not _agreed(operation.question(given)):
                 note("Nothing is changed.")
                 return 1
@@ -163,7 +163,7 @@ def shown(columns: Columns, item: Any) -> dict[str, object]:
     return {name: _cell(column, item) for name, column in columns.items()}
 
 
-def show_answer(session: Session, operation: Operation[..., Any], answer: Any) -> None:
+def show_answer(session: CliSession, operation: Operation[..., Any], answer: Any) -> None:
     """As the declaration says: a table, what was done, or the fields of one thing."""
     if isinstance(answer, Listing):
         columns = {name: _reader(column) for name, column in operation.columns.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 def print_document(document: Any) -> None:
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def show_list(
-    session: Session,
+    session: CliSession,
     items: Sequence[T],
     columns: Mapping[str, Callable[[T], object]],
     *,
@@ -44,7 +44,7 @@ def show_list(
         note(empty)
 
 
-def show_one(session: Session, document: Mapping[str, Any], fields: Mapping[str, object]) -> None:
+def show_one(session: CliSession, document: Mapping[str, Any], fields: Mapping[str, object]) -> None:
     """One thing: its fields, or a JSON object."""
     if session.json:
         print_document(document)
@@ -54,7 +54,7 @@ def show_one(session: Session, document: Mapping[str, Any], fields: Mapping[str,
         print_fields(fields)
 
 
-def confirm(session: Session, document: Mapping[str, Any], text: str) -> None:
+def confirm(session: CliSession, document: Mapping[str, Any], text: str) -> None:
     """Say what was done."""
     if session.json:
         print_document(document)

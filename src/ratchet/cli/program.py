@@ -15,7 +15,7 @@ import click
 from ratchet import __version__
 from ratchet.cli.catalogue import CATALOGUE
 from ratchet.cli.group import LazyGroup
-from ratchet.cli.session import Session
+from ratchet.cli.session import CliSession
 
 # What opening a ledger, asking for the token and looking at an engine leave behind.
 _TRACES = ("ledger.db", "ledger.db-wal", "ledger.db-shm", "token")
@@ -97,7 +97,7 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Do what `arguments` say; the exit code. Whatever goes wrong is told on stderr, never raised."""
-    session = Session()
+    session = CliSession()
     _print_anything()
     try:
         code = _call(arguments, session)
@@ -116,12 +116,12 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _settle(session: Session, *, failed: bool) -> None:
+def _settle(session: CliSession, *, failed: bool) -> None:
     if session.new_home is not None:
         settle_new_home(session.new_home, failed=failed)
 
 
-def _set_up(error: BaseException, arguments: Sequence[str], session: Session) -> int:
+def _set_up(error: BaseException, arguments: Sequence[str], session: CliSession) -> int:
     """What becomes of a command that misses something: if setup fixes it and the person agrees, it is run again."""
     from ratchet.cli.failures import setup_line, wants_setup
 
@@ -130,7 +130,7 @@ def _set_up(error: BaseException, arguments: Sequence[str], session: Session) ->
     return run(setup_line(session)) or run(arguments)
 
 
-def _call(arguments: Sequence[str], session: Session) -> int:
+def _call(arguments: Sequence[str], session: CliSession) -> int:
     try:
         with root.make_context(NAME, list(arguments), obj=session) as context:
             result = root.invoke(context)

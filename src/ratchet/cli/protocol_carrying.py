@@ -31,11 +31,11 @@ from ratchet.runtime import anybody_works
 
 if TYPE_CHECKING:
     from ratchet.cli.foreground import Foreground
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Ledger, Run
 
 
-def chosen_project(session: Session, here: Foreground, wanted: str | Path, *, base: str | None) -> Project:
+def chosen_project(session: CliSession, here: Foreground, wanted: str | Path, *, base: str | None) -> Project:
     """The project of that name, or of the repository at that path, which becomes one and is set up if it is none."""
     if isinstance(wanted, str):
         with here.ledger.read() as tx:
@@ -55,7 +55,7 @@ def chosen_project(session: Session, here: Foreground, wanted: str | Path, *, ba
     return set_up(session, here, number)
 
 
-def set_up(session: Session, here: Foreground, project_id: int) -> Project:
+def set_up(session: CliSession, here: Foreground, project_id: int) -> Project:
     """Carry the onboarding of a project that has one under way; the project as it is then.
 
     One that is blocked stays so: what needs it will say so.
@@ -238,7 +238,7 @@ def is_done(found: Overview) -> bool:
 
 
 def carry_protocol(
-    session: Session,
+    session: CliSession,
     here: Foreground,
     run_id: int,
     what: str,
@@ -268,19 +268,19 @@ def carry_protocol(
     return Missing.exit_code if lacks else 1
 
 
-def carry_setup(session: Session, here: Foreground, run_id: int, project: str) -> Run:
+def carry_setup(session: CliSession, here: Foreground, run_id: int, project: str) -> Run:
     """Work until an onboarding has ended or is blocked."""
     with progress(here.ledger, run_id, f"setting up {project}", quiet=session.json) as hear:
         return here.carry(run_id, hear, quiet=session.json)
 
 
-def leave_to_workers(session: Session, ledger: Ledger, document: Mapping[str, Any], text: str) -> None:
+def leave_to_workers(session: CliSession, ledger: Ledger, document: Mapping[str, Any], text: str) -> None:
     """Say that something is queued, and who will do it."""
     confirm(session, document, text)
     tell_who_works(session, ledger)
 
 
-def tell_who_works(session: Session, ledger: Ledger, here: str = "") -> None:
+def tell_who_works(session: CliSession, ledger: Ledger, here: str = "") -> None:
     """Say so if nobody works on this ledger: what is queued would wait for ever. `here` tells how to do it here."""
     with ledger.read() as tx:
         working = anybody_works(tx)

@@ -16,7 +16,7 @@ from ratchet.runtime import Missed, Schedule
 from ratchet.runtime.operations.schedules import ScheduleAnswer, local
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +42,7 @@ def timing_options(function: F) -> F:
     return function
 
 
-def confirm_set(session: Session, schedule: Schedule) -> None:
+def confirm_set(session: CliSession, schedule: Schedule) -> None:
     """Say what was understood, and when it comes."""
     answer = ScheduleAnswer.of(schedule)
     lines = [

@@ -33,7 +33,7 @@ def interrupted() -> Iterator[threading.Event]:
 
 
 @dataclass(slots=True)
-class Session:
+class CliSession:
     """One use of `ratchet`. Filled while the line is parsed: options may come before or after a command."""
 
     json: bool = False

@@ -17,7 +17,7 @@ from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.doctor.run import ProbeCheck
-from ratchet.engines.registry import Looked, Surroundings, engine_names, look_at
+from ratchet.engines.registry import EngineContext, Looked, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger, Transaction
@@ -137,7 +137,7 @@ def _check_extra(name: str) -> ProbeCheck:
 
 def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[ProbeCheck]:
     """One check for each engine. One that is not ready is a warning: Ratchet needs only those that are used."""
-    around = Surroundings(loaded.settings, loaded.home, os.environ if environment is None else environment)
+    around = EngineContext(loaded.settings, loaded.home, os.environ if environment is None else environment)
     return [_check(each) for each in asyncio.run(look_at(engine_names(loaded.settings), around))]
 
 

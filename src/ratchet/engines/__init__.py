@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ratchet.engines.engine import (
         Capabilities,
         Engine,
+        EngineTool,
         EventKind,
         Failure,
         Guard,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         Session,
         SessionEvent,
         SessionFailed,
-        Tool,
     )
 else:
     __getattr__ = on_demand(__name__)
@@ -25,6 +25,7 @@ else:
 __all__ = [
     "Capabilities",
     "Engine",
+    "EngineTool",
     "EventKind",
     "Failure",
     "Guard",
@@ -34,5 +35,4 @@ __all__ = [
     "Session",
     "SessionEvent",
     "SessionFailed",
-    "Tool",
 ]

@@ -16,7 +16,7 @@ from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
     from ratchet.config.engine_settings import Claude, Codex
-    from ratchet.engines.registry import Surroundings
+    from ratchet.engines.registry import EngineContext
 
 
 _ADDRESSES = ("http://", "https://")
@@ -32,7 +32,7 @@ class AgentModel:
     names: SettingNames
 
 
-def agent_model(named: str | None, agent: str, settings: Codex | Claude, around: Surroundings) -> AgentModel:
+def agent_model(named: str | None, agent: str, settings: Codex | Claude, around: EngineContext) -> AgentModel:
     """What `named`, or else the settings, mean for the program `agent`. Raises `Misuse` for a model it cannot ask.
 
     With an address in the table of the agent, a name is passed on as it is: the endpoint there knows it.
@@ -66,7 +66,7 @@ def agent_model(named: str | None, agent: str, settings: Codex | Claude, around:
     return AgentModel(asked, at, key, names_for(key, setting))
 
 
-def configured_model(engine: str, named: str | None, around: Surroundings) -> str | None:
+def configured_model(engine: str, named: str | None, around: EngineContext) -> str | None:
     """The model that an engine would ask, in the words of its provider; nothing if only the engine knows."""
     plain, _, option = engine.partition(":")
     name = named or option or None
@@ -83,7 +83,7 @@ def configured_model(engine: str, named: str | None, around: Surroundings) -> st
     return named
 
 
-def other_model(engine: str, model: str | None, around: Surroundings) -> str | None:
+def other_model(engine: str, model: str | None, around: EngineContext) -> str | None:
     """A usual model, other than `model`, of the provider that an agent speaks to; nothing if none is known."""
     plain, _, option = engine.partition(":")
     if plain not in AGENTS:
@@ -93,7 +93,7 @@ def other_model(engine: str, model: str | None, around: Surroundings) -> str | N
     return next(usual, None)
 
 
-def _provider_of(agent: str, named: str | None, around: Surroundings) -> Provider | None:
+def _provider_of(agent: str, named: str | None, around: EngineContext) -> Provider | None:
     """Whose models an agent asks; nothing for an endpoint of one's own."""
     settings = getattr(around.settings.engines, agent)
     name = named or settings.model
@@ -110,7 +110,7 @@ def _own(agent: str) -> Provider:
     return next(each for each in PROVIDERS.values() if each.agent == agent)
 
 
-def _usual(own: Provider, settings: Codex | Claude, around: Surroundings) -> str | None:
+def _usual(own: Provider, settings: Codex | Claude, around: EngineContext) -> str | None:
     """The usual model of the provider whose key there is; without one the program chooses, which knows its account."""
     only = only_provider(around.environment)
     if only is not None and only.agent == own.agent:
@@ -118,7 +118,7 @@ def _usual(own: Provider, settings: Codex | Claude, around: Surroundings) -> str
     return own.models[0] if around.environment.get(settings.key_variable) else None
 
 
-def _moved(own: Provider, around: Surroundings) -> str | None:
+def _moved(own: Provider, around: EngineContext) -> str | None:
     """Where the settings of plain models say that the maker is."""
     described = around.settings.llm.endpoints.get(own.name)
     if described is None or described.base_url is None:
@@ -126,7 +126,7 @@ def _moved(own: Provider, around: Surroundings) -> str | None:
     return described.base_url.removesuffix("/v1") if own.protocol == "anthropic" else described.base_url
 
 
-def _elsewhere(name: str, agent: str, own: Provider, around: Surroundings) -> AgentModel:
+def _elsewhere(name: str, agent: str, own: Provider, around: EngineContext) -> AgentModel:
     from ratchet.engines.llm.choice import candidates
 
     [found, *_] = candidates(name, around.settings.llm, around.environment)

@@ -130,7 +130,7 @@ class McpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class EngineTool:
     """A tool that runs in this process, not in the sandbox of the session.
 
     `run` is given what the model wrote, which fits `input_schema`, and returns what the model is told. Whatever it
@@ -191,7 +191,7 @@ class Request:
     temperature: float | None = None
     output_tokens: int | None = None
     mcp_servers: tuple[McpServer, ...] = ()
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[EngineTool, ...] = ()
     guard: Guard | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     readable: tuple[Path, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.providers import default_engine, how_to_price, no_price
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import BudgetPolicy, Limits, Missing, RatchetError
 from ratchet.runtime import Runtime, works_here
 
@@ -59,7 +59,7 @@ def require_engines(
     `limits` are those of the run, if it has its own: they hold in place of the configured ones of a run. Not for use
     inside an event loop.
     """
-    surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
+    surroundings = EngineContext(runtime.settings, runtime.home, os.environ)
     opened = [open_engine(_named(name, model, surroundings), surroundings) for name, model in set(wanted)]
     budgets = runtime.settings.budgets
     scopes = [limits or Limits()]
@@ -107,7 +107,7 @@ def _works_here(runtime: Runtime) -> bool:
         return works_here(tx)
 
 
-def _named(name: str | None, model: str | None, surroundings: Surroundings) -> str:
+def _named(name: str | None, model: str | None, surroundings: EngineContext) -> str:
     """What to open to have that model looked at. A search has none, and a recording is named by its file."""
     engine = name or default_engine(surroundings.settings, surroundings.environment)
     plain = engine.partition(":")[0]

@@ -27,8 +27,8 @@ from ratchet.sandbox import (
     Broken,
     CannotStart,
     Finished,
+    IsolationRefused,
     Policy,
-    Refused,
     Running,
     Stopped,
     run,
@@ -108,7 +108,7 @@ async def supervise(
                 watching.cancel()
     except TimeoutError:
         raise (overrun or [out_of_time(request)])[0] from None
-    except (Refused, CannotStart, Broken) as error:
+    except (IsolationRefused, CannotStart, Broken) as error:
         raise _not_run(error) from None
     if finished.stopped is not None:
         failure, why = _CUT_SHORT.get(
@@ -123,7 +123,7 @@ async def try_out(invocation: Invocation, seconds: float) -> Finished:
     bounds = Bounds(wall_seconds=seconds, memory_bytes=None, processes=_PROCESSES)
     try:
         return await run(invocation.argv, cwd=invocation.cwd, bounds=bounds, policy=invocation.policy)
-    except (Refused, CannotStart, Broken) as error:
+    except (IsolationRefused, CannotStart, Broken) as error:
         raise _not_run(error) from None
 
 

@@ -22,7 +22,7 @@ GROUP = "ratchet.engines"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class EngineContext:
     """What an engine is opened with: the settings, Ratchet's home, and the environment to take keys from."""
 
     settings: Settings
@@ -30,7 +30,7 @@ class Surroundings:
     environment: Mapping[str, str]
 
 
-Opener = Callable[[Surroundings, str], Engine]
+Opener = Callable[[EngineContext, str], Engine]
 """Opens an engine. The text is what followed its name: `llm:code.fast` opens `llm` with `code.fast`."""
 
 # By name, so that listing them imports none of them.
@@ -49,7 +49,7 @@ def engine_names(settings: Settings) -> list[str]:
     return sorted({*_BUILT_IN, *_described(settings), *_installed()})
 
 
-def open_engine(name: str | None, surroundings: Surroundings) -> Engine:
+def open_engine(name: str | None, surroundings: EngineContext) -> Engine:
     """The engine `name`, or `name:option`; the usual one if none is named, see `default_engine`.
 
     Raises `Misuse` when there is none of that name.
@@ -74,7 +74,7 @@ def open_engine(name: str | None, surroundings: Surroundings) -> Engine:
     )
 
 
-def require_model(name: str | None, model: str | None, surroundings: Surroundings) -> None:
+def require_model(name: str | None, model: str | None, surroundings: EngineContext) -> None:
     """Raise `Missing` if the engine asks plain models, and neither `model` nor anything else says which.
 
     To be called before a run is begun: an engine is opened without a model, since a request may name one.
@@ -124,11 +124,11 @@ class Looked(NamedTuple):
     readiness: Readiness
 
 
-EngineOpener = Callable[[str | None, Surroundings], Engine]
+EngineOpener = Callable[[str | None, EngineContext], Engine]
 
 
 async def look_at(
-    names: Iterable[str], surroundings: Surroundings, opener: EngineOpener = open_engine
+    names: Iterable[str], surroundings: EngineContext, opener: EngineOpener = open_engine
 ) -> list[Looked]:
     """What each engine says of itself, asked all at once. One that breaks down or hangs is not ready.
 
@@ -139,7 +139,7 @@ async def look_at(
     return [task.result() for task in tasks]
 
 
-async def _look(name: str, surroundings: Surroundings, opener: EngineOpener) -> Looked:
+async def _look(name: str, surroundings: EngineContext, opener: EngineOpener) -> Looked:
     try:
         engine = opener(name, surroundings)
         async with asyncio.timeout(_SECONDS):

@@ -32,6 +32,7 @@ from ratchet.engines.cassette_request import Placeholder, answers, describe, dif
 from ratchet.engines.engine import (
     Capabilities,
     Engine,
+    EngineTool,
     EventKind,
     Failure,
     Readiness,
@@ -39,9 +40,8 @@ from ratchet.engines.engine import (
     Session,
     SessionEvent,
     SessionFailed,
-    Tool,
 )
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Misuse, RatchetError, Usage
 
 
@@ -134,7 +134,7 @@ class _Tape:
         self._step("event", {"kind": str(event.kind), "text": event.text, "data": event.data})
         self._asked.listen(event)
 
-    def _heard_tool(self, tool: Tool) -> Tool:
+    def _heard_tool(self, tool: EngineTool) -> EngineTool:
         async def run(given: Mapping[str, Any]) -> str:
             called = {"name": tool.name, "input": given}
             try:
@@ -173,7 +173,7 @@ class CassetteMismatch(Misuse):
         self.difference = difference
 
 
-def open_replay(_surroundings: Surroundings, option: str) -> Engine:
+def open_replay(_surroundings: EngineContext, option: str) -> Engine:
     """The cassette at the path `option`, which may be relative to the working directory."""
     return ReplayEngine(Path(option) if option else None)
 

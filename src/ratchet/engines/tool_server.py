@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ratchet.engines.engine import Engine, McpServer, Request, Tool, check_schema, validate_answer
+from ratchet.engines.engine import Engine, EngineTool, McpServer, Request, check_schema, validate_answer
 from ratchet.kernel import Misuse, RatchetError
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Underway(Generic[T]):
 class Calls:
     """Raises `Misuse` for tools that cannot be offered: two of one name, or a schema that is none."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.tools: dict[str, Tool] = {}
+    def __init__(self, tools: Sequence[EngineTool]) -> None:
+        self.tools: dict[str, EngineTool] = {}
         for tool in tools:
             if tool.name in self.tools:
                 raise Misuse(f"two tools are called {tool.name}", hint="give each a name of its own")
@@ -97,7 +97,7 @@ class Calls:
         await self._underway.close()
 
 
-async def _run(tool: Tool, given: Mapping[str, Any]) -> SessionToolAnswer:
+async def _run(tool: EngineTool, given: Mapping[str, Any]) -> SessionToolAnswer:
     try:
         return SessionToolAnswer(await tool.run(given))
     except Exception as error:  # noqa: BLE001 - told to the model, as a tool promises
@@ -160,7 +160,7 @@ NAME = "ratchet"
 
 
 @asynccontextmanager
-async def served(tools: Sequence[Tool], *, name: str = NAME) -> AsyncIterator[McpServer]:
+async def served(tools: Sequence[EngineTool], *, name: str = NAME) -> AsyncIterator[McpServer]:
     """A server of these tools for the block. When it is left, calls that still run are cancelled and have ended.
 
     It listens on the loopback interface only, on a free port and behind a path that cannot be guessed: neither another
@@ -203,7 +203,7 @@ def way_to(engine: Engine) -> Way:
 
 
 @asynccontextmanager
-async def offer(engine: Engine, request: Request, tools: Sequence[Tool]) -> AsyncIterator[OfferedTools]:
+async def offer(engine: Engine, request: Request, tools: Sequence[EngineTool]) -> AsyncIterator[OfferedTools]:
     """The request with these tools, for the block: they cannot be used any more when it ends."""
     way = way_to(engine) if tools else Way.NONE
     match way:

@@ -14,7 +14,7 @@ from ratchet.judges.reports import BadReport, finite, strict_json
 from ratchet.judges.scratch import (
     Function,
     Pinned,
-    Trap,
+    UnsafeResult,
     blame,
     check_one_way,
     check_plain,
@@ -106,7 +106,7 @@ async def run_trial(
     _check_ended(finished)
     try:
         await in_thread(lambda: check_plain(out))
-    except Trap as trap:
+    except UnsafeResult as trap:
         raise TrialFailed(f"the trial left something that cannot be scored: {trap}", finished) from None
     return TrialRun(finished, seed, out)
 

@@ -298,16 +298,16 @@ def _entries(place: int) -> list[tuple[str, bool]]:
 MAX_ENTRIES = 200_000
 
 
-class Trap(ValueError):
+class UnsafeResult(ValueError):
     """Something in a candidate's files is not what it seems to be."""
 
 
 def check_plain(directory: Path) -> None:
-    """Raise `Trap` unless there are only files and directories below `directory`: no links, no pipes, no devices."""
+    """Raise `UnsafeResult` unless `directory` has only files and directories: no links, no pipes, no devices."""
     for entry in _links_in(directory):
         kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFDIR):
-            raise Trap(f"{os.path.relpath(entry.path, directory)} is neither a file nor a directory")
+            raise UnsafeResult(f"{os.path.relpath(entry.path, directory)} is neither a file nor a directory")
 
 
 def _links_in(directory: Path) -> Iterator[os.DirEntry[str]]:
@@ -317,10 +317,10 @@ def _links_in(directory: Path) -> Iterator[os.DirEntry[str]]:
             with os.scandir(waiting.pop()) as found:
                 entries = list(found)
         except OSError as error:
-            raise Trap(f"{error.filename} cannot be listed: {error.strerror}") from None
+            raise UnsafeResult(f"{error.filename} cannot be listed: {error.strerror}") from None
         count += len(entries)
         if count > MAX_ENTRIES:
-            raise Trap(f"it has more than {MAX_ENTRIES} files")
+            raise UnsafeResult(f"it has more than {MAX_ENTRIES} files")
         yield from entries
         waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 

@@ -34,7 +34,7 @@ class VersionStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentRow:
     """`current` is the commit that the stable address leads to. While `pinned`, new versions do not move it."""
 
     id: int
@@ -81,7 +81,7 @@ def create_agent(
     engine: str | None = None,
     model: str | None = None,
     simulated: bool = False,
-) -> Agent:
+) -> AgentRow:
     """A new agent, still to be made. Raises `Conflict` when there is one of that name, unless that failed."""
     tx.connection.execute(
         sa.update(agents)
@@ -110,7 +110,7 @@ def create_agent(
     return get_agent(tx, name)
 
 
-def get_agent(tx: Transaction, name: str) -> Agent:
+def get_agent(tx: Transaction, name: str) -> AgentRow:
     """The agent of that name that is not deleted. Raises `NotFound`."""
     query = sa.select(agents).where(agents.c.name == name, agents.c.status != AgentStatus.DELETED)
     row = tx.connection.execute(query).one_or_none()
@@ -119,13 +119,13 @@ def get_agent(tx: Transaction, name: str) -> Agent:
     return _agent(row)
 
 
-def list_agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[Agent]:
+def list_agents(tx: Transaction, *, after: str = "", limit: int = 100) -> list[AgentRow]:
     """Agents by their names."""
     query = sa.select(agents).where(agents.c.status != AgentStatus.DELETED, agents.c.name > after)
     return [_agent(row) for row in tx.connection.execute(query.order_by(agents.c.name).limit(limit))]
 
 
-def with_blocked(tx: Transaction, found: Sequence[Agent]) -> list[Agent]:
+def with_blocked(tx: Transaction, found: Sequence[AgentRow]) -> list[AgentRow]:
     """The same agents; those whose creation cannot continue until a person acts are blocked, with run and reason."""
     created = {agent.name: agent for agent in found if agent.status is AgentStatus.CREATING}
     if not created:
@@ -163,13 +163,13 @@ def give_up_creation(tx: Transaction, name: str, *, run_id: int, reason: str) ->
         end_creation(tx, agent_id, run_id=run_id, reason=reason)
 
 
-def delete_agent(tx: Transaction, agent: Agent) -> None:
+def delete_agent(tx: Transaction, agent: AgentRow) -> None:
     """Forget an agent; its name is free again."""
     _change(tx, agent.id, agent.status, status=AgentStatus.DELETED)
     tx.event("agent.deleted", message=agent.name, data={"agent": agent.name})
 
 
-def set_pinned(tx: Transaction, agent: Agent, pinned: bool) -> None:
+def set_pinned(tx: Transaction, agent: AgentRow, pinned: bool) -> None:
     """Hold the address where it is, or let it follow new versions again."""
     _change(tx, agent.id, agent.status, pinned=pinned)
     word = "pinned" if pinned else "unpinned"
@@ -178,7 +178,7 @@ def set_pinned(tx: Transaction, agent: Agent, pinned: bool) -> None:
 
 def add_version(
     tx: Transaction,
-    agent: Agent,
+    agent: AgentRow,
     commit: str,
     version: str,
     *,
@@ -267,7 +267,7 @@ def first_numbered(tx: Transaction, agent_id: int, numbers: Collection[str]) -> 
     return {row.version: _version(row) for row in found}
 
 
-def current_versions(tx: Transaction, found: Sequence[Agent]) -> dict[int, AgentVersion]:
+def current_versions(tx: Transaction, found: Sequence[AgentRow]) -> dict[int, AgentVersion]:
     """The versions that the addresses of these agents lead to, by the agent's number."""
     wanted = [(agent.id, agent.current) for agent in found if agent.current is not None]
     query = sa.select(agent_versions).where(
@@ -276,7 +276,7 @@ def current_versions(tx: Transaction, found: Sequence[Agent]) -> dict[int, Agent
     return {row.agent_id: _version(row) for row in tx.connection.execute(query)}
 
 
-def line_of(tx: Transaction, agent: Agent, *, down_to: int) -> set[str]:
+def line_of(tx: Transaction, agent: AgentRow, *, down_to: int) -> set[str]:
     """The commits that led to the current version, itself among them, as far back as the version numbered `down_to`.
 
     A version is made from an older one, so that no more of the history is read.
@@ -308,7 +308,7 @@ def last_good(tx: Transaction, agent_id: int, *, other_than: str | None) -> Agen
 
 def move_current(
     tx: Transaction,
-    agent: Agent,
+    agent: AgentRow,
     to: str,
     *,
     expected: str | None,
@@ -345,7 +345,7 @@ def move_current(
     tx.event(f"agent.{why}", message=f"{agent.name} {version.version}", run_id=run_id, data=told)
 
 
-def quarantine_version(tx: Transaction, agent: Agent, commit: str, reason: str) -> None:
+def quarantine_version(tx: Transaction, agent: AgentRow, commit: str, reason: str) -> None:
     """Keep a version from being started by itself. Nothing happens to one that is quarantined already."""
     if _held_version(tx, agent, commit).status is VersionStatus.QUARANTINED:
         return
@@ -354,7 +354,7 @@ def quarantine_version(tx: Transaction, agent: Agent, commit: str, reason: str) 
     tx.event("agent.quarantined", message=f"{agent.name} {commit[:12]}: {reason}", data=told)
 
 
-def release_version(tx: Transaction, agent: Agent, commit: str) -> None:
+def release_version(tx: Transaction, agent: AgentRow, commit: str) -> None:
     """Let a quarantined version be started again, since a person wants it. Nothing happens to one that is not."""
     if _held_version(tx, agent, commit).status is VersionStatus.READY:
         return
@@ -363,7 +363,7 @@ def release_version(tx: Transaction, agent: Agent, commit: str) -> None:
     tx.event("agent.released", message=f"{agent.name} {commit[:12]}", data=told)
 
 
-def _held_version(tx: Transaction, agent: Agent, commit: str) -> AgentVersion:
+def _held_version(tx: Transaction, agent: AgentRow, commit: str) -> AgentVersion:
     """A version that nobody else moves to or puts into quarantine until the end of the transaction.
 
     Or it might become current while it is quarantined. Always the agent's row is locked, so nobody waits in a circle.
@@ -417,8 +417,8 @@ def _change(tx: Transaction, agent_id: int, expected: AgentStatus, **values: Any
     return str(name)
 
 
-def _agent(row: sa.Row[Any]) -> Agent:
-    return Agent(**{**row._mapping, "status": AgentStatus(row.status)})
+def _agent(row: sa.Row[Any]) -> AgentRow:
+    return AgentRow(**{**row._mapping, "status": AgentStatus(row.status)})
 
 
 def _version(row: sa.Row[Any]) -> AgentVersion:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ratchet.modelserver.script import Script, ScriptFile, Seen, read_script
     from ratchet.modelserver.server import Exchange, ModelServer
     from ratchet.modelserver.turn import (
-        ModelCall,
+        ScriptedCall,
         Tokens,
         Turn,
         answer,
@@ -25,10 +25,10 @@ else:
 
 __all__ = [
     "Exchange",
-    "ModelCall",
     "ModelServer",
     "Script",
     "ScriptFile",
+    "ScriptedCall",
     "Seen",
     "Tokens",
     "Turn",

@@ -8,8 +8,8 @@ from typing import Any
 from ratchet.modelserver.turn import (
     Document,
     Message,
-    ModelCall,
     ScriptedAnswer,
+    ScriptedCall,
     Speaker,
     Tokens,
     objects,
@@ -104,7 +104,7 @@ def _message(answer: ScriptedAnswer) -> Document:
     return message
 
 
-def _call(call: ModelCall, call_id: str) -> Document:
+def _call(call: ScriptedCall, call_id: str) -> Document:
     if call.custom:
         return {"id": call_id, "type": "custom", "custom": {"name": call.full_name, "input": call.text}}
     return {"id": call_id, "type": "function", "function": {"name": call.full_name, "arguments": call.text}}

@@ -9,8 +9,8 @@ from typing import Any
 from ratchet.modelserver.turn import (
     Document,
     Message,
-    ModelCall,
     ScriptedAnswer,
+    ScriptedCall,
     Tokens,
     objects,
     pieces,
@@ -108,7 +108,7 @@ def _blocks(answer: ScriptedAnswer) -> list[Document]:
     ]
 
 
-def _input(call: ModelCall) -> Any:
+def _input(call: ScriptedCall) -> Any:
     """The arguments as a value; text that is not JSON, or is not meant to be, goes where free text can."""
     if call.custom:
         return {"input": call.text}

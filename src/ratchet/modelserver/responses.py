@@ -9,8 +9,8 @@ from typing import Any
 from ratchet.modelserver.turn import (
     Document,
     Message,
-    ModelCall,
     ScriptedAnswer,
+    ScriptedCall,
     Speaker,
     Tokens,
     objects,
@@ -120,7 +120,7 @@ def _items(answer: ScriptedAnswer) -> list[Document]:
     return items + [_call(each, answer.call_id(index)) for index, each in enumerate(turn.calls)]
 
 
-def _call(call: ModelCall, call_id: str) -> Document:
+def _call(call: ScriptedCall, call_id: str) -> Document:
     item = {"id": f"{call_id}-item", "call_id": call_id, "name": call.name, "status": "completed"}
     if call.namespace is not None:
         item["namespace"] = call.namespace

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import ConfigError, Misuse, RatchetError, is_name
-from ratchet.modelserver.turn import Message, ModelCall, Tokens, Turn
+from ratchet.modelserver.turn import Message, ScriptedCall, Tokens, Turn
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -77,7 +77,7 @@ def _check_keys(turn: Any) -> None:
     if not isinstance(turn, dict):
         raise Misuse(f"{turn!r} is not a table")
     calls = turn.get("calls")
-    inside = [("calls.", ModelCall, call) for call in (calls if isinstance(calls, list) else [])]
+    inside = [("calls.", ScriptedCall, call) for call in (calls if isinstance(calls, list) else [])]
     for prefix, kind, given in [("", Turn, turn), ("usage.", Tokens, turn.get("usage")), *inside]:
         known = [each.name for each in fields(kind)]
         if isinstance(given, dict) and (unknown := [key for key in given if key not in known]):
@@ -86,7 +86,7 @@ def _check_keys(turn: Any) -> None:
 
 def _complaint(problem: ErrorDetails) -> str:
     # Between the keys there are numbers of a list and names of types.
-    keys = {each.name for kind in (Turn, ModelCall, Tokens) for each in fields(kind)}
+    keys = {each.name for kind in (Turn, ScriptedCall, Tokens) for each in fields(kind)}
     place = ".".join(str(part) for part in problem["loc"] if part in keys)
     if problem["type"] == "missing":
         return f"{place} is missing"

@@ -120,7 +120,7 @@ def text_of(content: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
+class ScriptedCall:
     """A tool that the model calls.
 
     `arguments` are an object, or the exact text to send for them: a free-form tool (`custom`) takes any text, and a
@@ -175,7 +175,7 @@ class Turn:
     """
 
     text: str | None = None
-    calls: tuple[ModelCall, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     thinking: str | None = None
     usage: Tokens | None = _USUAL
     ended: Literal["normally", "length", "refused"] = "normally"
@@ -233,17 +233,17 @@ def answer(value: object, *, usage: Tokens | None = _USUAL) -> Turn:
 
 def call(name: str, /, **arguments: Any) -> Turn:
     """One tool call."""
-    return Turn(calls=(ModelCall(name, arguments),))
+    return Turn(calls=(ScriptedCall(name, arguments),))
 
 
 def call_mcp(server: str, tool: str, /, **arguments: Any) -> Turn:
     """One call of a tool that the MCP server named `server` offers."""
-    return Turn(calls=(ModelCall(tool, arguments, namespace=f"mcp__{server}"),))
+    return Turn(calls=(ScriptedCall(tool, arguments, namespace=f"mcp__{server}"),))
 
 
 def call_freely(name: str, text: str, /) -> Turn:
     """One call of a free-form tool, such as `apply_patch` with a patch."""
-    return Turn(calls=(ModelCall(name, text, custom=True),))
+    return Turn(calls=(ScriptedCall(name, text, custom=True),))
 
 
 def fail(

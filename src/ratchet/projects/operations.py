@@ -11,9 +11,9 @@ from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project, list_p
 from ratchet.ledger.questions import Clarification, find_clarification, list_clarifications
 from ratchet.operations import (
     Listing,
+    McpTool,
     OrderWindow,
     Param,
-    Tool,
     Window,
     described,
     line_of,
@@ -117,7 +117,7 @@ class ClarificationAnswer:
     "project list",
     "GET /projects",
     project_too=True,
-    tool=Tool("list_projects", "List projects"),
+    tool=McpTool("list_projects", "List projects"),
     examples=["ratchet project list", "ratchet project list --archived --json"],
     empty="No projects yet. `ratchet project add` makes one of the repository here, or of an address.",
     enveloped=False,
@@ -141,7 +141,7 @@ def list_(
 @operation(
     "project register",
     "POST /projects",
-    tool=Tool(
+    tool=McpTool(
         "register_project", "Register a project", without=frozenset({"secrets"}), outside=True, queues=True
     ),
     location="/projects/{it.id}",
@@ -185,7 +185,7 @@ def register(
     "project show",
     "GET /projects/{project_id}",
     project_too=True,
-    tool=Tool("get_project", "Show a project"),
+    tool=McpTool("get_project", "Show a project"),
     examples=["ratchet project show shop", "ratchet project show 3 --json | jq .facts"],
     see=["project questions", "project onboard"],
 )
@@ -300,7 +300,7 @@ def change_checks(
     "project onboarding",
     "GET /projects/{project_id}/onboarding",
     project_too=True,
-    tool=Tool("get_onboarding", "Show an onboarding"),
+    tool=McpTool("get_onboarding", "Show an onboarding"),
 )
 def onboarding(call: Call, project_id: ProjectNumber) -> OnboardingAnswer:
     """Show the progress of the onboarding of a project, stage by stage, and its events."""
@@ -312,7 +312,7 @@ def onboarding(call: Call, project_id: ProjectNumber) -> OnboardingAnswer:
     "project start-onboarding",
     "POST /projects/{project_id}/onboarding/actions/start",
     project_too=True,
-    tool=Tool("start_onboarding", "Start an onboarding", outside=True, queues=True),
+    tool=McpTool("start_onboarding", "Start an onboarding", outside=True, queues=True),
     done="{it.message}",
 )
 def start_onboarding(call: Call, project_id: ProjectNumber, ci_files: CiFiles = False) -> AcceptedAnswer:
@@ -371,7 +371,7 @@ def delete_branch(
     "project clarifications",
     "GET /projects/{project_id}/clarifications",
     project_too=True,
-    tool=Tool("list_project_clarifications", "List the questions of a project"),
+    tool=McpTool("list_project_clarifications", "List the questions of a project"),
     enveloped=False,
 )
 def clarifications(
@@ -400,7 +400,7 @@ def clarification(call: Call, project_id: ProjectNumber, key: Key) -> Clarificat
     "project answer-clarification",
     "POST /projects/{project_id}/clarifications/{key:path}",
     project_too=True,
-    tool=Tool(
+    tool=McpTool(
         "answer_project_clarification",
         "Answer a question about a project",
         without=WITHOUT_PERSON,

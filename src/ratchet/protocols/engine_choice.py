@@ -15,7 +15,7 @@ from ratchet.engines.agent_model import configured_model, other_model
 from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.engines.providers import AGENTS, default_engine
-from ratchet.engines.registry import Surroundings, look_at, open_engine
+from ratchet.engines.registry import EngineContext, look_at, open_engine
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import (
@@ -78,7 +78,7 @@ def _first_given(*values: Any) -> str | None:
     return next((value for value in values if isinstance(value, str) and value), None)
 
 
-Opener = Callable[[str | None, Surroundings], Engine]
+Opener = Callable[[str | None, EngineContext], Engine]
 _HINT = (
     "run `ratchet setup`, name a reviewer in protocols.reviewer or in qa.engine_id of the step, or set "
     "protocols.reviewer to other-model or any; `ratchet engine check` says what each engine lacks"
@@ -115,7 +115,7 @@ PERSON = Author("a person")
 
 
 def session_author(
-    choice: EngineChoice, engine: str, model: str | None, surroundings: Surroundings
+    choice: EngineChoice, engine: str, model: str | None, surroundings: EngineContext
 ) -> Author:
     """The author of a change that the engine of `choice` makes, or made under the name `engine`.
 
@@ -127,7 +127,7 @@ def session_author(
 
 
 def require_reviewer(
-    surroundings: Surroundings,
+    surroundings: EngineContext,
     project: Project | None,
     protocol: Protocol | None,
     open_engine: Opener,
@@ -160,7 +160,7 @@ class _Option:
 
 def choose_reviewer(
     settings: Settings,
-    surroundings: Surroundings,
+    surroundings: EngineContext,
     project: Project | None,
     protocol: Protocol | None,
     asked: StepQa,
@@ -212,7 +212,7 @@ def _words(settings: Settings, protocol: Protocol | None) -> list[str]:
 
 def _options(
     settings: Settings,
-    surroundings: Surroundings,
+    surroundings: EngineContext,
     project: Project | None,
     protocol: Protocol | None,
     asked: StepQa,
@@ -242,7 +242,7 @@ def _options(
         yield _Option("llm", model)
 
 
-def _usual(settings: Settings, surroundings: Surroundings, author: Author) -> Iterator[str]:
+def _usual(settings: Settings, surroundings: EngineContext, author: Author) -> Iterator[str]:
     """Engines but the author: those that the settings name, then the agents that Ratchet knows."""
     protocols = settings.protocols
     first = (default_engine(settings, surroundings.environment), protocols.planner, protocols.engine)
@@ -251,7 +251,7 @@ def _usual(settings: Settings, surroundings: Surroundings, author: Author) -> It
 
 
 def _independence(
-    engine: Engine, option: _Option, author: Author, surroundings: Surroundings
+    engine: Engine, option: _Option, author: Author, surroundings: EngineContext
 ) -> Independence:
     model = configured_model(option.name, option.model, surroundings)
     same = model is not None and model == author.model
@@ -359,7 +359,7 @@ def _require_reviewer(
     *,
     author: EngineChoice | None = None,
 ) -> None:
-    around = Surroundings(runtime.settings, runtime.home, os.environ)
+    around = EngineContext(runtime.settings, runtime.home, os.environ)
     try:
         require_reviewer(around, project, protocol, open_engine, author=author)
     except ProtocolBlocked as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
-from ratchet.operations import Listing, Param, Tool, Window, line_of, number_of, operation
+from ratchet.operations import Listing, McpTool, Param, Window, line_of, number_of, operation
 from ratchet.protocols.views import ProtocolAnswer
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAcceptedAnswer
@@ -44,7 +44,7 @@ Unfinished = Annotated[bool, Param("Only those that have not ended.")]
     "protocol list",
     "GET /protocols",
     project_too=True,
-    tool=Tool("list_protocols", "List protocols"),
+    tool=McpTool("list_protocols", "List protocols"),
     examples=[
         "ratchet protocol list",
         "ratchet protocol list --project shop --unfinished",
@@ -90,7 +90,7 @@ def listed(
     "protocol show",
     "GET /protocols/{protocol_id}",
     project_too=True,
-    tool=Tool("get_protocol", "Show a protocol"),
+    tool=McpTool("get_protocol", "Show a protocol"),
 )
 def show(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     """One protocol: its status and the reason for it, its branch and its pull request."""
@@ -102,7 +102,7 @@ def show(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     "protocol start",
     "POST /protocols/{protocol_id}/actions/start",
     project_too=True,
-    tool=Tool("start_protocol", "Start a protocol", outside=True, queues=True),
+    tool=McpTool("start_protocol", "Start a protocol", outside=True, queues=True),
     done="{it.message}",
 )
 def start(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
@@ -143,7 +143,7 @@ def begin(call: Call, protocol_id: int) -> AcceptedAnswer:
     "protocol pause",
     "POST /protocols/{protocol_id}/actions/pause",
     project_too=True,
-    tool=Tool("pause_protocol", "Pause a protocol", repeatable=True),
+    tool=McpTool("pause_protocol", "Pause a protocol", repeatable=True),
     examples=["ratchet protocol pause 7", "ratchet protocol pause 0007-add-login --project shop"],
     see=["protocol resume", "protocol cancel"],
     done="Protocol {it.id} is paused",
@@ -164,7 +164,7 @@ def pause(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     "protocol resume",
     "POST /protocols/{protocol_id}/actions/resume",
     project_too=True,
-    tool=Tool("resume_protocol", "Resume a protocol", outside=True, queues=True),
+    tool=McpTool("resume_protocol", "Resume a protocol", outside=True, queues=True),
     done="Protocol {it.id} is resumed",
 )
 def resume(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
@@ -199,7 +199,7 @@ def _changed(
     "protocol cancel",
     "POST /protocols/{protocol_id}/actions/cancel",
     project_too=True,
-    tool=Tool("cancel_protocol", "Cancel a protocol", destructive=True, repeatable=True),
+    tool=McpTool("cancel_protocol", "Cancel a protocol", destructive=True, repeatable=True),
     examples=["ratchet protocol cancel 7", "ratchet protocol cancel 0007-add-login --project shop"],
     see=["protocol pause"],
     done="Protocol {it.id} is cancelled",
@@ -218,7 +218,7 @@ def cancel(call: Call, protocol_id: ProtocolNumber) -> ProtocolAnswer:
     "protocol run-next",
     "POST /protocols/{protocol_id}/actions/run_next_step",
     project_too=True,
-    tool=Tool("run_next_step", "Run the next step", outside=True, queues=True),
+    tool=McpTool("run_next_step", "Run the next step", outside=True, queues=True),
     done="{it.message}",
 )
 def run_next(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
@@ -242,7 +242,7 @@ def begin_next(call: Call, protocol_id: int) -> StepAcceptedAnswer:
     "protocol retry",
     "POST /protocols/{protocol_id}/actions/retry_latest",
     project_too=True,
-    tool=Tool("retry_latest_step", "Try the latest step again", outside=True, queues=True),
+    tool=McpTool("retry_latest_step", "Try the latest step again", outside=True, queues=True),
     done="{it.message}",
 )
 def retry(call: Call, protocol_id: ProtocolNumber) -> StepAcceptedAnswer:
@@ -266,7 +266,7 @@ def begin_retry(call: Call, protocol_id: int) -> StepAcceptedAnswer:
     "protocol open-pr",
     "POST /protocols/{protocol_id}/actions/open_pr",
     project_too=True,
-    tool=Tool("open_pull_request", "Open a pull request", outside=True, queues=True),
+    tool=McpTool("open_pull_request", "Open a pull request", outside=True, queues=True),
     done="{it.message}",
 )
 def open_pr(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
@@ -282,7 +282,7 @@ def open_pr(call: Call, protocol_id: ProtocolNumber) -> AcceptedAnswer:
     "protocol create",
     "POST /projects/{project_id}/protocols",
     project_too=True,
-    tool=Tool("create_protocol", "Create a protocol", without=_CHOSEN),
+    tool=McpTool("create_protocol", "Create a protocol", without=_CHOSEN),
     location="/protocols/{it.id}",
 )
 def create(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.questions import Clarification, find_clarification
-from ratchet.operations import Listing, OrderWindow, Param, Tool, described, line_of, number_of, operation
+from ratchet.operations import Listing, McpTool, OrderWindow, Param, described, line_of, number_of, operation
 from ratchet.projects.operations import (
     WITHOUT_PERSON,
     AnsweredBy,
@@ -47,7 +47,7 @@ AboutStep = Annotated[int | None, number_of("of this step of the protocol", "STE
     "step of-protocol",
     "GET /protocols/{protocol_id}/steps",
     project_too=True,
-    tool=Tool("list_protocol_steps", "List the steps of a protocol"),
+    tool=McpTool("list_protocol_steps", "List the steps of a protocol"),
     enveloped=False,
     limit=_MOST_STEPS,
 )
@@ -64,7 +64,7 @@ def list_(call: Call, window: OrderWindow, protocol_id: ProtocolNumber) -> Listi
     "step add",
     "POST /protocols/{protocol_id}/steps",
     project_too=True,
-    tool=Tool("add_step", "Add a step"),
+    tool=McpTool("add_step", "Add a step"),
     location="/steps/{it.id}",
 )
 def add(
@@ -108,7 +108,7 @@ def add(
     "step run",
     "POST /steps/{step_id}/actions/run",
     project_too=True,
-    tool=Tool("run_step", "Run a step", outside=True, queues=True),
+    tool=McpTool("run_step", "Run a step", outside=True, queues=True),
     done="{it.message}",
 )
 def run_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
@@ -135,7 +135,7 @@ def begin_step(call: Call, step_id: int) -> StepAcceptedAnswer:
     "step qa",
     "POST /steps/{step_id}/actions/run_qa",
     project_too=True,
-    tool=Tool("review_step", "Review a step", outside=True, queues=True),
+    tool=McpTool("review_step", "Review a step", outside=True, queues=True),
     done="{it.message}",
 )
 def review_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
@@ -153,7 +153,7 @@ def review_step(call: Call, step_id: StepNumber) -> StepAcceptedAnswer:
     "step approve",
     "POST /steps/{step_id}/actions/approve",
     project_too=True,
-    tool=Tool("approve_step", "Approve a step", without=frozenset({"by"}), destructive=True),
+    tool=McpTool("approve_step", "Approve a step", without=frozenset({"by"}), destructive=True),
     done="{it.step_name} is {it.status}",
 )
 def approve_step(call: Call, step_id: StepNumber, by: By = None) -> StepAnswer:
@@ -172,7 +172,7 @@ def approve_step(call: Call, step_id: StepNumber, by: By = None) -> StepAnswer:
     "protocol spec",
     "GET /protocols/{protocol_id}/spec",
     project_too=True,
-    tool=Tool("get_protocol_spec", "Show a spec"),
+    tool=McpTool("get_protocol_spec", "Show a spec"),
 )
 def spec(call: Call, protocol_id: ProtocolNumber) -> SpecAnswer:
     """Show the spec of a protocol, and whether it holds."""
@@ -202,7 +202,7 @@ def check_spec(
     "protocol clarifications",
     "GET /protocols/{protocol_id}/clarifications",
     project_too=True,
-    tool=Tool("list_protocol_clarifications", "List the questions of a protocol"),
+    tool=McpTool("list_protocol_clarifications", "List the questions of a protocol"),
     enveloped=False,
 )
 def clarifications(
@@ -229,7 +229,7 @@ def clarification(
     "protocol answer-clarification",
     "POST /protocols/{protocol_id}/clarifications/{key:path}",
     project_too=True,
-    tool=Tool(
+    tool=McpTool(
         "answer_clarification", "Answer a question about a protocol", without=WITHOUT_PERSON, queues=True
     ),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines.engine import Engine
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import NotFound, RatchetError
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
@@ -43,8 +43,8 @@ class Stream:
     clone: Clone
 
     @property
-    def surroundings(self) -> Surroundings:
-        return Surroundings(self.job.runtime.settings, self.job.runtime.home, os.environ)
+    def surroundings(self) -> EngineContext:
+        return EngineContext(self.job.runtime.settings, self.job.runtime.home, os.environ)
 
     @property
     def root(self) -> str:

@@ -16,7 +16,7 @@ from ratchet.kernel import Direction, TrialStatus
 from ratchet.sandbox import Bounds
 
 if TYPE_CHECKING:
-    from ratchet.engines import Tool
+    from ratchet.engines import EngineTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class TaskAdapter:
         """The evaluator's answer as the loop reads it: `score_field` and `measurements`, or `invalid` and `status`."""
         return answer
 
-    def tools(self, directory: Path) -> Sequence[Tool]:
+    def tools(self, directory: Path) -> Sequence[EngineTool]:
         """Tools of this task's own, for a session in `directory`."""
         return ()
 

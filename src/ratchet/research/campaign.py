@@ -14,7 +14,7 @@ from typing import Any
 
 from ratchet.engines import Engine
 from ratchet.engines.preflight import require_ready
-from ratchet.engines.registry import Surroundings, engine_names, open_engine
+from ratchet.engines.registry import EngineContext, engine_names, open_engine
 from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RatchetError, RunId
@@ -167,7 +167,7 @@ class Stops:
 
 BEST = "refs/heads/best"
 REPLAY = "replay"
-Opener = Callable[[str | None, Surroundings], Engine]
+Opener = Callable[[str | None, EngineContext], Engine]
 """Opens an engine by its name, as `engines.registry.open_engine` does."""
 
 
@@ -321,7 +321,7 @@ async def _engines(
     job: JobContext, run: Run, plan: ResearchPlan, task: TaskAdapter, opener: Opener
 ) -> dict[str | None, Engine]:
     """The engines by their names. One that cannot work now is an error at once, not a pause without end."""
-    surroundings = Surroundings(job.runtime.settings, job.runtime.home, os.environ)
+    surroundings = EngineContext(job.runtime.settings, job.runtime.home, os.environ)
     names = {plan.engine} if plan.engine else {each.engine for each in task.roster}
     return {name: await _ready(open_specialist(name, surroundings, opener), run) for name in names}
 
@@ -337,7 +337,7 @@ def _roster(
     return task.roster
 
 
-def open_specialist(name: str | None, surroundings: Surroundings, opener: Opener = open_engine) -> Engine:
+def open_specialist(name: str | None, surroundings: EngineContext, opener: Opener = open_engine) -> Engine:
     """The engine of a specialist. Raises `Misuse` for one that edits no files."""
     engine = opener(name, surroundings)
     if engine.capabilities.edits_files:

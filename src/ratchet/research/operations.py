@@ -10,7 +10,7 @@ from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run, list_runs
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
-from ratchet.operations import Listing, Param, Tool, Window, line_of, operation
+from ratchet.operations import Listing, McpTool, Param, Window, line_of, operation
 from ratchet.research import views
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.tasks.catalog import TaskAnswer, installed_tasks
@@ -38,7 +38,7 @@ Limit = Annotated[int, Param("how many at most")]
 @operation(
     "research list",
     "GET /research",
-    tool=Tool("list_research", "List research runs"),
+    tool=McpTool("list_research", "List research runs"),
     examples=["ratchet research list", "ratchet research list -n 5 --json"],
     see=["research status"],
     columns={
@@ -61,7 +61,7 @@ def list_(call: Call, window: Window, status: StatusFilter = None) -> Listing[Ru
 @operation(
     "research start",
     "POST /research",
-    tool=Tool("start_research", "Start research", outside=True, queues=True),
+    tool=McpTool("start_research", "Start research", outside=True, queues=True),
     status=201,
     location="/research/{it.id}",
 )
@@ -134,20 +134,22 @@ def start(
         return get_run(tx, run_id)
 
 
-@operation("research tasks", "GET /research/tasks", tool=Tool("list_research_tasks", "List research tasks"))
+@operation(
+    "research tasks", "GET /research/tasks", tool=McpTool("list_research_tasks", "List research tasks")
+)
 def tasks(_call: Call) -> Listing[TaskAnswer]:
     """The installed research tasks by name, all at once, each with its score and its specialists."""
     return Listing(installed_tasks())
 
 
-@operation("research status", "GET /research/{run}", tool=Tool("get_research", "Show a research run"))
+@operation("research status", "GET /research/{run}", tool=McpTool("get_research", "Show a research run"))
 def status(call: Call, run: ShownRun) -> StandingAnswer:
     """Where a research run stands: baseline, best, trials by how they ended, what is in flight, cost."""
     with call.read() as tx:
         return views.read_status(tx, find_research(tx, run)).answer()
 
 
-@operation("research trials", "GET /research/{run}/trials", tool=Tool("list_trials", "List trials"))
+@operation("research trials", "GET /research/{run}/trials", tool=McpTool("list_trials", "List trials"))
 def trials(
     call: Call, window: Window, run: ShownRun, specialist: SpecialistFilter = None
 ) -> Listing[TrialAnswer]:
@@ -163,7 +165,7 @@ def trials(
     return Listing(list(map(TrialAnswer.of, page.items)), page.next)
 
 
-@operation("research trial", "GET /research/{run}/trials/{exp}", tool=Tool("get_trial", "Show a trial"))
+@operation("research trial", "GET /research/{run}/trials/{exp}", tool=McpTool("get_trial", "Show a trial"))
 def trial(call: Call, run: ShownRun, exp: TrialName) -> WholeTrial:
     """One trial with its measurements and, if it was kept, its certificate, which is checked again."""
     with call.read() as tx:
@@ -174,7 +176,7 @@ def trial(call: Call, run: ShownRun, exp: TrialName) -> WholeTrial:
 @operation(
     "research leaderboard",
     "GET /research/{run}/leaderboard",
-    tool=Tool("get_leaderboard", "Show the leaderboard"),
+    tool=McpTool("get_leaderboard", "Show the leaderboard"),
     enveloped=False,
 )
 def leaderboard(call: Call, run: ShownRun, limit: Limit = 20) -> Listing[LeaderAnswer]:
@@ -184,7 +186,7 @@ def leaderboard(call: Call, run: ShownRun, limit: Limit = 20) -> Listing[LeaderA
 
 
 @operation(
-    "research tree", "GET /research/{run}/tree", tool=Tool("get_lineage", "Show the lineage of a trial")
+    "research tree", "GET /research/{run}/tree", tool=McpTool("get_lineage", "Show the lineage of a trial")
 )
 def tree(
     call: Call,
@@ -205,7 +207,7 @@ def tree(
 @operation(
     "research knowledge",
     "GET /research/{run}/knowledge",
-    tool=Tool("get_knowledge", "Show what research has learned"),
+    tool=McpTool("get_knowledge", "Show what research has learned"),
 )
 def knowledge(call: Call, run: ShownRun) -> KnowledgeAnswer:
     """Show the lineage of the best, what happened last, and lessons."""
@@ -229,7 +231,7 @@ def activity(
 @operation(
     "research misses",
     "GET /research/{run}/misses",
-    tool=Tool("list_near_misses", "List near misses"),
+    tool=McpTool("list_near_misses", "List near misses"),
     enveloped=False,
 )
 def misses(call: Call, run: ShownRun, limit: Limit = 10) -> Listing[NearMissAnswer]:
@@ -249,7 +251,9 @@ def yields(call: Call, run: ShownRun) -> Listing[YieldAnswer]:
 
 
 @operation(
-    "research cost", "GET /research/{run}/cost", tool=Tool("get_research_cost", "Show what research has cost")
+    "research cost",
+    "GET /research/{run}/cost",
+    tool=McpTool("get_research_cost", "Show what research has cost"),
 )
 def cost(call: Call, run: ShownRun) -> CostAnswer:
     """Show what a run has cost.
@@ -280,7 +284,7 @@ def calibration(call: Call, run: ShownRun) -> CalibrationAnswer:
 @operation(
     "research pause",
     "POST /research/{run}/pause",
-    tool=Tool("pause_research", "Pause research", repeatable=True),
+    tool=McpTool("pause_research", "Pause research", repeatable=True),
     examples=["ratchet research pause 3"],
     see=["research resume", "research stop"],
     done="Run {it.id} is paused",
@@ -301,7 +305,7 @@ def pause(call: Call, run: RunName) -> Run:
 @operation(
     "research resume",
     "POST /research/{run}/resume",
-    tool=Tool("resume_research", "Resume research", outside=True, queues=True),
+    tool=McpTool("resume_research", "Resume research", outside=True, queues=True),
     done="Run {it.id} is resumed",
 )
 def resume(call: Call, run: RunName) -> Run:
@@ -330,7 +334,7 @@ def begin_again(call: Call, run_id: int) -> Run:
 @operation(
     "research stop",
     "POST /research/{run}/stop",
-    tool=Tool("stop_research", "Stop research", destructive=True, repeatable=True),
+    tool=McpTool("stop_research", "Stop research", destructive=True, repeatable=True),
     examples=["ratchet research stop 3", "ratchet research stop tides"],
     see=["research pause", "research report"],
     done="Run {it.id} has ended",

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ratchet.engines import Request, Session, SessionFailed, Tool
+from ratchet.engines import EngineTool, Request, Session, SessionFailed
 from ratchet.engines.run import Keeping
 from ratchet.engines.tool_server import Way, offer, way_to
 from ratchet.engines.transcript import account_of
@@ -45,7 +45,7 @@ from ratchet.workspaces.directories import remove_tree
 @asynccontextmanager
 async def session_tools(
     context: SessionContext, *, engine: str, with_tools: bool = True
-) -> AsyncIterator[tuple[Tool, ...]]:
+) -> AsyncIterator[tuple[EngineTool, ...]]:
     """The tools of a session, which is held inside the block by the task that enters it.
 
     For an engine that takes none they need not be made: then `with_tools` is false.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ratchet.engines.preflight import require_engines
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Limits, Misuse, NotFound, RunId, RunStatus
 from ratchet.ledger.research import open_research
 from ratchet.ledger.runs import get_run
@@ -79,7 +79,7 @@ def _check_engines(runtime: Runtime, chosen: RunChoices, task: TaskAdapter, limi
     roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
     wanted = {(chosen.engine or each.engine, chosen.model or each.model) for each in roster}
     for name in {engine for engine, _ in wanted}:
-        open_specialist(name, Surroundings(runtime.settings, runtime.home, os.environ))
+        open_specialist(name, EngineContext(runtime.settings, runtime.home, os.environ))
     require_engines(runtime, wanted, limits=limits)
 
 
@@ -98,7 +98,7 @@ def start_research(
     task = find(wanted.task, wanted.variant)
     plan = _plan(wanted, task)
     if wanted.engine is not None:
-        open_specialist(wanted.engine, Surroundings(runtime.settings, runtime.home, os.environ))
+        open_specialist(wanted.engine, EngineContext(runtime.settings, runtime.home, os.environ))
     pin_task(task, task_directory(runtime.home, plan.task_hash), sha256=plan.task_hash)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         run_id = start_run(

@@ -124,7 +124,7 @@ async def start(
     held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear`, which must not
     raise either, is only told each piece of its stderr; everything is held and bounded as without it.
 
-    Raises `Refused` if the machine lacks a layer of the policy's floor.
+    Raises `IsolationRefused` if the machine lacks a layer of the policy's floor.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     await try_layers()
@@ -207,7 +207,7 @@ async def run(
 
     `overhear`, which must not raise, is told each piece of its stderr as it comes, within the bound on output.
 
-    Raises `Refused` if the machine lacks a layer of the policy's floor, `CannotStart` if there is no such program or
+    Raises `IsolationRefused` if a layer of the policy's floor is missing, `CannotStart` if there is no such program or
     directory, `Broken` if the sandbox itself was killed. Everything else is told by what is returned.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()

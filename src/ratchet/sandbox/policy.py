@@ -141,7 +141,7 @@ class Bounds:
                 raise Misuse(f"the bound {name} must be above 0 and finite, not {value!r}")
 
 
-class Refused(Missing):
+class IsolationRefused(Missing):
     """The machine does not grant the isolation that was asked for, so nothing was run."""
 
 
@@ -277,13 +277,13 @@ class Node:
 
 
 def command_layers(policy: Policy) -> tuple[str, ...]:
-    """The layers that will be on for a command. Raises `Refused` if one of the floor is not granted."""
+    """The layers that will be on for a command. Raises `IsolationRefused` if one of the floor is not granted."""
     left_out = frozenset({Layer.NETWORK} if policy.network else ())
     return _layers(left_out, COMMAND_FLOOR if policy.floor is None else policy.floor)
 
 
 def node_layers(policy: Policy, *, scratch: bool) -> tuple[str, ...]:
-    """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `Refused`."""
+    """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `IsolationRefused`."""
     if policy.network or policy.writable or policy.see_everything or policy.read_only:
         raise Misuse(
             "a node has no network and writes only to its scratch",
@@ -299,7 +299,7 @@ def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, .
     offered = granted()
     missing = floor - left_out - offered.names
     if missing:
-        raise Refused(
+        raise IsolationRefused(
             f"the sandbox lacks what this run needs: {'; '.join(map(offered.detail, sorted(missing)))}",
             hint="`ratchet doctor` says how to fix it; a lower `floor` in the policy accepts less isolation",
         )

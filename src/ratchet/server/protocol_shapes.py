@@ -83,7 +83,7 @@ class ProtocolStepWithAttempts(StepWithAttempts, Step):
     """A step of a protocol, with its own fields beside those that every step has."""
 
 
-class LogPart(Shape):
+class AttemptLogPart(Shape):
     chunk: str = Field(description="whole lines", examples=["2026-07-31T20:11:44.123Z message Done.\n"])
     next_offset: int = Field(description="pass it as `offset` for the next part")
     ended: bool = Field(description="whether the attempt has ended and this was the last of it")

@@ -48,7 +48,7 @@ class ToolResult:
     simulated: bool = False
 
 
-class ToolFailed(RatchetError):
+class ToolCallFailed(RatchetError):
     """A call that failed. `final` says that calling again cannot help: wrong input, no such program. `blocks`
     says that no call of its kind can succeed until a person changes something, such as a key.
 
@@ -108,21 +108,21 @@ class Occasion:
 
 
 def variable(name: str, settings: Tools) -> str:
-    """The value of `name`. Raises `ToolFailed` if it is not allowed or not set."""
+    """The value of `name`. Raises `ToolCallFailed` if it is not allowed or not set."""
     if name not in (settings.variables or "").split():
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"no tool may be given the variable {name}",
             hint=f"add {name} to tools.variables in ratchet.toml, if this tool is to have it",
             final=True,
         )
     value = os.environ.get(name, "").strip()
     if not value:
-        raise ToolFailed(f"the variable {name} is not set", hint=f"export {name}=…", final=True)
+        raise ToolCallFailed(f"the variable {name} is not set", hint=f"export {name}=…", final=True)
     return value
 
 
 def filled_in(values: Mapping[str, str], settings: Tools) -> dict[str, str]:
-    """The values with each `${NAME}` in them replaced. Raises `ToolFailed` as `variable` does."""
+    """The values with each `${NAME}` in them replaced. Raises `ToolCallFailed` as `variable` does."""
     return {
         name: _REFERENCE.sub(lambda found: variable(found[1] or found[2], settings), value)
         for name, value in values.items()

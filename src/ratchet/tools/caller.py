@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ratchet.engines.engine import misfits
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.inputs import fits, with_defaults
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.definition import Tool, ToolType, WorkflowBody
 from ratchet.tools.functions import call_function
 from ratchet.tools.models import call_llm_tool, call_model
@@ -154,25 +154,25 @@ class InterceptorOrder(IntEnum):
 
 
 class Interceptor(Protocol):
-    """Either may raise `ToolFailed`: before the call it is not made, after it the answer is not used."""
+    """Either may raise `ToolCallFailed`: before the call it is not made, after it the answer is not used."""
 
     @property
     def place(self) -> int: ...
 
     def before(self, tool: Tool, values: Mapping[str, Any]) -> None: ...
 
-    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolFailed) -> None: ...
+    def after(self, tool: Tool, values: Mapping[str, Any], outcome: ToolResult | ToolCallFailed) -> None: ...
 
 
 @functools.cache
 def announced_interceptors() -> tuple[Interceptor, ...]:
-    """Those of the installed packages. Looked for once. Raises `ToolFailed`: a guard that is broken lets nothing by."""
+    """Those of the installed packages, looked for once. Raises `ToolCallFailed`: a broken guard lets nothing by."""
     found: list[Interceptor] = []
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         try:
             found.append(point.load()())
         except Exception as error:
-            raise ToolFailed(
+            raise ToolCallFailed(
                 f"the interceptor {point.value} cannot be loaded: {type(error).__name__}: {error}",
                 hint="fix or uninstall the package that brings it",
                 final=True,
@@ -188,20 +188,20 @@ async def intercepted(
 ) -> ToolResult:
     """Make the call if no interceptor objects. Each asked before is called after, even of a failure."""
     asked: list[Interceptor] = []
-    outcome: ToolResult | ToolFailed
+    outcome: ToolResult | ToolCallFailed
     try:
         for each in chain:
             asked.append(each)
             _consult(each, functools.partial(each.before, tool, values))
         outcome = await call()
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         outcome = failed
     for each in reversed(asked):
         try:
             _consult(each, functools.partial(each.after, tool, values, outcome))
-        except ToolFailed as failed:
+        except ToolCallFailed as failed:
             outcome = failed
-    if isinstance(outcome, ToolFailed):
+    if isinstance(outcome, ToolCallFailed):
         raise outcome
     return outcome
 
@@ -209,11 +209,11 @@ async def intercepted(
 def _consult(interceptor: Interceptor, say: Callable[[], None]) -> None:
     try:
         say()
-    except ToolFailed:
+    except ToolCallFailed:
         raise
     except Exception as error:
         name = type(interceptor).__name__
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the interceptor {name} broke: {type(error).__name__}: {error}", final=True
         ) from error
 
@@ -222,12 +222,12 @@ __all__ = ["call_model", "call_tool"]
 
 
 async def call_tool(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -> ToolResult:
-    """What `tool` answers to the inputs `values`. Raises `ToolFailed`.
+    """What `tool` answers to the inputs `values`. Raises `ToolCallFailed`.
 
     Nothing is written into the record of its calls: that is up to the caller.
     """
     if (why_not := tool.refusal) is not None:
-        raise ToolFailed(why_not, hint="use a tool that has a body", final=True)
+        raise ToolCallFailed(why_not, hint="use a tool that has a body", final=True)
     if not isinstance(values, dict):
         # A schema and JSON know no other objects.
         values = dict(values)
@@ -235,7 +235,7 @@ async def call_tool(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -
         # A server fills in its own defaults, whatever its schema declares.
         values = with_defaults(values, tool.input_schema)
     if (wrong := misfit(values, tool.input_schema)) is not None:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the inputs of tool {tool.id} do not fit: {wrong}",
             hint=f"see `ratchet tool show {tool.id}`",
             final=True,
@@ -261,7 +261,7 @@ def _check_answer(tool: Tool, called: ToolResult, most: int) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         wrong = f"it is not JSON: {error}"
     if wrong is not None:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the answer of tool {tool.id} cannot be used: {wrong}",
             hint="fix the tool, or its output schema and constraints",
             use=called.use,
@@ -290,7 +290,7 @@ async def _call_workflow(
     tool: Tool, body: WorkflowBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
     if occasion.run_workflow is None:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} is a workflow, which cannot be run from here",
             hint="run it by `ratchet workflow run`, or as a step of another workflow",
             final=True,
@@ -300,7 +300,7 @@ async def _call_workflow(
         async with asyncio.timeout(seconds):
             called = await occasion.run_workflow(body.spec, values)
     except TimeoutError:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} did not end within {seconds:g} s", hint="raise its timeout"
         ) from None
     return replace(called, use=replace(called.use, wall_ms=(time.monotonic() - began) * 1000))

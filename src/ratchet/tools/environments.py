@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import Busy, find_or_make, named_files, own_pip, source_variables
-from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Stopped, run
-from ratchet.tools.call import ToolFailed
+from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, IsolationRefused, Policy, Stopped, run
+from ratchet.tools.call import ToolCallFailed
 
 _LINES = 8
 _MEMORY = 4 * 1024**3
@@ -31,7 +31,7 @@ _MOST = 100
 
 
 async def build(directory: Path, requirements: Sequence[str], seconds: float) -> None:
-    """Make the environment at `directory`, which must not exist. Raises `ToolFailed`; what it made stays there."""
+    """Make the environment at `directory`, which must not exist. Raises `ToolCallFailed`; what it made stays there."""
     until = time.monotonic() + seconds
     scratch = directory / "tmp"
     scratch.mkdir(parents=True, mode=0o700)
@@ -61,10 +61,10 @@ async def _run(argv: Sequence[str], directory: Path, seconds: float) -> Finished
     )
     try:
         return await run(argv, cwd=directory, bounds=bounds, policy=policy)
-    except (Refused, CannotStart) as error:
-        raise ToolFailed(str(error), hint=error.hint, final=True) from error
+    except (IsolationRefused, CannotStart) as error:
+        raise ToolCallFailed(str(error), hint=error.hint, final=True) from error
     except Broken as error:
-        raise ToolFailed(str(error), hint=error.hint) from error
+        raise ToolCallFailed(str(error), hint=error.hint) from error
 
 
 def _pip(directory: Path) -> list[str]:
@@ -74,7 +74,7 @@ def _pip(directory: Path) -> list[str]:
         return carried
     if find_spec("pip") is not None:
         return [sys.executable, "-I", "-m", "pip", "--python", python]
-    raise ToolFailed(
+    raise ToolCallFailed(
         "the requirements of a tool cannot be installed: this Python has no pip",
         hint="install pip beside Ratchet: python -m pip, or the package python3-pip or python3-venv",
         final=True,
@@ -86,12 +86,12 @@ def _environment(ours: Mapping[str, str], scratch: Path) -> dict[str, str]:
     return own | source_variables(ours)
 
 
-def _failed(requirements: Sequence[str], finished: Finished, seconds: float) -> ToolFailed:
+def _failed(requirements: Sequence[str], finished: Finished, seconds: float) -> ToolCallFailed:
     said = (finished.stdout + finished.stderr).decode(errors="replace")
     lines = [line for line in said.splitlines() if line.strip()][-_LINES:]
     late = finished.stopped is Stopped.WALL
     why = f"it took longer than {seconds:g} s" if late else finished.problem or "it failed"
-    return ToolFailed(
+    return ToolCallFailed(
         f"{', '.join(requirements)} could not be installed: {why}" + "".join(f"\n  {line}" for line in lines),
         hint="raise tools.install_seconds" if late else "fix the tool's requirements, or set PIP_INDEX_URL",
         said="\n".join(lines),
@@ -99,10 +99,10 @@ def _failed(requirements: Sequence[str], finished: Finished, seconds: float) -> 
 
 
 def read_requirements(given: Iterable[str]) -> tuple[str, ...]:
-    """The requirements in one spelling and one order. Raises `ToolFailed` for what is not a plain requirement."""
+    """The requirements in one spelling and one order. Raises `ToolCallFailed` for what is not a plain requirement."""
     read = sorted({_read(each) for each in given})
     if len(read) > _MOST:
-        raise ToolFailed(f"a tool cannot have {len(read)} requirements, at most {_MOST}", final=True)
+        raise ToolCallFailed(f"a tool cannot have {len(read)} requirements, at most {_MOST}", final=True)
     return tuple(read)
 
 
@@ -118,8 +118,8 @@ def _read(text: str) -> str:
     return str(requirement)
 
 
-def _refused(text: str, reason: str) -> ToolFailed:
-    return ToolFailed(
+def _refused(text: str, reason: str) -> ToolCallFailed:
+    return ToolCallFailed(
         f"the requirement {text[:200]!r} cannot be installed: {reason}",
         hint="name a package and perhaps its versions, such as 'rich>=13,<15'; indexes are set by PIP_INDEX_URL",
         final=True,
@@ -142,7 +142,7 @@ class ToolEnvironment:
 async def environment_for(requirements: Sequence[str], home: Path, settings: Tools) -> ToolEnvironment:
     """The environment that has `requirements` installed, made now if there is none yet.
 
-    Raises `ToolFailed` for requirements that cannot be installed, with the last words of the installer.
+    Raises `ToolCallFailed` for requirements that cannot be installed, with the last words of the installer.
     """
     wanted = read_requirements(requirements)
 
@@ -157,9 +157,9 @@ async def environment_for(requirements: Sequence[str], home: Path, settings: Too
             keep_days=settings.environment_days,
         )
     except Busy as busy:
-        raise ToolFailed(str(busy), hint="wait for it, or raise tools.install_seconds") from busy
+        raise ToolCallFailed(str(busy), hint="wait for it, or raise tools.install_seconds") from busy
     except OSError as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"no environment can be made for {', '.join(wanted)}: {error}",
             hint="free some space and check the rights of Ratchet's home, then try again",
         ) from error

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import FunctionBody, Tool, ToolType
 from ratchet.tools.definition_file import ToolError
 from ratchet.tools.plain import is_pure
@@ -99,7 +99,7 @@ def _schema(hint: Any) -> dict[str, Any]:
 async def call_function(
     tool: Tool, body: FunctionBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
-    """Raises `ToolFailed`, also for whatever the function raises."""
+    """Raises `ToolCallFailed`, also for whatever the function raises."""
     function = announced_function(body.entry)
     given = {**values, "occasion": occasion} if takes_occasion(function) else values
     began = time.perf_counter()
@@ -112,14 +112,14 @@ async def call_function(
         if inspect.isawaitable(value):
             async with asyncio.timeout(seconds):
                 value = await value
-    except ToolFailed:
+    except ToolCallFailed:
         raise
     except TimeoutError as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} did not end within {seconds:g} s", use=_use(began), hint="raise its timeout"
         ) from error
     except Exception as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} failed: {type(error).__name__}: {error}", use=_use(began)
         ) from error
     return ToolResult(value, _use(began))
@@ -127,11 +127,11 @@ async def call_function(
 
 @functools.lru_cache(maxsize=1024)
 def announced_function(name: str) -> Callable[..., Any]:
-    """The function that a package announces as `name`. Raises `ToolFailed`."""
+    """The function that a package announces as `name`. Raises `ToolCallFailed`."""
     found = list(entry_points(group=GROUP, name=name))
     if not found:
         known = ", ".join(sorted(entry_points(group=GROUP).names)) or "none"
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"there is no function {name!r}; installed packages announce: {known}",
             hint=f"install the package that has it; it announces functions as entry points of {GROUP}",
             final=True,
@@ -139,13 +139,13 @@ def announced_function(name: str) -> Callable[..., Any]:
     try:
         function: Callable[..., Any] = found[0].load()
     except Exception as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the function {name!r} of {found[0].value} cannot be loaded: {type(error).__name__}: {error}",
             hint="fix or uninstall the package that brings it",
             final=True,
         ) from error
     if not callable(function):
-        raise ToolFailed(f"{found[0].value} is not a function", final=True)
+        raise ToolCallFailed(f"{found[0].value} is not a function", final=True)
     return function
 
 

@@ -13,7 +13,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.tools import CallRow, record_calls, take_start
 from ratchet.runtime import Runtime
-from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Example, Tool
 from ratchet.tools.registry import Toolbox, ToolVersion
@@ -81,7 +81,7 @@ def check_constraints(tx: Transaction, tool_id: int, tool: Tool, *, now: int | N
 
 
 async def use_tool(version: ToolVersion, values: Mapping[str, Any], occasion: Occasion) -> ToolResult:
-    """What the tool answers. Raises `ToolFailed`, and `ToolRateLimited` for one that may not be called now."""
+    """What the tool answers. Raises `ToolCallFailed`, and `ToolRateLimited` for one that may not be called now."""
 
     async def call() -> ToolResult:
         return await call_tool(version.tool, values, occasion)
@@ -101,7 +101,7 @@ async def on_record(
     await asyncio.to_thread(_start, occasion, tool, tool_id)
     try:
         called = await call()
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         row = call_row(tool_id, version_id, values, failed.use, error=str(failed))
         await asyncio.to_thread(_record, occasion, tool, row)
         raise
@@ -123,7 +123,7 @@ def _record(occasion: Occasion, tool: Tool, row: CallRow) -> None:
 
 
 async def take_server(runtime: Runtime, toolbox: Toolbox, server: str, *, actor: str) -> list[ToolVersion]:
-    """Ask an MCP server of the settings which tools it has, and let them be used. Raises `ToolFailed`."""
+    """Ask an MCP server of the settings which tools it has, and let them be used. Raises `ToolCallFailed`."""
     # It is needed for this only, and takes long to import.
     from ratchet.tools.mcp_tools import list_server_tools
 
@@ -169,7 +169,7 @@ async def _try(tool: Tool, example: Example, occasion: Occasion) -> ExampleResul
     expected = example.output if example.checked else None
     try:
         called = await call_tool(tool, example.input, occasion)
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         return ExampleResult(
             example.input, False, expected=expected, checked=example.checked, why=str(failed), use=failed.use
         )

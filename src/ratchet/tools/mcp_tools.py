@@ -27,9 +27,9 @@ import anyio
 from ratchet.config.workflow_settings import McpToolServer
 from ratchet.engines.session_home import private_places
 from ratchet.kernel import Misuse
-from ratchet.sandbox import Bounds, Policy, Refused, wrapped
+from ratchet.sandbox import Bounds, IsolationRefused, Policy, wrapped
 from ratchet.sandbox.policy import is_shown
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, filled_in
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, filled_in
 from ratchet.tools.definition import McpBody, Tool, ToolType
 from ratchet.tools.programs import NOT_FOUND, PYTHONS, SCRATCH, TIMED_OUT, bounds_for, environment
 
@@ -140,7 +140,7 @@ _LONGEST_SECONDS = 86_400.0
 
 
 async def list_server_tools(server: str, occasion: Occasion) -> tuple[Tool, ...]:
-    """The tools of a server of the settings, each as one that can be called. Raises `ToolFailed`."""
+    """The tools of a server of the settings, each as one that can be called. Raises `ToolCallFailed`."""
     whole = Tool(id=f"mcp_{server}", type=ToolType.MCP, mcp=McpBody(server))
     protocol = await _protocol()
     seconds = min(occasion.seconds, _LISTING_SECONDS)
@@ -163,7 +163,7 @@ async def list_server_tools(server: str, occasion: Occasion) -> tuple[Tool, ...]
 async def call_mcp(
     tool: Tool, body: McpBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
-    """What the server's tool answers: its structured content, or else its text. Raises `ToolFailed`."""
+    """What the server's tool answers: its structured content, or else its text. Raises `ToolCallFailed`."""
     name, arguments = _asked(tool, body, values)
     protocol = await _protocol()
     began = time.monotonic()
@@ -174,10 +174,10 @@ async def call_mcp(
         answer = await _ask_kept(occasion.servers, tool, occasion, name, arguments, seconds)
     use = ToolUse(wall_ms=(time.monotonic() - began) * 1000)
     if isinstance(answer, protocol.MCPError):
-        raise ToolFailed(f"{body.server}: {name} was refused: {answer}", use=use, final=True)
+        raise ToolCallFailed(f"{body.server}: {name} was refused: {answer}", use=use, final=True)
     texts = [text for each in answer.content if isinstance(text := getattr(each, "text", None), str)]
     if answer.is_error:
-        raise ToolFailed(f"{body.server}: {name} failed: {' '.join(texts)[:_SHOWN]}", use=use)
+        raise ToolCallFailed(f"{body.server}: {name} failed: {' '.join(texts)[:_SHOWN]}", use=use)
     value = answer.structured_content
     return ToolResult("\n".join(texts) if value is None else value, use)
 
@@ -188,7 +188,7 @@ def _asked(tool: Tool, body: McpBody, values: Mapping[str, Any]) -> tuple[str, M
         return body.tool, values
     name, arguments = values.get("tool"), values.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} is a whole MCP server, and the inputs do not say which of its tools is meant",
             hint="give it the inputs `tool` and `arguments`",
             final=True,
@@ -226,7 +226,7 @@ async def _ask_kept(
 
 @contextlib.contextmanager
 def _answering(tool: Tool, occasion: Occasion, seconds: float) -> Iterator[Any]:
-    """The server of a tool, for one question. What goes wrong with it becomes `ToolFailed`."""
+    """The server of a tool, for one question. What goes wrong with it becomes `ToolCallFailed`."""
     body = _body_of(tool)
     with _complaints() as complaints:
         place = _server(tool, body, occasion, seconds, complaints)
@@ -237,7 +237,7 @@ def _answering(tool: Tool, occasion: Occasion, seconds: float) -> Iterator[Any]:
 def _body_of(tool: Tool) -> McpBody:
     assert tool.mcp is not None
     if not tool.mcp.enabled:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} is switched off", hint="set mcp.enabled in its definition", final=True
         )
     return tool.mcp
@@ -250,17 +250,17 @@ def _complaints() -> TextIO:
 
 @contextlib.contextmanager
 def _explained(server: str, seconds: float, complaints: TextIO) -> Iterator[None]:
-    """What goes wrong with a server becomes `ToolFailed`, with the end of what it complained of."""
+    """What goes wrong with a server becomes `ToolCallFailed`, with the end of what it complained of."""
     try:
         yield
     except Exception as error:
         reason = _innermost(error)
-        if isinstance(reason, ToolFailed):
+        if isinstance(reason, ToolCallFailed):
             raise reason from None
         why = f"{type(reason).__name__}: {reason}"[:_SHOWN]
         if isinstance(reason, TimeoutError):
             why = f"it did not answer within {seconds:g} s"
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the MCP server {server} cannot be used: {why}{_tail(complaints)}",
             hint="look whether it runs and speaks MCP",
             use=ToolUse(exit_code=TIMED_OUT if isinstance(reason, TimeoutError) else None),
@@ -271,7 +271,7 @@ def _server(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, compl
     """The address of the server, or the program that is to be started."""
     if body.url:
         if not tool.network:
-            raise ToolFailed(
+            raise ToolCallFailed(
                 f"tool {tool.id} is at {body.url}, but it does not declare the network",
                 hint="set `network: true` in its definition",
                 final=True,
@@ -281,7 +281,7 @@ def _server(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, compl
         return _defined(tool, body, occasion, seconds, complaints)
     known = occasion.runtime.settings.tools.mcp
     if body.server not in known:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"there is no MCP server {body.server!r}; there are: {', '.join(sorted(known)) or 'none'}",
             hint=f"describe it in ratchet.toml under [tools.mcp.{body.server}]",
             final=True,
@@ -295,7 +295,7 @@ def _configured(
     if server.url:
         return server.url
     if not server.argv:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"the MCP server {name!r} has neither an argv nor a url",
             hint=f"set tools.mcp.{name}.argv",
             final=True,
@@ -319,7 +319,7 @@ def _configured(
 def _defined(tool: Tool, body: McpBody, occasion: Occasion, seconds: float, complaints: TextIO) -> Any:
     command = sys.executable if body.command in PYTHONS else shutil.which(body.command or "")
     if command is None:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id}: the command {body.command!r} is not there",
             hint=f"install {body.command}",
             use=ToolUse(exit_code=NOT_FOUND),
@@ -342,8 +342,8 @@ def _program(argv: list[str], policy: Policy, bounds: Bounds, complaints: TextIO
 
     try:
         confined = wrapped(argv, cwd=SCRATCH, policy=policy, bounds=bounds)
-    except (Refused, Misuse) as error:
-        raise ToolFailed(str(error), hint=error.hint, final=True) from error
+    except (IsolationRefused, Misuse) as error:
+        raise ToolCallFailed(str(error), hint=error.hint, final=True) from error
     return McpProgram(tuple(confined), policy.environment, complaints)
 
 

@@ -15,7 +15,7 @@ from ratchet.config.engine_settings import Llm
 from ratchet.engines import EventKind, Failure, Request, Session, SessionEvent, SessionFailed
 from ratchet.engines.llm.choice import default_model
 from ratchet.engines.providers import maker_of
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.engines.transcript import Account, write_in_thread
 from ratchet.flowkit.errors import StepFailed
@@ -24,7 +24,7 @@ from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse
 from ratchet.ledger import Transaction
 from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import LlmBody, Tool
 from ratchet.tools.programs import NOT_FOUND, report_output
 
@@ -37,12 +37,12 @@ _ABOUT = ("title", "description", "default", "examples")
 async def call_llm_tool(
     tool: Tool, body: LlmBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
-    """Fill the prompt of the tool with the inputs, and ask. Raises `ToolFailed`."""
+    """Fill the prompt of the tool with the inputs, and ask. Raises `ToolCallFailed`."""
     try:
         prompt = prompt_of(body.prompt_template, values)
         model = model_of(body, occasion.runtime.settings, os.environ)
     except (StepFailed, Misuse, Missing) as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id}: {error}", hint=error.hint, final=True, blocks=isinstance(error, Missing)
         ) from error
     return await call_model(
@@ -68,7 +68,7 @@ async def call_model(
     output_tokens: int | None = None,
     seconds: float | None = None,
 ) -> ToolResult:
-    """What a model answers: a text, or with a `schema` a value that fits it. Raises `ToolFailed`.
+    """What a model answers: a text, or with a `schema` a value that fits it. Raises `ToolCallFailed`.
 
     `model` is a role, `role.tier`, `endpoint/model` or the plain name of a model; without one `llm.default` is asked.
     What it used is charged to the occasion's spender, whose budgets hold, and the session is on record.
@@ -86,7 +86,7 @@ async def call_model(
 
     try:
         left = await asyncio.to_thread(_left, occasion)
-        engine = open_engine(settings.workflows.llm, Surroundings(settings, runtime.home, os.environ))
+        engine = open_engine(settings.workflows.llm, EngineContext(settings, runtime.home, os.environ))
         if model is not None and _asks_llm(settings):
             model = choose_model(settings.llm, model=model)
         request = Request(
@@ -119,7 +119,7 @@ async def call_model(
         raise _failure(failed, began) from failed
     except (BudgetExceeded, Misuse, Missing) as error:
         blocks = isinstance(error, Missing)
-        raise ToolFailed(str(error), hint=error.hint, final=True, blocks=blocks) from error
+        raise ToolCallFailed(str(error), hint=error.hint, final=True, blocks=blocks) from error
 
 
 def model_of(body: LlmBody, settings: Settings, environment: Mapping[str, str]) -> str | None:
@@ -201,10 +201,10 @@ def _keep(
     return called
 
 
-def _failure(failed: SessionFailed, began: float) -> ToolFailed:
+def _failure(failed: SessionFailed, began: float) -> ToolCallFailed:
     late = failed.failure is Failure.TIMEOUT
     use = _use(failed.session, began)
-    return ToolFailed(
+    return ToolCallFailed(
         str(failed),
         hint="raise the timeout of the step or of its tool, or ask for less" if late else failed.hint,
         # What is needed is not there: the same whether that is a program, or a model.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _DIRECT = re.compile(r"(GET|PUT|POST|DELETE|OPTIONS|HEAD|PATCH) +(/\S*)", re.IGNORECASE)
@@ -49,11 +49,11 @@ class OperationRequest:
 
 
 def find_operation(spec: Mapping[str, Any] | None, wanted: str | None) -> WebOperation:
-    """The operation with the id `wanted`, or `GET /path`; the only one if none is named. Raises `ToolFailed`."""
+    """The operation with the id `wanted`, or `GET /path`; the only one if none is named. Raises `ToolCallFailed`."""
     direct = _DIRECT.fullmatch(wanted or "")
     if spec is None:
         if direct is None:
-            raise ToolFailed(
+            raise ToolCallFailed(
                 f"the service has no description, so {wanted!r} names no operation of it",
                 hint="name it as `GET /path/{id}`, or give the tool a spec_path",
                 final=True,
@@ -67,7 +67,7 @@ def find_operation(spec: Mapping[str, Any] | None, wanted: str | None) -> WebOpe
             return operation
     names = ", ".join(name for name, _ in listed[:_LISTED])
     asked = "the inputs name no operation" if wanted is None else f"there is no operation {wanted!r}"
-    raise ToolFailed(
+    raise ToolCallFailed(
         f"{asked}; the service has: {names or 'none'}", hint="give the input `operation`", final=True
     )
 
@@ -81,7 +81,7 @@ def server_of(spec: Mapping[str, Any] | None) -> str | None:
 
 
 def question(operation: WebOperation, values: Mapping[str, Any]) -> OperationRequest:
-    """The inputs, each in its place. Raises `ToolFailed` for one that is missing or has no place."""
+    """The inputs, each in its place. Raises `ToolCallFailed` for one that is missing or has no place."""
     rest = dict(values)
     query: list[tuple[str, str]] = []
     headers: dict[str, str] = {}
@@ -89,7 +89,7 @@ def question(operation: WebOperation, values: Mapping[str, Any]) -> OperationReq
     for each in operation.parameters:
         if each.name not in values:
             if each.required:
-                raise ToolFailed(f"{_named(operation)} needs the input {each.name!r}", final=True)
+                raise ToolCallFailed(f"{_named(operation)} needs the input {each.name!r}", final=True)
             continue
         value = values[each.name]
         rest.pop(each.name, None)
@@ -101,7 +101,7 @@ def question(operation: WebOperation, values: Mapping[str, Any]) -> OperationReq
             case "header" if each.name.lower() not in _NOT_TO_BE_SET:
                 headers[each.name] = _plain(value)
             case _:
-                raise ToolFailed(
+                raise ToolCallFailed(
                     f"{_named(operation)}: {each.place} {each.name!r} cannot be sent", final=True
                 )
     path = _PLACEHOLDER.sub(lambda found: _part(found[1], parts, rest, operation), operation.path)
@@ -116,7 +116,7 @@ def question(operation: WebOperation, values: Mapping[str, Any]) -> OperationReq
         query += [(name, _plain(value)) for name, value in rest.items()]
         rest = {}
     if rest:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"{_named(operation)} takes no input {', '.join(map(repr, sorted(rest)))}", final=True
         )
     return OperationRequest(operation.method, path, tuple(query), headers, body)
@@ -171,9 +171,9 @@ def _part(name: str, parts: Mapping[str, str], rest: dict[str, Any], operation: 
     if value is None and name in rest:
         value = _plain(rest.pop(name))
     if value is None:
-        raise ToolFailed(f"{_named(operation)} needs the input {name!r}", final=True)
+        raise ToolCallFailed(f"{_named(operation)} needs the input {name!r}", final=True)
     if value in ("", ".", ".."):
-        raise ToolFailed(f"{_named(operation)}: {value!r} cannot be the {name} of a path", final=True)
+        raise ToolCallFailed(f"{_named(operation)}: {value!r} cannot be the {name} of a path", final=True)
     return quote(value, safe="")
 
 
@@ -181,7 +181,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | dict):
-        raise ToolFailed(f"{str(value)[:100]} cannot be part of an address", final=True)
+        raise ToolCallFailed(f"{str(value)[:100]} cannot be part of an address", final=True)
     return "" if value is None else str(value)
 
 

@@ -17,7 +17,7 @@ from ratchet.ledger.tools import (
     list_versions,
     versions_by_id,
 )
-from ratchet.operations import Listing, NameWindow, Param, Tool, Window, line_of, operation
+from ratchet.operations import Listing, McpTool, NameWindow, Param, Window, line_of, operation
 from ratchet.runtime.call import Call
 from ratchet.tools.definition import ToolType
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
@@ -178,7 +178,7 @@ def get_tool(call: Call, tool: str, version: str | None = None) -> ToolVersion:
         return toolbox.get(tool, version)
 
 
-@operation("tool list", "GET /tools", tool=Tool("list_tools", "List tools"))
+@operation("tool list", "GET /tools", tool=McpTool("list_tools", "List tools"))
 def list_(
     call: Call, window: NameWindow, type: TypeFilter = None, tag: TagFilter = None
 ) -> Listing[ToolAnswer]:
@@ -191,7 +191,7 @@ def list_(
 @operation(
     "tool search",
     "GET /tools/search",
-    tool=Tool("search_tools", "Search tools", is_resource=False),
+    tool=McpTool("search_tools", "Search tools", is_resource=False),
     enveloped=False,
 )
 def search(
@@ -227,7 +227,7 @@ def _choice(found: ToolChoice) -> ToolChoiceAnswer:
 @operation(
     "tool show",
     "GET /tools/{tool}",
-    tool=Tool("get_tool", "Show a tool"),
+    tool=McpTool("get_tool", "Show a tool"),
     examples=[
         "ratchet tool show split_words",
         "ratchet tool show split_words --version 1.0.0 --json | jq .definition",
@@ -255,7 +255,7 @@ def whole(tx: Transaction, found: ToolVersion) -> WholeToolAnswer:
 @operation(
     "tool versions",
     "GET /tools/{tool}/versions",
-    tool=Tool("list_tool_versions", "List the versions of a tool"),
+    tool=McpTool("list_tool_versions", "List the versions of a tool"),
     examples=[
         "ratchet tool versions split_words",
         "ratchet tool versions split_words --json | jq -r '.[] | [.version, .status] | @tsv'",
@@ -293,7 +293,7 @@ def versions_of(
 @operation(
     "tool pin",
     "POST /tools/{tool}/pin",
-    tool=Tool("pin_tool", "Pin a tool", repeatable=True),
+    tool=McpTool("pin_tool", "Pin a tool", repeatable=True),
     examples=["ratchet tool pin split_words 1.0.0"],
     see=["tool unpin", "tool versions"],
     done="{it.tool} is pinned at {it.version}",
@@ -321,7 +321,7 @@ def pin(
 @operation(
     "tool unpin",
     "POST /tools/{tool}/unpin",
-    tool=Tool("unpin_tool", "Unpin a tool", repeatable=True),
+    tool=McpTool("unpin_tool", "Unpin a tool", repeatable=True),
     examples=["ratchet tool unpin split_words"],
     see=["tool pin"],
     done="{it.tool} follows what is promoted again, and is {it.version} now",
@@ -335,7 +335,7 @@ def unpin(call: Call, tool: ToolName) -> ToolAnswer:
 @operation(
     "tool feedback",
     "POST /tools/{tool}/feedback",
-    tool=Tool("rate_tool", "Rate a tool"),
+    tool=McpTool("rate_tool", "Rate a tool"),
     examples=[
         'ratchet tool feedback split_words "count the words of a poem" --good',
         'ratchet tool feedback split_words "split Chinese text" --bad',

@@ -25,9 +25,19 @@ from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import fill
 from ratchet.kernel import Misuse
 from ratchet.observe.logs import logger
-from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Node, Policy, Refused, Stopped, run
+from ratchet.sandbox import (
+    Bounds,
+    Broken,
+    CannotStart,
+    Finished,
+    IsolationRefused,
+    Node,
+    Policy,
+    Stopped,
+    run,
+)
 from ratchet.sandbox.policy import is_shown
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, no_listener
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener
 from ratchet.tools.definition import ExecutableBody, PythonBody, Tool
 from ratchet.tools.environments import ToolEnvironment, environment_for
 from ratchet.tools.inside.python_tool import last_document
@@ -83,11 +93,11 @@ def environment(*programs: Path) -> dict[str, str]:
 
 
 def as_json(value: Any) -> bytes:
-    """Raises `ToolFailed` for inputs that are not JSON."""
+    """Raises `ToolCallFailed` for inputs that are not JSON."""
     try:
         return json.dumps(value, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolFailed(f"the inputs are not JSON: {error}", final=True) from None
+        raise ToolCallFailed(f"the inputs are not JSON: {error}", final=True) from None
 
 
 def listener_to(occasion: Occasion) -> Callable[[bytes], None] | None:
@@ -112,21 +122,23 @@ def said_by(finished: Finished) -> str:
     return finished.stderr[-_SAID:].decode(errors="replace")
 
 
-def failure_of(tool: Tool, finished: Finished, bounds: Bounds) -> ToolFailed:
+def failure_of(tool: Tool, finished: Finished, bounds: Bounds) -> ToolCallFailed:
     """Why a run that is not `ok` is none, in words, and what to do about it."""
     why, hint = _failure_reason(finished, bounds)
-    return ToolFailed(f"tool {tool.id} {why}", hint=hint, use=use_of(finished), said=said_by(finished))
+    return ToolCallFailed(f"tool {tool.id} {why}", hint=hint, use=use_of(finished), said=said_by(finished))
 
 
 @contextlib.contextmanager
 def startable(tool: Tool) -> Iterator[None]:
-    """What the sandbox raises when nothing was run, or nothing is known of it, becomes `ToolFailed`."""
+    """What the sandbox raises when nothing was run, or nothing is known of it, becomes `ToolCallFailed`."""
     try:
         yield
-    except (Refused, CannotStart, Misuse) as error:
-        raise ToolFailed(f"tool {tool.id} cannot be started: {error}", hint=error.hint, final=True) from error
+    except (IsolationRefused, CannotStart, Misuse) as error:
+        raise ToolCallFailed(
+            f"tool {tool.id} cannot be started: {error}", hint=error.hint, final=True
+        ) from error
     except Broken as error:
-        raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint) from error
+        raise ToolCallFailed(f"tool {tool.id}: {error}", hint=error.hint) from error
 
 
 def _failure_reason(finished: Finished, bounds: Bounds) -> tuple[str, str | None]:
@@ -164,7 +176,7 @@ _FILE_INPUTS = ("_file", "_path")
 async def call_python(
     tool: Tool, body: PythonBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
-    """Raises `ToolFailed`."""
+    """Raises `ToolCallFailed`."""
     bounds = bounds_for(tool, occasion, seconds)
     alone = bool(tool.requirements or tool.network)
     with startable(tool):
@@ -175,7 +187,7 @@ async def call_python(
         return ToolResult(finished.value, use_of(finished), said_by(finished))
     except ValueError:
         # Only from an interpreter of its own, if the code has ended it or closed what the answer leaves by.
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} ended without an answer", use=use_of(finished), said=said_by(finished)
         ) from None
 
@@ -246,7 +258,7 @@ async def call_program(
 ) -> ToolResult:
     """What the program printed, as JSON if the tool has an output schema; else how it went, in full.
 
-    Raises `ToolFailed`, with exit code 127 for a program that is not there and 124 for one that took too long. A
+    Raises `ToolCallFailed`, with exit code 127 for a program that is not there and 124 for one that took too long. A
     program that ends with anything but 0 has failed; what it printed is in the failure's `result`.
     """
     own = None
@@ -300,7 +312,7 @@ def _command_line(
         arguments = [fill(each, words) for each in body.args]
         command = fill(body.command, words)
     except StepFailed as error:
-        raise ToolFailed(f"tool {tool.id}: {error}", hint=error.hint, final=True) from None
+        raise ToolCallFailed(f"tool {tool.id}: {error}", hint=error.hint, final=True) from None
     program = _program(command, tool, own)
     if program is None:
         raise _absent(tool, body, command)
@@ -326,10 +338,10 @@ def _program(command: str, tool: Tool, own: ToolEnvironment | None) -> Path | No
     return path if is_shown(path.parent) else path.resolve()
 
 
-def _absent(tool: Tool, body: ExecutableBody, command: str) -> ToolFailed:
+def _absent(tool: Tool, body: ExecutableBody, command: str) -> ToolCallFailed:
     hint = f"install it: {body.install_command}" if body.install_command else f"install {command}"
     said = f"{command}: not found; {hint}"
-    return ToolFailed(
+    return ToolCallFailed(
         f"tool {tool.id}: the command {command!r} is not there",
         hint=hint,
         use=ToolUse(exit_code=NOT_FOUND),
@@ -354,13 +366,13 @@ def _check_files(tool: Tool, body: ExecutableBody) -> None:
         try:
             found = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
-            raise ToolFailed(
+            raise ToolCallFailed(
                 f"tool {tool.id}: its file {name} cannot be read: {error.strerror}",
                 hint="put it back, or add the tool again",
                 final=True,
             ) from None
         if found != wanted:
-            raise ToolFailed(
+            raise ToolCallFailed(
                 f"tool {tool.id}: its file {name} is not the one that this version was made of",
                 hint="add the tool again, which makes a new version",
                 final=True,
@@ -394,7 +406,7 @@ def _answer(tool: Tool, finished: Finished) -> Any:
     try:
         return last_document(finished.stdout.decode(errors="replace"))
     except ValueError as error:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} has an output schema, but {error}",
             use=use_of(finished),
             said=said_by(finished),

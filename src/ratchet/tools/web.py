@@ -23,7 +23,7 @@ import httpx2
 
 from ratchet.config.workflow_settings import Tools
 from ratchet.engines.endpoint import HiddenKeys
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse, variable
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, variable
 from ratchet.tools.definition import OpenApiBody, Tool
 from ratchet.tools.definition_file import loaded_yaml
 from ratchet.tools.openapi import OperationRequest, find_operation, question, server_of
@@ -55,7 +55,7 @@ class Credentials:
 
 
 def credentials(auth: Mapping[str, Any], settings: Tools) -> Credentials:
-    """What is to be sent besides the question. Raises `ToolFailed`.
+    """What is to be sent besides the question. Raises `ToolCallFailed`.
 
     `type` is `bearer`, `basic` (a variable with `user:password` in it) or `api_key`, which goes into the header or,
     with `in: query`, into the parameter that is called `name`.
@@ -76,7 +76,7 @@ def credentials(auth: Mapping[str, Any], settings: Tools) -> Credentials:
             if auth.get("in") == "query" or auth.get("location") == "query":
                 return Credentials(query=((str(name or "api_key"), secret),), secrets=hidden)
             return Credentials({str(name or "X-API-Key"): secret}, secrets=hidden)
-    raise ToolFailed(
+    raise ToolCallFailed(
         f"openapi.auth has the type {kind!r}", hint="use bearer, basic, api_key or none", final=True
     )
 
@@ -88,7 +88,7 @@ def _variable_of(auth: Mapping[str, Any]) -> str:
     for key in _VALUES:
         if isinstance(found := auth.get(key), str) and (named := _REFERENCE.fullmatch(found.strip())):
             return named[1]
-    raise ToolFailed(
+    raise ToolCallFailed(
         "openapi.auth does not name the variable that holds the secret",
         hint="set openapi.auth.variable to its name; a secret itself must not stand in a definition",
         final=True,
@@ -98,7 +98,7 @@ def _variable_of(auth: Mapping[str, Any]) -> str:
 async def call_web(
     tool: Tool, body: OpenApiBody, values: Mapping[str, Any], occasion: Occasion, seconds: float
 ) -> ToolResult:
-    """What the service answers, as JSON if it is that, else as text. Raises `ToolFailed`."""
+    """What the service answers, as JSON if it is that, else as text. Raises `ToolCallFailed`."""
     settings = occasion.runtime.settings.tools
     given = {name: value for name, value in values.items() if name != "operation"}
     wanted = values.get("operation", body.operation)
@@ -112,25 +112,25 @@ async def call_web(
             asked = question(find_operation(spec, wanted if isinstance(wanted, str) else None), given)
             base = body.base_url or server_of(spec)
             if base is None:
-                raise ToolFailed(
+                raise ToolCallFailed(
                     f"tool {tool.id} does not say where the service is",
                     hint="set openapi.base_url",
                     final=True,
                 )
             request = await _request(http, base, asked, who, named=body.base_url is not None)
             status, content, kind = await _answer(http, request, most_output(tool, occasion))
-    except ToolFailed as error:
+    except ToolCallFailed as error:
         error.args = (f"tool {tool.id}: {who.secrets.hide(str(error))}",)
         raise
     except TimeoutError:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id}: no answer within {seconds:g} s",
             hint="raise its timeout",
             use=ToolUse(_since(began), exit_code=TIMED_OUT),
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         reason = who.secrets.hide(f"{type(error).__name__}: {error}")
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id}: the service cannot be reached: {reason}", use=ToolUse(_since(began))
         ) from None
     use = ToolUse(_since(began))
@@ -182,7 +182,7 @@ async def _pinned(
 ) -> httpx2.Request:
     """A request to the one address that the host has now, so that it cannot be another one when it is sent."""
     if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-        raise ToolFailed(f"{str(url)[:200]} is not the address of a service", final=True)
+        raise ToolCallFailed(f"{str(url)[:200]} is not the address of a service", final=True)
     port = url.port or (443 if url.scheme == "https" else 80)
     found = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
     address = str(found[0][4][0])
@@ -207,7 +207,7 @@ def check_address(host: str, address: str, *, named: bool) -> None:
     place = ipaddress.ip_address(address.partition("%")[0])
     literal = host == address or "." not in host
     if place.is_link_local or place.is_multicast or not (place.is_global or (named and literal)):
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"{host} is the address {address}, which is not one of the internet",
             hint="if that is meant, name the address itself in openapi.base_url",
             final=True,
@@ -218,12 +218,12 @@ async def _answer(http: httpx2.AsyncClient, request: httpx2.Request, most: int) 
     response = await http.send(request, stream=True)
     try:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise ToolFailed("the service sends a compressed answer, which was not asked for")
+            raise ToolCallFailed("the service sends a compressed answer, which was not asked for")
         content = bytearray()
         async for piece in response.aiter_raw():
             content += piece
             if len(content) > most:
-                raise ToolFailed(
+                raise ToolCallFailed(
                     f"the service sends more than {most} bytes", hint="raise its constraints.max_output_bytes"
                 )
         return response.status_code, bytes(content), response.headers.get("content-type", "")
@@ -233,7 +233,7 @@ async def _answer(http: httpx2.AsyncClient, request: httpx2.Request, most: int) 
 
 async def _fetched_spec(tool: Tool, url: str, http: httpx2.AsyncClient) -> Mapping[str, Any]:
     if not tool.network:
-        raise ToolFailed(
+        raise ToolCallFailed(
             "its description would have to be fetched, but the tool does not declare the network",
             hint="set `network: true`, or save the description and name it in spec_path",
             final=True,
@@ -242,20 +242,20 @@ async def _fetched_spec(tool: Tool, url: str, http: httpx2.AsyncClient) -> Mappi
     status, content, _ = await _answer(http, request, _SPEC_BYTES)
     spec = loaded_yaml(content.decode(errors="replace")) if status == 200 else None
     if not isinstance(spec, dict):
-        raise ToolFailed(f"there is no description at {url} (HTTP {status})")
+        raise ToolCallFailed(f"there is no description at {url} (HTTP {status})")
     return spec
 
 
-def _refused(tool: Tool, status: int, content: bytes, secrets: HiddenKeys, use: ToolUse) -> ToolFailed:
+def _refused(tool: Tool, status: int, content: bytes, secrets: HiddenKeys, use: ToolUse) -> ToolCallFailed:
     said = secrets.hide(content[:_SHOWN].decode(errors="replace"))
     if 300 <= status < 400:
-        return ToolFailed(
+        return ToolCallFailed(
             f"tool {tool.id}: the service redirects elsewhere (HTTP {status}), which is not followed",
             hint="put the address that it redirects to into openapi.base_url",
             use=use,
             final=True,
         )
-    return ToolFailed(
+    return ToolCallFailed(
         f"tool {tool.id}: the service answered HTTP {status}: {said or 'nothing'}",
         hint="check openapi.auth and its variable" if status in (401, 403) else None,
         use=use,
@@ -272,7 +272,9 @@ def _value(content: bytes, kind: str) -> Any:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
         if "json" in kind:
-            raise ToolFailed(f"the service says that it sends JSON, but sends {text[:_SHOWN]!r}") from None
+            raise ToolCallFailed(
+                f"the service says that it sends JSON, but sends {text[:_SHOWN]!r}"
+            ) from None
         return text
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.runs import Run, get_run, list_runs
 from ratchet.ledger.workflows import SavedWorkflow, get_workflow, list_workflows
-from ratchet.operations import Listing, Param, Tool, Window, described, line_of, number_of, operation
+from ratchet.operations import Listing, McpTool, Param, Window, described, line_of, number_of, operation
 from ratchet.runtime.call import Call
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _action(run: Run) -> str:
     return run.name.partition(":")[0]
 
 
-@operation("workflow saved", "GET /workflows", tool=Tool("list_workflows", "List workflows"))
+@operation("workflow saved", "GET /workflows", tool=McpTool("list_workflows", "List workflows"))
 def saved(call: Call, window: Window) -> Listing[ListedWorkflowAnswer]:
     """List the saved workflows, the last saved first, each with its last run."""
     with call.read() as tx:
@@ -225,7 +225,7 @@ def saved(call: Call, window: Window) -> Listing[ListedWorkflowAnswer]:
 @operation(
     "workflow keep",
     "POST /workflows",
-    tool=Tool("save_workflow", "Save a workflow", destructive=True, repeatable=True),
+    tool=McpTool("save_workflow", "Save a workflow", destructive=True, repeatable=True),
     status=201,
     location="/workflows/{it.name}",
 )
@@ -247,7 +247,7 @@ def keep(call: Call, spec: WorkflowSpec, *, origin: str, name: str | None = None
 @operation(
     "workflow check",
     "POST /workflows/validate",
-    tool=Tool("check_workflow", "Check a workflow", is_resource=False),
+    tool=McpTool("check_workflow", "Check a workflow", is_resource=False),
     changes_nothing=True,
 )
 def check(call: Call, spec: Spec) -> CheckedAnswer:
@@ -261,7 +261,7 @@ def check(call: Call, spec: Spec) -> CheckedAnswer:
 @operation(
     "workflow request",
     "POST /workflows/plan",
-    tool=Tool("plan_workflow", "Plan a workflow", outside=True, queues=True),
+    tool=McpTool("plan_workflow", "Plan a workflow", outside=True, queues=True),
     status=202,
     location="/workflows/runs/{it.run_id}",
 )
@@ -309,7 +309,7 @@ def all_runs(call: Call, window: Window) -> Listing[WorkflowRunAnswer]:
 @operation(
     "workflow outcome",
     "GET /workflows/runs/{run_id}",
-    tool=Tool("get_workflow_run", "Show a run of a workflow"),
+    tool=McpTool("get_workflow_run", "Show a run of a workflow"),
 )
 def outcome(call: Call, run_id: WorkflowRunNumber) -> OutcomeAnswer:
     """Show what a run has come to, or its progress: outputs, and status, error and metrics of each step.
@@ -332,7 +332,7 @@ def outcome(call: Call, run_id: WorkflowRunNumber) -> OutcomeAnswer:
 @operation(
     "workflow show",
     "GET /workflows/{name}",
-    tool=Tool("get_workflow", "Show a workflow"),
+    tool=McpTool("get_workflow", "Show a workflow"),
     columns={
         "workflow": "name",
         "version": "version",
@@ -357,7 +357,7 @@ def show(call: Call, name: WorkflowName) -> WholeWorkflowAnswer:
 @operation(
     "workflow delete",
     "DELETE /workflows/{name}",
-    tool=Tool("delete_workflow", "Delete a workflow", destructive=True),
+    tool=McpTool("delete_workflow", "Delete a workflow", destructive=True),
     examples=["ratchet workflow delete report", "ratchet workflow delete report --yes"],
     asks="Delete {it[name]}?",
     done="{it.workflow} is deleted",
@@ -387,7 +387,7 @@ def waves(call: Call, name: WorkflowName) -> Listing[list[str]]:
 @operation(
     "workflow runs",
     "GET /workflows/{name}/runs",
-    tool=Tool("list_workflow_runs", "List the runs of a workflow"),
+    tool=McpTool("list_workflow_runs", "List the runs of a workflow"),
 )
 def runs(call: Call, window: Window, name: WorkflowName) -> Listing[WorkflowRunAnswer]:
     """List the runs of one workflow, newest first."""
@@ -400,7 +400,7 @@ def runs(call: Call, window: Window, name: WorkflowName) -> Listing[WorkflowRunA
 @operation(
     "workflow run",
     "POST /workflows/{name}/runs",
-    tool=Tool("run_workflow", "Run a workflow", destructive=True, outside=True, queues=True),
+    tool=McpTool("run_workflow", "Run a workflow", destructive=True, outside=True, queues=True),
     status=202,
     location="/workflows/runs/{it.run_id}",
 )
@@ -439,7 +439,7 @@ def start(
 @operation(
     "workflow profile",
     "GET /workflows/{name}/profile",
-    tool=Tool("get_workflow_profile", "Show where a workflow spends"),
+    tool=McpTool("get_workflow_profile", "Show where a workflow spends"),
 )
 def profile(
     call: Call,
@@ -456,7 +456,7 @@ def profile(
 @operation(
     "workflow improve",
     "POST /workflows/{name}/evolve",
-    tool=Tool("evolve_workflow", "Improve a workflow", outside=True, queues=True),
+    tool=McpTool("evolve_workflow", "Improve a workflow", outside=True, queues=True),
     status=202,
     location="/workflows/runs/{it.run_id}",
 )

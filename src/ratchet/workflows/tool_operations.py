@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from ratchet.operations import Param, Tool, described, operation
+from ratchet.operations import McpTool, Param, described, operation
 from ratchet.runtime.call import Call
-from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult, ToolUse, no_listener
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener
 from ratchet.tools.definition import read_name
 from ratchet.tools.invocation import test_tool as try_examples
 from ratchet.tools.invocation import use_tool
@@ -62,7 +62,7 @@ class TestedToolAnswer:
 @operation(
     "tool run",
     "POST /tools/{tool}/run",
-    tool=Tool("run_tool", "Run a tool", destructive=True, outside=True),
+    tool=McpTool("run_tool", "Run a tool", destructive=True, outside=True),
 )
 async def run(
     call: Call,
@@ -84,12 +84,12 @@ async def call_version(
     listen: Listener = no_listener,
 ) -> ToolCallAnswer:
     """Call this version of a tool. That it failed is in the answer."""
-    came: ToolResult | ToolFailed
+    came: ToolResult | ToolCallFailed
     try:
         came = await use_tool(chosen, values, _occasion(call, seconds, listen))
-    except ToolFailed as error:
+    except ToolCallFailed as error:
         came = error
-    failed = came if isinstance(came, ToolFailed) else None
+    failed = came if isinstance(came, ToolCallFailed) else None
     result = came if isinstance(came, ToolResult) else None
     return ToolCallAnswer(
         tool=chosen.name,
@@ -107,7 +107,7 @@ async def call_version(
 @operation(
     "tool try",
     "POST /tools/{tool}/test",
-    tool=Tool("test_tool", "Test a tool", destructive=True, outside=True),
+    tool=McpTool("test_tool", "Test a tool", destructive=True, outside=True),
 )
 async def examples(
     call: Call,
@@ -146,7 +146,7 @@ def _measured(use: ToolUse) -> dict[str, Any]:
 @operation(
     "tool rollback",
     "POST /tools/{tool}/rollback",
-    tool=Tool("rollback_tool", "Roll a tool back"),
+    tool=McpTool("rollback_tool", "Roll a tool back"),
     examples=["ratchet tool rollback split_words"],
     see=["tool versions"],
     done="{it.tool} is back at {it.version}",
@@ -163,7 +163,7 @@ def rollback(call: Call, tool: ToolName) -> ToolAnswer:
 @operation(
     "tool evolve",
     "POST /tools/{tool}/evolve",
-    tool=Tool("evolve_tool", "Improve a tool", outside=True, queues=True),
+    tool=McpTool("evolve_tool", "Improve a tool", outside=True, queues=True),
     status=202,
     location="/workflows/runs/{it.run_id}",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import EventKind, Failure, Request
-from ratchet.modelserver import ModelCall, ModelServer, Turn, answer, call, say
+from ratchet.modelserver import ModelServer, ScriptedCall, Turn, answer, call, say
 from tests.engines.conftest import Place
 from tests.engines.contract import SCHEMA, fails, lines, propose
 from tests.engines.llm.subject import LlmSubject, prompts
@@ -88,7 +88,7 @@ def test_it_is_sent_back_only_so_often(llm: LlmSubject, repairs: int) -> None:
 
 
 def test_arguments_that_are_not_json_are_sent_back(llm: LlmSubject) -> None:
-    broken = Turn(calls=(ModelCall("answer", '{"score": '),))
+    broken = Turn(calls=(ScriptedCall("answer", '{"score": '),))
     engine = llm.open(broken, call("answer", score=1), endpoint='structured = "tool"')
     assert propose(engine, Request("rate", output_schema=SCHEMA)).output == {"score": 1}
 

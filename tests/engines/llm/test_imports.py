@@ -23,10 +23,10 @@ def loaded_after(code: str, *arguments: str) -> list[str]:
 OPEN = """
 from pathlib import Path
 from ratchet.config import load_settings
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 home = Path(sys.argv[1])
 env = {"RATCHET_LLM__ENDPOINTS__LOCAL__BASE_URL": sys.argv[2], "RATCHET_LLM__ENDPOINTS__LOCAL__KIND": sys.argv[3]}
-engine = open_engine("llm:local/scripted", Surroundings(load_settings({"home": str(home)}, env=env).settings, home, {}))
+engine = open_engine("llm:local/scripted", EngineContext(load_settings({"home": str(home)}, env=env).settings, home, {}))
 """
 
 

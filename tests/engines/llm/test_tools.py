@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from ratchet.engines import EventKind, Failure, McpServer, Request
-from ratchet.engines.engine import Tool
+from ratchet.engines.engine import EngineTool
 from ratchet.engines.llm.tools import Surface, tools_of
 from ratchet.kernel import Misuse
-from ratchet.modelserver import ModelCall, ModelServer, Turn, call, call_mcp, hang, say
+from ratchet.modelserver import ModelServer, ScriptedCall, Turn, call, call_mcp, hang, say
 from tests.cancelling import refusing_server, unheeded_moments
 from tests.engines.conftest import Place
 from tests.engines.contract import SCHEMA, fails, lines, propose
@@ -71,7 +71,7 @@ def test_a_server_that_listens_can_be_used(llm: LlmSubject, listening: McpServer
 
 @pytest.mark.soak
 def test_several_calls_are_answered_in_order_and_the_answer_may_be_structured(llm: LlmSubject) -> None:
-    both = Turn(calls=tuple(ModelCall("add", {"a": n, "b": n}, namespace="mcp__lab") for n in (1, 2)))
+    both = Turn(calls=tuple(ScriptedCall("add", {"a": n, "b": n}, namespace="mcp__lab") for n in (1, 2)))
     engine = llm.open(both, Turn(text='{"score": 6}'))
     assert propose(engine, replace(HI, output_schema=SCHEMA)).output == {"score": 6}
     assert llm.script.requests[1].results == ("2", "4")
@@ -84,7 +84,7 @@ def test_mistakes_are_told_to_the_model(llm: LlmSubject) -> None:
         call_mcp("lab", "multiply", a=1),
         call_mcp("lab", "add", a=1),
         call_mcp("lab", "add", a="one", b=2),
-        Turn(calls=(ModelCall("add", '{"a": ', namespace="mcp__lab"),)),
+        Turn(calls=(ScriptedCall("add", '{"a": ', namespace="mcp__lab"),)),
     ]
     assert propose(llm.open(*mistakes, say("Sorry.")), HI).text == "Sorry."
     failed, unknown, *unusable = llm.script.requests[-1].results
@@ -144,14 +144,14 @@ def test_cancelling_ends_the_server_and_what_it_started(llm: LlmSubject, tmp_pat
     assert beat.stat().st_size == size
 
 
-def noting(notes: list[Mapping[str, Any]]) -> Tool:
+def noting(notes: list[Mapping[str, Any]]) -> EngineTool:
     async def note(given: Mapping[str, Any]) -> str:
         if given["score"] < 0:
             raise ValueError("a score is not negative")
         notes.append(given)
         return f"noted {given['score']}"
 
-    return Tool("note", "Note a score.", SCHEMA, note)
+    return EngineTool("note", "Note a score.", SCHEMA, note)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "ollama"])

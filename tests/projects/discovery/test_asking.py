@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Request
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import StepStatus
 from ratchet.ledger.runs import list_steps
@@ -209,7 +209,7 @@ def test_a_recording_tells_nothing_in_a_run_that_is_no_simulation(
     make_runtime: MakeRuntime, tmp_path: Path, tree: Path
 ) -> None:
     runtime = make_runtime(**saying(tmp_path, json.dumps(ANSWER)))
-    engine = open_engine("mine", Surroundings(runtime.settings, runtime.home, {}))
+    engine = open_engine("mine", EngineContext(runtime.settings, runtime.home, {}))
     empty = tmp_path / "empty"
     empty.mkdir()
     prompt = make_prompt(tree, discover_files(tree), has_files=True)

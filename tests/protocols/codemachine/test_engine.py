@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.engines import Engine, Failure, Request, SessionFailed
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 
 # It takes what `codemachine start --spec FILE` takes, and ends like it does.
 PROGRAM = """\
@@ -34,7 +34,7 @@ print("Workflow completed successfully, with the key", "OPENAI_API_KEY" in os.en
 def engine(home: Path, path: Path) -> Engine:
     loaded = load_settings({"home": str(home)}, env={})
     environment = {"PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "OPENAI_API_KEY": "k", "OTHER": "x"}
-    return open_engine("codemachine", Surroundings(loaded.settings, home, environment))
+    return open_engine("codemachine", EngineContext(loaded.settings, home, environment))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from ratchet.engines import Engine
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import RunStatus
 from ratchet.ledger import change_run
 from ratchet.ledger.projects import get_project
@@ -26,7 +26,7 @@ async def plan_mortally(job: JobContext, engine: Engine | None = None) -> str:
     with job.ledger.read() as tx:
         protocol = get_protocol(tx, job.run_id)
         project = get_project(tx, protocol.project_id)
-    surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
+    surroundings = EngineContext(runtime.settings, runtime.home, os.environ)
     opener: Callable[[str | None], Engine] = lambda name: engine or open_engine(name, surroundings)  # noqa: E731
     clone = await asyncio.to_thread(open_clone, runtime, project)
     try:

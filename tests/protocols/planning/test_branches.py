@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import add_facts
 from ratchet.modelserver import answer
@@ -209,7 +209,7 @@ class Locker:
 def test_a_locked_branch_costs_no_second_session(desk: Desk) -> None:
     script = desk.open(GOOD)
     lock = desk.clone / ".git" / "refs" / "heads" / f"{NAME}.lock"
-    engine = open_engine("llm", Surroundings(desk.runtime.settings, desk.home, {}))
+    engine = open_engine("llm", EngineContext(desk.runtime.settings, desk.home, {}))
     desk.open(engine=Locker(engine, lock))
     refused = desk.plan()
     assert refused.status is RunStatus.BLOCKED
@@ -224,7 +224,7 @@ def test_a_locked_branch_costs_no_second_session(desk: Desk) -> None:
 def test_an_accepted_plan_outlives_the_clone_that_it_was_made_in(desk: Desk) -> None:
     script = desk.open(GOOD)
     set_up(desk)
-    engine = open_engine("llm", Surroundings(desk.runtime.settings, desk.home, {}))
+    engine = open_engine("llm", EngineContext(desk.runtime.settings, desk.home, {}))
     clone = desk.clone
     desk.open(engine=Locker(engine, clone / ".git" / "refs" / "heads" / f"{NAME}.lock"))
     refused = desk.plan()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import add_project
@@ -117,7 +117,7 @@ def replayed(desk: Desk, **more: object) -> Protocol:
     """A plan that is recorded for one project, and played back for another that is just like it."""
     tape = desk.home / "tape.jsonl"
     script = desk.open(GOOD)
-    real = open_engine("llm", Surroundings(desk.runtime.settings, desk.home, {}))
+    real = open_engine("llm", EngineContext(desk.runtime.settings, desk.home, {}))
     desk.open(engine=Recording(real, tape))
     assert desk.plan().status is RunStatus.PLANNED
     facts = desk.project.facts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.modelserver import ModelServer, Script, Turn
 from tests.engines.conftest import Place
 from tests.modelserver.fixtures import model_server
@@ -41,12 +41,12 @@ class Desk:
         self._name = f"reviewer-{next(_numbers)}"
         self.script: Script = server.script(self._name, [])
 
-    def says(self, *turns: Turn) -> Surroundings:
+    def says(self, *turns: Turn) -> EngineContext:
         """The reviewer takes these turns."""
         self.script = self._server.script(self._name, list(turns))
         return self.described(_LLM.format(url=self._server.openai_url(self._name)))
 
-    def at_providers(self, keys: Iterable[str]) -> Surroundings:
+    def at_providers(self, keys: Iterable[str]) -> EngineContext:
         """Providers with these variables for a key are the scripted server."""
         names = [key.removesuffix("_API_KEY").lower() for key in keys]
         server, anthropic = self._server, "anthropic"
@@ -58,7 +58,7 @@ class Desk:
             "".join(f'[llm.endpoints.{name}]\nbase_url = "{url}"\n' for name, url in urls.items())
         )
 
-    def described(self, toml: str) -> Surroundings:
+    def described(self, toml: str) -> EngineContext:
         return self._place.surroundings(toml, {"MODEL_KEY": "key"})
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.judges import Candidate, Judge, Judged, hear
 from ratchet.kernel import ProjectId, RunId, RunStatus, StepId, StepStatus
 from ratchet.ledger.projects import Project
@@ -146,7 +146,7 @@ class Ground:
         finally:
             workspace.discard()
 
-    def judge(self, surroundings: Surroundings, **changed: Any) -> QaJudge:
+    def judge(self, surroundings: EngineContext, **changed: Any) -> QaJudge:
         """The judge of the step. Keys of its spec, `facts`, and arguments of `qa_judge` may differ."""
         spec = {**SPEC, **{key: changed.pop(key) for key in ("qa", "metadata", "outputs") if key in changed}}
         project = replace(PROJECT, facts=changed.pop("facts", {}))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines import Tool
+from ratchet.engines import EngineTool
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing, open_research
@@ -137,7 +137,7 @@ def open_lab(directory: Path, ledger: Ledger) -> Iterator[Lab]:
         yield made
 
 
-def tools(context: SessionContext) -> dict[str, Tool]:
+def tools(context: SessionContext) -> dict[str, EngineTool]:
     return {tool.name: tool for tool in tools_for(context)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines import Failure, SessionFailed, Tool
+from ratchet.engines import EngineTool, Failure, SessionFailed
 from ratchet.engines.tool_server import Calls, SessionToolAnswer
 from ratchet.research.adapter import Hooks, SessionFacts, TaskAdapter
 from ratchet.research.session import session_tools
@@ -129,8 +129,8 @@ def test_a_guard_that_breaks_lets_nothing_through(lab: Lab) -> None:
 
     @dataclass(kw_only=True)
     class Tooled(Hooked):
-        def tools(self, directory: object) -> Sequence[Tool]:
-            return (Tool("note", "Note.", {"type": "object"}, note),)
+        def tools(self, directory: object) -> Sequence[EngineTool]:
+            return (EngineTool("note", "Note.", {"type": "object"}, note),)
 
     task = Tooled(
         name="widths", root=lab.task.root, recipe=lab.task.recipe, listeners=(Noting(fails="before"),)

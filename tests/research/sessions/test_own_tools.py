@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines import Tool
+from ratchet.engines import EngineTool
 from ratchet.engines.tool_server import Calls
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
@@ -103,11 +103,11 @@ def test_what_does_not_fit_its_schema_is_not_given_to_it(lab: Lab, task: TaskAda
 
 @dataclass(kw_only=True)
 class Talkative(TaskAdapter):
-    def tools(self, directory: Path) -> Sequence[Tool]:
+    def tools(self, directory: Path) -> Sequence[EngineTool]:
         async def where(_given: Mapping[str, Any]) -> str:
             return directory.name
 
-        return (Tool("where", "Tell where.", {"type": "object"}, where),)
+        return (EngineTool("where", "Tell where.", {"type": "object"}, where),)
 
 
 def test_an_adapter_may_bring_functions_of_its_own(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from ratchet.agentkit import StateStore
 from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
-from ratchet.ledger.agents import Agent, get_agent, quarantine_version
+from ratchet.ledger.agents import AgentRow, get_agent, quarantine_version
 from ratchet.runtime import Runtime
 from tests.agents.host.homes import Home
 from tests.agents.made_up import NAME, current, make_two_versions, make_version
@@ -31,7 +31,7 @@ def home(loaded: Loaded) -> Path:
 
 
 @pytest.fixture
-def greeter(ledger: Ledger, home: Path) -> Agent:
+def greeter(ledger: Ledger, home: Path) -> AgentRow:
     """An agent at 0.1.0, made from 0.0.0, that has greeted once and logged something."""
     agent = make_two_versions(ledger, home)
     directory = place_of(home, NAME).version(str(agent.current))
@@ -49,7 +49,7 @@ def test_without_agents_the_page_says_how_to_make_one(visitor_client: TestClient
 
 
 def test_versions_are_a_graph_and_can_be_chosen_as_far_as_they_are_sound(
-    visitor_client: TestClient, ledger: Ledger, home: Path, greeter: Agent
+    visitor_client: TestClient, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     variant = make_version(
         ledger, home, NAME, "0.0.1", parent=str(greeter.current), summary=HOSTILE, promoted=False
@@ -71,7 +71,7 @@ def test_versions_are_a_graph_and_can_be_chosen_as_far_as_they_are_sound(
 
 
 def test_the_address_is_moved_pinned_and_let_go_by_forms(
-    visitor_client: TestClient, ledger: Ledger, greeter: Agent
+    visitor_client: TestClient, ledger: Ledger, greeter: AgentRow
 ) -> None:
     refused = visitor_client.post(f"{PAGE}/actions/rollback", data={"version": "0.0.0"})
     assert (refused.status_code, current(ledger)) == (403, greeter.current)
@@ -84,7 +84,7 @@ def test_the_address_is_moved_pinned_and_let_go_by_forms(
 
 
 def test_what_is_inside_is_shown_escaped_and_brought_back(
-    visitor_client: TestClient, home: Path, greeter: Agent
+    visitor_client: TestClient, home: Path, greeter: AgentRow
 ) -> None:
     compared = visitor_client.get(f"{PAGE}/diff").text
     assert "+print(&#39;hi&#39;)" in compared
@@ -127,7 +127,7 @@ def test_a_tool_is_called_and_its_answer_shown(
 
 @pytest.mark.soak
 def test_an_agent_is_told_what_was_wrong_and_watched(
-    visitor: Visitor, ledger: Ledger, home: Path, greeter: Agent
+    visitor: Visitor, ledger: Ledger, home: Path, greeter: AgentRow
 ) -> None:
     page = visitor.open("/agents")
     page.get_by_role("link", name=NAME).click()
@@ -150,7 +150,7 @@ def test_an_agent_is_told_what_was_wrong_and_watched(
 
 
 @pytest.mark.soak
-def test_the_other_places_of_an_agent_can_be_used_by_everybody(visitor: Visitor, greeter: Agent) -> None:
+def test_the_other_places_of_an_agent_can_be_used_by_everybody(visitor: Visitor, greeter: AgentRow) -> None:
     page = visitor.open(f"/agents/{NAME}")
     for tab, heading in (
         ("Try a tool", "Try a tool of greeter"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.tools.call import Occasion, ToolFailed
+from ratchet.tools.call import Occasion, ToolCallFailed
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.tools.registry import Toolbox
@@ -94,5 +94,5 @@ def test_functions_answer(
 def test_a_part_that_is_not_there_is_told(bench: Bench, toolbox: Toolbox) -> None:
     occasion: Occasion = bench.occasion()
 
-    with pytest.raises(ToolFailed, match="there is no 'b'"):
+    with pytest.raises(ToolCallFailed, match="there is no 'b'"):
         asyncio.run(call_tool(toolbox.get("pick").tool, {"value": {}, "path": "b"}, occasion))

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, Session, SessionFailed
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.sessions import list_sessions
@@ -90,7 +90,7 @@ class Rewriter:
         return Readiness(True, "always")
 
 
-def open_rewriter(surroundings: Surroundings, option: str) -> Engine:
+def open_rewriter(surroundings: EngineContext, option: str) -> Engine:
     url = surroundings.settings.database_url.reveal()
     return Rewriter(surroundings.home, url, option.split(","))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import RunStatus
 from ratchet.modelserver import answer
@@ -20,7 +20,7 @@ SHOUT = "Turn a text into capitals"
 def record(desk: Desk, cassette: Path) -> None:
     """Let a real plan with a tool of its own be recorded."""
     desk.open(answer(wants_a_tool()), answer(source(GOOD_SOURCE)))
-    real = open_engine("llm", Surroundings(desk.runtime.settings, desk.home, {}))
+    real = open_engine("llm", EngineContext(desk.runtime.settings, desk.home, {}))
     desk.open(answer(wants_a_tool()), answer(source(GOOD_SOURCE)), engine=Recording(real, cassette))
     desk.plan(SHOUT, reuse=False)
 

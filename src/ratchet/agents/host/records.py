@@ -15,7 +15,7 @@ from ratchet.kernel import LedgerUnavailable, NotFound, StateChanged
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger import events as event_log
 from ratchet.ledger.agents import (
-    Agent,
+    AgentRow,
     AgentStatus,
     AgentVersion,
     get_agent,
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 class HostedAgent:
     """An agent that can be called, and the version that its address is to lead to."""
 
-    agent: Agent
+    agent: AgentRow
     current: AgentVersion
 
 
@@ -84,7 +84,7 @@ class Records:
 
         return await asyncio.to_thread(look)
 
-    async def find(self, agent: Agent, text: str) -> AgentVersion:
+    async def find(self, agent: AgentRow, text: str) -> AgentVersion:
         """The version that a caller names. Raises what `find_version` does, and `LedgerUnavailable`."""
 
         def find() -> AgentVersion:
@@ -93,7 +93,7 @@ class Records:
 
         return await asyncio.to_thread(find)
 
-    async def give_up(self, agent: Agent, commit: str, reason: str) -> None:
+    async def give_up(self, agent: AgentRow, commit: str, reason: str) -> None:
         """Quarantine a version; if the address leads to it, let it lead to the last good one instead."""
         while True:
             try:
@@ -133,7 +133,7 @@ class Records:
 
     def _everything(self) -> tuple[list[HostedAgent], int]:
         with self._ledger.read() as tx:
-            agents: list[Agent] = []
+            agents: list[AgentRow] = []
             while page := list_agents(tx, after=agents[-1].name if agents else "", limit=_PAGE):
                 agents += page
             rows = [row for agent in agents if (row := _row_of(tx, agent)) is not None]
@@ -173,7 +173,7 @@ class Records:
                 self._waiting.popleft()
 
 
-def _row_of(tx: Transaction, agent: Agent) -> HostedAgent | None:
+def _row_of(tx: Transaction, agent: AgentRow) -> HostedAgent | None:
     if agent.status is not AgentStatus.READY or agent.current is None:
         return None
     return HostedAgent(agent, get_version(tx, agent.id, agent.current))

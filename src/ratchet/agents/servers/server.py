@@ -126,7 +126,7 @@ class Pair:
 async def serving(launch: Launch, role: Role, settings: Agents) -> AsyncIterator[AgentServer]:
     """A server that answers, for the block; leaving it kills it and all that it started.
 
-    Raises `StartFailed`, and `Refused` where the machine cannot confine it.
+    Raises `StartFailed`, and `IsolationRefused` where the machine cannot confine it.
     """
     async with AsyncExitStack() as held:
         yield await _started(held, launch, role, settings)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ratchet.agents.contract import ToolShape
     from ratchet.agents.operations import ServedAgent
     from ratchet.agents.views import AgentRunAnswer, ListedVersion, VersionComparison
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _SHORT = 12
 _LOOK_SECONDS = 0.25
@@ -42,7 +42,7 @@ _tuner_option = click.option(
 
 
 @looking_like(of_agents.show)
-def show(session: Session, _call: CliCall, found: ServedAgent) -> None:
+def show(session: CliSession, _call: CliCall, found: ServedAgent) -> None:
     show_one(session, record(found), _fields(found))
     if found.runs and not session.json:
         print()
@@ -89,7 +89,7 @@ def _print_runs(runs: Sequence[AgentRunAnswer]) -> None:
 
 
 @looking_like(of_agents.versions)
-def versions_(session: Session, _call: CliCall, found: Listing[ListedVersion]) -> None:
+def versions_(session: CliSession, _call: CliCall, found: Listing[ListedVersion]) -> None:
     drawn = dict(zip([version.id for version in found.items], graph(found.items), strict=True))
     show_list(
         session,
@@ -115,7 +115,7 @@ def _version_status(version: ListedVersion) -> str:
 
 
 @looking_like(of_agents.diff)
-def diff(session: Session, _call: CliCall, found: VersionComparison) -> None:
+def diff(session: CliSession, _call: CliCall, found: VersionComparison) -> None:
     if session.json:
         print_document(record(found))
         return
@@ -153,7 +153,7 @@ def _short(commit: str | None) -> str | None:
 @_version_option
 @_tuner_option
 @click.pass_obj
-def tools_(session: Session, name: str, version: str | None, tuner: bool) -> None:
+def tools_(session: CliSession, name: str, version: str | None, tuner: bool) -> None:
     """List the tools of an agent, as it lists them itself.
 
     The agent is asked at its stable address. If `ratchet serve` does not run, the agent is started for this command. An
@@ -206,7 +206,7 @@ def tools_(session: Session, name: str, version: str | None, tuner: bool) -> Non
 )
 @click.pass_obj
 def call(
-    session: Session,
+    session: CliSession,
     name: str,
     tool: str,
     pairs: tuple[str, ...],
@@ -302,7 +302,13 @@ def _print_answer(text: str, content: Sequence[Mapping[str, Any]]) -> None:
 @click.option("--follow", "-f", "following", is_flag=True, help="Keep showing what is logged, until Ctrl-C.")
 @click.pass_obj
 def logs(
-    session: Session, name: str, version: str | None, server: str, count: int, printed: bool, following: bool
+    session: CliSession,
+    name: str,
+    version: str | None,
+    server: str,
+    count: int,
+    printed: bool,
+    following: bool,
 ) -> None:
     """Show what an agent's servers have logged.
 
@@ -323,7 +329,7 @@ def logs(
             note(f"The {server} of {name} {log.commit[:_SHORT]} has {what} nothing{other}.")
 
 
-def _follow(session: Session, log: log_files.AgentLog, end: log_files.LogEnd) -> None:
+def _follow(session: CliSession, log: log_files.AgentLog, end: log_files.LogEnd) -> None:
     _print_log(session, end)
     if not session.json:
         note("Following; Ctrl-C ends it.")
@@ -336,7 +342,7 @@ def _follow(session: Session, log: log_files.AgentLog, end: log_files.LogEnd) ->
         return  # the way that following ends
 
 
-def _print_log(session: Session, end: log_files.LogEnd) -> None:
+def _print_log(session: CliSession, end: log_files.LogEnd) -> None:
     for line in end.lines:
         if session.json:
             print_line({"line": line})
@@ -361,7 +367,7 @@ def _print_log(session: Session, end: log_files.LogEnd) -> None:
 @click.option("--restore", type=ID, metavar="N", help="Bring the state after change N back, as a new change.")
 @click.pass_obj
 def state(
-    session: Session,
+    session: CliSession,
     name: str,
     version: str | None,
     history: bool,

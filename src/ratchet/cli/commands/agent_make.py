@@ -28,7 +28,7 @@ from ratchet.operations import record
 
 if TYPE_CHECKING:
     from ratchet.agents.views import AgentOutcome, WholeAgent
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _engine_option = click.option(
     "--engine",
@@ -60,7 +60,7 @@ _simulated_option = click.option(
 @from_file_option
 @click.pass_obj
 def create(
-    session: Session,
+    session: CliSession,
     /,
     name: str,
     what: str | None,
@@ -116,7 +116,7 @@ def create(
 @from_file_option
 @click.pass_obj
 def feedback(
-    session: Session,
+    session: CliSession,
     /,
     name: str,
     text: str | None,
@@ -146,7 +146,7 @@ def feedback(
 
 
 def _carry(
-    session: Session, here: Foreground, name: str, run_id: int, what: str, *, detach: bool
+    session: CliSession, here: Foreground, name: str, run_id: int, what: str, *, detach: bool
 ) -> int | None:
     if detach:
         confirm(session, {"agent": name, "run": run_id}, f"Run {run_id} waits for a worker.")

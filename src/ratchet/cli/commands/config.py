@@ -11,7 +11,7 @@ from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, show_list
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     see=["config path"],
 )
 @click.pass_obj
-def show(session: Session) -> None:
+def show(session: CliSession) -> None:
     """Show every setting, its value and its source.
 
     Rising in strength: what is built in, ratchet.toml, older names of variables (TASKSGODZILLA_*, PROTOCOL_*),
@@ -48,7 +48,7 @@ def show(session: Session) -> None:
 
 @command(examples=["ratchet config path", '$EDITOR "$(ratchet config path)"'], see=["config show"])
 @click.pass_obj
-def path(session: Session) -> None:
+def path(session: CliSession) -> None:
     """Print the path of ratchet.toml.
 
     Whether there is such a file or not: `ratchet init` makes it.

@@ -15,7 +15,7 @@ from ratchet.runtime.addresses import ServerAddress, server_addresses
 from ratchet.server.token import Token, find_token
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.config import Loaded
 
 _PATIENCE_SECONDS = 10.0
@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 10.0
 @click.option("--port", type=PORT, metavar="PORT", help="The port of one of several servers.")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser as well.")
 @click.pass_obj
-def console(session: Session, port: int | None, show: bool) -> None:
+def console(session: CliSession, port: int | None, show: bool) -> None:
     """Print a link into the console of the server that works on this home.
 
     The link has the token in it: anyone who has it can do what you can. The server must be running (`ratchet serve`).

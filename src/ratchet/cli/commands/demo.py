@@ -13,7 +13,7 @@ from ratchet.cli.output import print_document
 from ratchet.demo.show import ACTS, show
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _ACT = click.Choice(ACTS)
 
@@ -36,7 +36,7 @@ _ACT = click.Choice(ACTS)
 )
 @click.argument("more", metavar="[ACT]…", nargs=-1, type=_ACT, help="Further acts to show.")
 @click.pass_obj
-def demo(session: Session, first: str | None, more: tuple[str, ...]) -> int:
+def demo(session: CliSession, first: str | None, more: tuple[str, ...]) -> int:
     """Watch Ratchet work, in less than a minute.
 
     Five acts, without a model, a key or a network. A worker is killed with `kill -9`, and nothing is lost. Then, side

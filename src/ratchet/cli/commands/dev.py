@@ -21,7 +21,7 @@ from ratchet.modelserver import Exchange, ModelServer, Script, Turn, read_script
 from ratchet.modelserver.server import claude_environment, codex_config, openai_environment
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 _HELLO = Turn(text="This is a scripted answer.", repeat="always")
@@ -51,7 +51,7 @@ _HELLO = Turn(text="This is a scripted answer.", repeat="always")
     "--once", is_flag=True, help="End when every script is used up; exit 1 if a request had no answer."
 )
 @click.pass_obj
-def model_server(session: Session, files: tuple[Path, ...], port: int, once: bool) -> int:
+def model_server(session: CliSession, files: tuple[Path, ...], port: int, once: bool) -> int:
     """Serve scripted models to real agents, without a network or a key.
 
     It speaks OpenAI Responses, OpenAI chat and Anthropic Messages on the loopback interface until Ctrl-C. Every answer
@@ -92,7 +92,7 @@ def _turns(files: Sequence[Path]) -> Mapping[str, Sequence[Turn]]:
     return found or {"hello": [_HELLO]}
 
 
-def _introduce(session: Session, server: ModelServer, turns: Mapping[str, Sequence[Turn]]) -> None:
+def _introduce(session: CliSession, server: ModelServer, turns: Mapping[str, Sequence[Turn]]) -> None:
     if session.json:
         print_line({"url": server.url, "scripts": [_record(server, name, turns[name]) for name in turns]})
         return
@@ -121,7 +121,7 @@ def _record(server: ModelServer, name: str, turns: Sequence[Turn]) -> dict[str, 
     }
 
 
-def _log(session: Session, exchange: Exchange) -> None:
+def _log(session: CliSession, exchange: Exchange) -> None:
     seen = exchange.seen
     model = str(seen.body.get("model", ""))
     if session.json:
@@ -153,7 +153,7 @@ def _indented(text: str) -> str:
     help="Where the pages go.",
 )
 @click.pass_obj
-def reference(session: Session, out: Path) -> None:
+def reference(session: CliSession, out: Path) -> None:
     """Rewrite the reference of commands, API and settings from the code.
 
     For those who work on Ratchet itself: run it at the top of the repository whenever a command, a request or a setting

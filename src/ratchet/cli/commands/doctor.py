@@ -17,7 +17,7 @@ from ratchet.doctor import ProbeCheck, addresses, disk, engines, extras, git, py
 from ratchet.doctor.home import ledger
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     see=["engine check", "ledger check"],
 )
 @click.pass_obj
-def doctor(session: Session) -> int:
+def doctor(session: CliSession) -> int:
     """Check this machine and the ledger, and say how to fix them.
 
     Nothing is made or changed. Exits with 1 if something failed; a warning is something Ratchet can do without.

@@ -22,12 +22,12 @@ from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.engine import Fault
 from ratchet.engines.providers import default_engine
-from ratchet.engines.registry import Surroundings, engine_names, look_at, open_engine
+from ratchet.engines.registry import EngineContext, engine_names, look_at, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Missing, Misuse, RatchetError
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _MISSING = 3
 _LOGINS = {"codex": ("login",), "claude": ("auth", "login")}
@@ -46,7 +46,7 @@ class _Listed:
     see=["engine check"],
 )
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """List the engines and what each can do.
 
     These are the built-in ones, agents that are described in the settings under [engines.command.NAME], and those of
@@ -83,7 +83,7 @@ def list_(session: Session) -> None:
 )
 @click.argument("names", nargs=-1, metavar="[ENGINE]...", help="Only these; all if none is named.")
 @click.pass_obj
-def check(session: Session, names: tuple[str, ...]) -> int:
+def check(session: CliSession, names: tuple[str, ...]) -> int:
     """Look whether engines could be used now, and say what is missing.
 
     Starts no session and costs nothing. Exits with 3 if one that was named is not ready, or if none is.
@@ -115,7 +115,7 @@ def check(session: Session, names: tuple[str, ...]) -> int:
 )
 @click.argument("name", metavar="ENGINE", type=click.Choice(list(_LOGINS)), help="codex or claude.")
 @click.pass_obj
-def login(session: Session, name: str) -> int:
+def login(session: CliSession, name: str) -> int:
     """Log in to the account of an agent program.
 
     Starts the login of the program that Ratchet uses, which need not be on the PATH. The login is kept where the
@@ -129,7 +129,7 @@ def login(session: Session, name: str) -> int:
     return subprocess.run([path, *_LOGINS[name]], check=False).returncode
 
 
-async def _program(name: str, around: Surroundings) -> Path:
+async def _program(name: str, around: EngineContext) -> Path:
     # Loaded here: the other commands open an engine by its name.
     if name == "claude":
         from ratchet.engines.claude.engine import find_program as find_claude
@@ -178,7 +178,7 @@ async def _program(name: str, around: Surroundings) -> Path:
 )
 @click.pass_obj
 def record(
-    session: Session,
+    session: CliSession,
     /,
     name: str,
     prompt: str,
@@ -219,10 +219,10 @@ def record(
     )
 
 
-def _surroundings(session: Session) -> Surroundings:
+def _surroundings(session: CliSession) -> EngineContext:
     loaded = session.load()
     configure_logs(loaded)
-    return Surroundings(loaded.settings, loaded.home, os.environ)
+    return EngineContext(loaded.settings, loaded.home, os.environ)
 
 
 def _schema(path: Path) -> Any:

@@ -18,7 +18,7 @@ from ratchet.ledger.events import since as events_since
 from ratchet.operations import record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _SHOWN = 50
 _SHOWN_BEFORE_FOLLOWING = 10
@@ -48,7 +48,7 @@ _SHOWN_BEFORE_FOLLOWING = 10
 @click.option("--type", metavar="TYPE", help="Only this type; run.* is every type that begins with run.")
 @click.pass_obj
 def events(
-    session: Session, /, following: bool, since: int | None, limit: int | None, **wanted: int | str | None
+    session: CliSession, /, following: bool, since: int | None, limit: int | None, **wanted: int | str | None
 ) -> None:
     """Show what happened, or follow it as it happens.
 
@@ -70,7 +70,7 @@ def _read(ledger: Ledger, where: EventFilter, since: int | None, limit: int) -> 
         return latest(tx.connection, where=where, limit=limit)[::-1]
 
 
-def _list(session: Session, found: list[Event]) -> None:
+def _list(session: CliSession, found: list[Event]) -> None:
     if session.json:
         for event in found:
             print_line(record(event))
@@ -90,7 +90,7 @@ def _list(session: Session, found: list[Event]) -> None:
     )
 
 
-def _follow(session: Session, ledger: Ledger, where: EventFilter, since: int | None, limit: int) -> None:
+def _follow(session: CliSession, ledger: Ledger, where: EventFilter, since: int | None, limit: int) -> None:
     if since is None:
         with ledger.read() as tx:
             # Both in one transaction: what comes after it is followed, nothing is left out or shown twice.
@@ -105,7 +105,7 @@ def _follow(session: Session, ledger: Ledger, where: EventFilter, since: int | N
             _print(session, event)
 
 
-def _print(session: Session, event: Event) -> None:
+def _print(session: CliSession, event: Event) -> None:
     if session.json:
         print_line(record(event))
     else:

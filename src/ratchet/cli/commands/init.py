@@ -14,7 +14,7 @@ from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     see=["setup", "doctor", "demo"],
 )
 @click.pass_obj
-def init(session: Session) -> None:
+def init(session: CliSession) -> None:
     """Make a home with its settings and ledger.
 
     The home is --home, else $RATCHET_HOME, else the nearest .ratchet at or above this directory, else a new

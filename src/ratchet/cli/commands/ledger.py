@@ -20,7 +20,7 @@ from ratchet.operations import record
 from ratchet.runtime import open_ledger
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.config import Artifacts, Loaded
     from ratchet.ledger import Ledger
     from ratchet.ledger.check import LedgerFinding
@@ -31,7 +31,7 @@ _DAY_MS = 86_400_000
 @command(examples=["ratchet ledger backup ledger.tar.gz"], see=["ledger restore"])
 @click.argument("file", type=click.Path(path_type=Path), help="The file to write, such as ledger.tar.gz.")
 @click.pass_obj
-def backup(session: Session, file: Path) -> None:
+def backup(session: CliSession, file: Path) -> None:
     """Write a backup of ledger and artifacts to a file.
 
     Others may continue working. The file appears whole or not at all, and either database can take it in.
@@ -59,7 +59,7 @@ def backup(session: Session, file: Path) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A backup.")
 @click.option("--force", is_flag=True, help="Replace a ledger that is not empty.")
 @click.pass_obj
-def restore(session: Session, file: Path, force: bool) -> None:
+def restore(session: CliSession, file: Path, force: bool) -> None:
     """Put a backup in the place of the ledger.
 
     Stop every server and worker first. Where there is no ledger yet, one is made.
@@ -86,7 +86,7 @@ def restore(session: Session, file: Path, force: bool) -> None:
     see=["doctor", "ledger restore"],
 )
 @click.pass_obj
-def check(session: Session) -> int:
+def check(session: CliSession) -> int:
     """Check ledger and artifacts for damage.
 
     Reads all of it and changes nothing; others may continue working. Exits with 1 if something is wrong.
@@ -105,7 +105,7 @@ def check(session: Session) -> int:
 
 @command(examples=["ratchet ledger vacuum"])
 @click.pass_obj
-def vacuum(session: Session) -> None:
+def vacuum(session: CliSession) -> None:
     """Remove what the rules no longer keep, and shrink the file.
 
     The rules are artifacts.retention_days and artifacts.grace_minutes. Others may keep working; no run, step, trial or

@@ -13,7 +13,7 @@ from ratchet.cli.program import root
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Write the pages of all commands into this directory instead.",
 )
 @click.pass_obj
-def man(session: Session, words: tuple[str, ...], out: Path | None) -> None:
+def man(session: CliSession, words: tuple[str, ...], out: Path | None) -> None:
     """Print the manual page of a command.
 
     It says the same as `--help`, in the language that `man` reads. In a directory that `man` looks into, as with --out

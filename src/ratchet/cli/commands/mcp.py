@@ -14,7 +14,7 @@ from ratchet.cli.params import PORT
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.server.mcp import Answering
 
 _HOST, _PORT = "127.0.0.1", 8126
@@ -48,7 +48,7 @@ _HOST, _PORT = "127.0.0.1", 8126
 )
 @click.pass_obj
 def mcp(
-    session: Session,
+    session: CliSession,
     http: bool,
     host: str | None,
     port: int | None,
@@ -99,7 +99,7 @@ def _token_in(path: Path) -> str:
     return token
 
 
-def _tell(session: Session, answering: Answering) -> None:
+def _tell(session: CliSession, answering: Answering) -> None:
     if session.json:
         token = None if answering.token_path is None else str(answering.token_path)
         print_line({"url": answering.url, "token_file": token})

@@ -22,7 +22,7 @@ from ratchet.memory import reembed as reembed_all
 from ratchet.operations import record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EMPTY = "Nothing is remembered that fits. `ratchet memory store TEXT` adds something."
@@ -59,7 +59,7 @@ def _choice_options(function: F) -> F:
 )
 @click.option("--key", metavar="TEXT", help="Replace what was stored with the same key.")
 @click.pass_obj
-def store(session: Session, /, text: str, data: str, **how: Any) -> None:
+def store(session: CliSession, /, text: str, data: str, **how: Any) -> None:
     """Remember a text.
 
     It is found again by its meaning, by engines and by `ratchet memory find`. A memory is made if there is none.
@@ -82,7 +82,7 @@ def store(session: Session, /, text: str, data: str, **how: Any) -> None:
 @_choice_options
 @click.option("--limit", "-n", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.pass_obj
-def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
+def find(session: CliSession, /, text: str, by_words: bool, **where: Any) -> None:
     """Find what means most nearly the same, or has the same words.
 
     The likeness is at most 1. It is worked out here; nothing leaves the machine unless the settings say so.
@@ -107,7 +107,7 @@ def find(session: Session, /, text: str, by_words: bool, **where: Any) -> None:
 @_choice_options
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
 @click.pass_obj
-def list_(session: Session, /, **where: Any) -> None:
+def list_(session: CliSession, /, **where: Any) -> None:
     """List what is remembered, newest first.
 
     What is learned in runs is in here as well as what was stored by hand.
@@ -124,7 +124,7 @@ def list_(session: Session, /, **where: Any) -> None:
 @click.argument("id", metavar="[ENTRY]", required=False, help="The id that `ratchet memory list` shows.")
 @_choice_options
 @click.pass_obj
-def delete(session: Session, /, **where: Any) -> None:
+def delete(session: CliSession, /, **where: Any) -> None:
     """Forget one entry, or all that fit.
 
     Without ENTRY, at least one of --kind, --tag and --scope says which ones. It cannot be undone.
@@ -138,7 +138,7 @@ def delete(session: Session, /, **where: Any) -> None:
 
 @command(examples=["ratchet memory reembed"])
 @click.pass_obj
-def reembed(session: Session) -> None:
+def reembed(session: CliSession) -> None:
     """Re-embed every entry, after the embedder has changed.
 
     Other processes may keep running; they wait, or fail with the advice to open the memory again.
@@ -156,7 +156,7 @@ def reembed(session: Session) -> None:
 
 
 @contextlib.contextmanager
-def _opened(session: Session, *, making: bool = False) -> Iterator[Memory]:
+def _opened(session: CliSession, *, making: bool = False) -> Iterator[Memory]:
     loaded = session.load()
     configure_logs(loaded)
     if not making:
@@ -165,7 +165,7 @@ def _opened(session: Session, *, making: bool = False) -> Iterator[Memory]:
         yield memory
 
 
-def _check_present(session: Session) -> None:
+def _check_present(session: CliSession) -> None:
     """Looking at a memory must not make one."""
     loaded = session.load()
     path = loaded.home / FILE_NAME

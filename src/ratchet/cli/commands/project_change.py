@@ -43,7 +43,7 @@ from ratchet.protocols.lookup import project_named, question_named
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Transaction
     from ratchet.ledger.questions import Clarification
     from ratchet.runtime import Runtime
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @click.argument("branch", metavar="BRANCH", help="Its name, without `origin/`.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def delete_branch(session: Session, project: str, branch: str, yes: bool) -> int:
+def delete_branch(session: CliSession, project: str, branch: str, yes: bool) -> int:
     """Delete a branch of the remote of a project.
 
     Never the base branch, nor that of a protocol that has not ended. It cannot be undone, and is on record.
@@ -91,7 +91,7 @@ def delete_branch(session: Session, project: str, branch: str, yes: bool) -> int
 )
 @click.option("--remove", "removing", type=click.Choice(NAMES), help="Forget this secret.")
 @click.pass_obj
-def secrets(session: Session, project: str, setting: str | None, removing: str | None) -> None:
+def secrets(session: CliSession, project: str, setting: str | None, removing: str | None) -> None:
     """Show which secrets a project has, set one, or remove one.
 
     They are kept encrypted, used by Ratchet alone, and never shown again. git_token lets git fetch and push over https,
@@ -143,7 +143,7 @@ def secrets(session: Session, project: str, setting: str | None, removing: str |
 @by_option
 @click.pass_obj
 def answer(
-    session: Session, project: str, key: str | None, text: str | None, recommended: bool, by: str | None
+    session: CliSession, project: str, key: str | None, text: str | None, recommended: bool, by: str | None
 ) -> None:
     """Answer a question about a project or its protocols; what waited for it is resumed.
 
@@ -183,7 +183,7 @@ def answer(
 @project_argument
 @click.option("--undo", is_flag=True, help="Take it out of the archive again.")
 @click.pass_obj
-def archive(session: Session, project: str, undo: bool) -> None:
+def archive(session: CliSession, project: str, undo: bool) -> None:
     """Put a project away: nothing of it is lost, and it takes no new protocols."""
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.read() as tx:
@@ -232,7 +232,7 @@ _EDIT = "# One command in a line, run in this order at the top of a fresh checko
 @click.option("--rebuild", is_flag=True, help="Make the environment again, although there is one.")
 @click.pass_obj
 def setup(
-    session: Session,
+    session: CliSession,
     project: str | None,
     show: bool,
     edit: bool,
@@ -294,7 +294,7 @@ def setup(
 @click.option("--found", is_flag=True, help="Go back to what was found in the repository.")
 @click.pass_obj
 def checks(
-    session: Session,
+    session: CliSession,
     project: str | None,
     adding: tuple[str, ...],
     removing: tuple[str, ...],
@@ -324,7 +324,7 @@ def checks(
         _print_checks(document)
 
 
-def _make(session: Session, runtime: Runtime, project: Project, *, rebuild: bool) -> None:
+def _make(session: CliSession, runtime: Runtime, project: Project, *, rebuild: bool) -> None:
     def tell(mark: str, line: str) -> None:
         if not session.json:
             note(f"{mark} {one_line(line)}")

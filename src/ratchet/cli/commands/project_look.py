@@ -24,13 +24,13 @@ from ratchet.protocols.lookup import project_named
 from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _MOST_QUESTIONS = 1000
 
 
 @looking_like(operations.list_)
-def list_(session: Session, call: CliCall, found: Listing[operations.ProjectAnswer]) -> None:
+def list_(session: CliSession, call: CliCall, found: Listing[operations.ProjectAnswer]) -> None:
     with call.read() as tx:
         setups = {each.id: onboarding_view(tx, get_project(tx, each.id)).status for each in found.items}
     show_list(
@@ -51,7 +51,7 @@ def list_(session: Session, call: CliCall, found: Listing[operations.ProjectAnsw
 
 
 @looking_like(operations.show)
-def show(session: Session, call: CliCall, found: operations.ProjectAnswer) -> None:
+def show(session: CliSession, call: CliCall, found: operations.ProjectAnswer) -> None:
     with call.read() as tx:
         asked = list_clarifications(tx, project_id=found.id, open_only=True, limit=_MOST_QUESTIONS)
         document = whole_project(tx, get_project(tx, found.id)) | {"open_questions": len(asked)}
@@ -66,7 +66,7 @@ def show(session: Session, call: CliCall, found: operations.ProjectAnswer) -> No
 )
 @project_argument
 @click.pass_obj
-def branches(session: Session, project: str) -> None:
+def branches(session: CliSession, project: str) -> None:
     """List the branches that the remote of a project has now."""
     with existing_runtime(session, Kinds()) as runtime:
         with runtime.ledger.read() as tx:
@@ -89,7 +89,7 @@ def branches(session: Session, project: str) -> None:
 @project_argument
 @click.option("--all", "every", is_flag=True, help="Answered ones, too.")
 @click.pass_obj
-def questions(session: Session, project: str, every: bool) -> None:
+def questions(session: CliSession, project: str, every: bool) -> None:
     """List what is asked about a project and its protocols.
 
     A question that blocks keeps what it applies to from being resumed until `ratchet project answer` answers it.

@@ -33,7 +33,7 @@ from ratchet.protocols.names import next_name, slug_of
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @detach_option
 @click.pass_obj
 def add(
-    session: Session,
+    session: CliSession,
     where: str | None,
     name: str | None,
     base: str | None,
@@ -122,7 +122,7 @@ def add(
 @ci_files_option
 @detach_option
 @click.pass_obj
-def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int | None:
+def onboard(session: CliSession, project: str, ci_files: bool, detach: bool) -> int | None:
     """Set a project up: resume where that is blocked, or look at the repository again.
 
     What was answered stays. Files that are there are never overwritten.
@@ -170,7 +170,7 @@ def onboard(session: Session, project: str, ci_files: bool, detach: bool) -> int
 @click.option("--run", "running", is_flag=True, help="Carry it out, here and now.")
 @click.pass_obj
 def import_codemachine(
-    session: Session,
+    session: CliSession,
     /,
     project: str,
     workspace: str,
@@ -218,7 +218,7 @@ def import_codemachine(
         return None
 
 
-def _carry(session: Session, here: Foreground, project: Project) -> int:
+def _carry(session: CliSession, here: Foreground, project: Project) -> int:
     assert project.setup_run_id is not None
     ended = carry_setup(session, here, project.setup_run_id, project.name)
     with here.ledger.read() as tx:

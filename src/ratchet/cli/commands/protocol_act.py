@@ -28,7 +28,7 @@ from ratchet.cli.protocol_choice import detach_option, protocol_argument, within
 from ratchet.cli.words import one_line
 from ratchet.config import write_initial
 from ratchet.config.workflow_settings import REVIEWER_POLICIES
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger.protocols import get_protocol, list_protocols
 from ratchet.projects.local import find_top, left_out
@@ -48,7 +48,7 @@ from ratchet.protocols.names import create_described
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Transaction
     from ratchet.ledger.projects import Project
     from ratchet.runtime import Runtime
@@ -97,7 +97,7 @@ _UNFINISHED = 1000
 @detach_option
 @click.pass_obj
 def new(
-    session: Session,
+    session: CliSession,
     /,
     description: str | None,
     file: str | None,
@@ -181,7 +181,7 @@ def _require_new(here: Foreground, project: Project, description: str) -> None:
 
 def _check_engines(here: Foreground, *named: str | None, running: bool) -> None:
     """Whoever is named must be there before anything is made; and whoever plans, if that comes next."""
-    around = Surroundings(here.runtime.settings, here.runtime.home, os.environ)
+    around = EngineContext(here.runtime.settings, here.runtime.home, os.environ)
     for name in filter(None, named):
         open_engine(name, around)
     if running:
@@ -248,7 +248,7 @@ _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for 
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def start(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def start(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Plan a protocol, or carry out the plan that it has.
 
     The work is done here until it stops; Ctrl-C pauses it. A pending, planned or paused protocol can be started,
@@ -275,7 +275,7 @@ def start(session: Session, wanted: str, project: str | None, no_wait: bool, det
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def resume(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def resume(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Resume a protocol that was paused, blocked or cut off, here and now.
 
     Steps that were blocked are done again; one that has failed is tried again by `ratchet protocol retry` only. If a
@@ -294,7 +294,9 @@ def resume(session: Session, wanted: str, project: str | None, no_wait: bool, de
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def run_next(
+    session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool
+) -> int | None:
     """Run the first step that waits, is blocked or has failed.
 
     For protocols whose steps are started by hand. Exits with 0 when that step is completed.
@@ -313,7 +315,7 @@ def run_next(session: Session, wanted: str, project: str | None, no_wait: bool, 
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def retry(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def retry(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Try the last step that failed or is blocked once more.
 
     It begins again from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
@@ -330,7 +332,7 @@ def retry(session: Session, wanted: str, project: str | None, no_wait: bool, det
 @within_option
 @detach_option
 @click.pass_obj
-def open_pr(session: Session, wanted: str, project: str | None, detach: bool) -> int | None:
+def open_pr(session: CliSession, wanted: str, project: str | None, detach: bool) -> int | None:
     """Push the branch of a protocol and open its pull request.
 
     Also where protocols.push or protocols.pull_requests are off. One that there is already stays, with its
@@ -360,7 +362,7 @@ def _resumed(call: CliCall, protocol_id: int) -> None:
 
 
 def _act(
-    session: Session,
+    session: CliSession,
     wanted: str,
     project: str | None,
     act: Callable[[CliCall, int], object],
@@ -386,7 +388,7 @@ def _act(
 
 
 def _act_on_step(
-    session: Session,
+    session: CliSession,
     wanted: str,
     project: str | None,
     action: Callable[[CliCall, int], StepAcceptedAnswer],

@@ -30,7 +30,7 @@ from ratchet.protocols.lookup import protocol_named
 from ratchet.protocols.views import attempt_answers
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.operations import Listing
     from ratchet.protocols.views import ProtocolAnswer
 
@@ -38,7 +38,7 @@ _PART = 1024 * 1024
 
 
 @looking_like(operations.list_)
-def list_(session: Session, call: CliCall, found: Listing[ProtocolAnswer]) -> None:
+def list_(session: CliSession, call: CliCall, found: Listing[ProtocolAnswer]) -> None:
     with call.read() as tx:
         counts = count_protocol_steps(tx, [each.id for each in found.items])
         names = {each.project_id: get_project(tx, each.project_id).name for each in found.items}
@@ -71,7 +71,7 @@ def list_(session: Session, call: CliCall, found: Listing[ProtocolAnswer]) -> No
 @protocol_argument
 @within_option
 @click.pass_obj
-def show(session: Session, wanted: str, project: str | None) -> None:
+def show(session: CliSession, wanted: str, project: str | None) -> None:
     """Show one protocol: its steps, why it stands, and the command to type next."""
     from ratchet.protocols.overview import overview
 
@@ -98,7 +98,7 @@ def show(session: Session, wanted: str, project: str | None) -> None:
 @click.option("--follow", "-f", "following", is_flag=True, help="Follow what is said, until it stops.")
 @click.pass_obj
 def log(
-    session: Session,
+    session: CliSession,
     wanted: str,
     project: str | None,
     place: str | None,
@@ -169,7 +169,7 @@ def _whole(tx: Transaction, attempt: Attempt) -> tuple[str, int]:
 
 
 def _follow(
-    session: Session, ledger: Ledger, protocol: Protocol, after: int, steps: Container[int] | None
+    session: CliSession, ledger: Ledger, protocol: Protocol, after: int, steps: Container[int] | None
 ) -> None:
     with ledger.read() as tx:
         if get_run(tx, protocol.run_id).status.stands:
@@ -185,7 +185,7 @@ def _follow(
                         return
 
 
-def _print(session: Session, event: Event) -> None:
+def _print(session: CliSession, event: Event) -> None:
     if session.json:
         print_line(record(event))
         return

@@ -49,7 +49,7 @@ from ratchet.research.views import (
 from ratchet.research.views.text import trials as trials_in_words
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Ledger, Run, Transaction
     from ratchet.operations import Operation
     from ratchet.research.views.text import ResearchView
@@ -107,7 +107,7 @@ _SEED = Number(0, of_research.LARGEST_SEED)
 @click.option("--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`.")
 @click.pass_obj
 def run(
-    session: Session, /, specialists: str | None, no_lineage: bool, detach: bool, **options: Any
+    session: CliSession, /, specialists: str | None, no_lineage: bool, detach: bool, **options: Any
 ) -> int | None:
     """Improve a recipe under measurement until a stop is reached.
 
@@ -138,7 +138,7 @@ def run(
 @command(examples=["ratchet research resume 3", "ratchet research resume tides"], see=["research status"])
 @research_argument
 @click.pass_obj
-def resume(session: Session, wanted: str) -> int | None:
+def resume(session: CliSession, wanted: str) -> int | None:
     """Resume a run that was paused, blocked or cut off, here and now.
 
     What was measured is not measured again. Exits with 0 when a stop was reached, 1 otherwise.
@@ -155,7 +155,7 @@ def resume(session: Session, wanted: str) -> int | None:
         return _carry(session, here, found.id)
 
 
-def _carry(session: Session, here: Foreground, run_id: int) -> int | None:
+def _carry(session: CliSession, here: Foreground, run_id: int) -> int | None:
     with progress(here.ledger, run_id, quiet=session.json) as hear:
         ended = here.carry(run_id, hear, quiet=session.json)
     with here.ledger.read() as tx:
@@ -194,7 +194,7 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
 @research_argument
 @click.option("--watch", is_flag=True, help="Keep showing it until the run stops.")
 @click.pass_obj
-def status_(session: Session, wanted: str, watch: bool) -> None:
+def status_(session: CliSession, wanted: str, watch: bool) -> None:
     """Show where a run stands: the best, the specialists, what is in flight.
 
     With --watch it keeps reporting what happens, whoever does the work.
@@ -208,7 +208,7 @@ def status_(session: Session, wanted: str, watch: bool) -> None:
         _show_status(session, ledger, run_id)
 
 
-def _show_status(session: Session, ledger: Ledger, run_id: int) -> None:
+def _show_status(session: CliSession, ledger: Ledger, run_id: int) -> None:
     with ledger.read() as tx:
         if session.json:
             print_document(status(tx, run_id))
@@ -228,7 +228,7 @@ def _view(operation: Operation[..., Any], read: Callable[[Transaction, int], Res
     @command(name, help=operation.help, examples=examples, see=["research status", "research report"])
     @research_argument
     @click.pass_obj
-    def show(session: Session, wanted: str) -> None:
+    def show(session: CliSession, wanted: str) -> None:
         with existing_ledger(session) as ledger, ledger.read() as tx:
             found = read(tx, find_research(tx, wanted))
         _print_view(session, found)
@@ -236,7 +236,7 @@ def _view(operation: Operation[..., Any], read: Callable[[Transaction, int], Res
     return show
 
 
-def _print_view(session: Session, found: ResearchView) -> None:
+def _print_view(session: CliSession, found: ResearchView) -> None:
     if session.json:
         print_document(found.to_dict())
     else:
@@ -264,7 +264,7 @@ lessons_ = _view(of_research.lessons, insights)
     "exp", metavar="[TRIAL]", required=False, help="Its number, such as 075; the best one if not given."
 )
 @click.pass_obj
-def tree_(session: Session, wanted: str, exp: str | None) -> None:
+def tree_(session: CliSession, wanted: str, exp: str | None) -> None:
     """Show the ancestors and descendants of a trial; of the best, if none is named."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = tree(tx, find_research(tx, wanted), None if exp is None else trial_number(exp))
@@ -279,7 +279,7 @@ def tree_(session: Session, wanted: str, exp: str | None) -> None:
 @click.argument("exp", metavar="TRIAL", help="Its number, such as 075.")
 @click.option("--diff", "with_diff", is_flag=True, help="Show how it differs from its parent.")
 @click.pass_obj
-def trial(session: Session, wanted: str, exp: str, with_diff: bool) -> None:
+def trial(session: CliSession, wanted: str, exp: str, with_diff: bool) -> None:
     """Show one trial: its measurements, its certificate, its diff.
 
     The certificate names what was measured, by which evaluator, on which commit; it is checked when it is shown.
@@ -323,7 +323,7 @@ def _print_trial(shown: dict[str, Any]) -> None:
     help="Where to; report.html beside the run if not given.",
 )
 @click.pass_obj
-def report_(session: Session, wanted: str, out: Path | None) -> None:
+def report_(session: CliSession, wanted: str, out: Path | None) -> None:
     """Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.
 
     It is one file of HTML that loads nothing else.

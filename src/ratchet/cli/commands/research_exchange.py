@@ -21,7 +21,7 @@ from ratchet.research.exchange import export_run, import_run
 from ratchet.runtime import open_ledger
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Run
     from ratchet.research.adapter import TaskAdapter
 
@@ -47,7 +47,7 @@ _directory = click.Path(path_type=Path)
     help="Which way a score is better, if the rows do not tell.",
 )
 @click.pass_obj
-def import_(session: Session, directory: Path, name: str, task: str | None, direction: str | None) -> None:
+def import_(session: CliSession, directory: Path, name: str, task: str | None, direction: str | None) -> None:
     """Take over a run of the original system as a record of its trials.
 
     DIR has results.tsv in it, or a blackboard with it. Rows that are damaged are repaired from tree.tsv, or left out;
@@ -84,7 +84,7 @@ def import_(session: Session, directory: Path, name: str, task: str | None, dire
 @click.argument("directory", metavar="DIR", type=_directory, help="The folder to write.")
 @click.option("--force", is_flag=True, help="Replace its files in a directory that is not empty.")
 @click.pass_obj
-def export(session: Session, wanted: str, directory: Path, force: bool) -> None:
+def export(session: CliSession, wanted: str, directory: Path, force: bool) -> None:
     """Write a run in the files of the original system.
 
     These are results.tsv, tree.tsv, best.json, LEADERBOARD.md and KNOWLEDGE.md.
@@ -98,7 +98,7 @@ def export(session: Session, wanted: str, directory: Path, force: bool) -> None:
     confirm(session, document, f"{count} trials of run {run.id} are written to {directory}.")
 
 
-def _task(session: Session, run: Run) -> TaskAdapter | None:
+def _task(session: CliSession, run: Run) -> TaskAdapter | None:
     """The task of a run of our own: it tells the columns. Rows that outlived their task are still worth writing."""
     if "imported" in run.spec:
         return None

@@ -16,7 +16,7 @@ from ratchet.operations import record
 from ratchet.research import tasks
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.research.checker import TaskCheck
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
@@ -37,7 +37,7 @@ _INDENT = 20
     help="Where the folder is made; here if not given.",
 )
 @click.pass_obj
-def new(session: Session, name: str, directory: Path) -> None:
+def new(session: CliSession, name: str, directory: Path) -> None:
     """Make a folder with a small task to begin with.
 
     It can be improved as it is. Its task.toml explains every key.
@@ -56,7 +56,7 @@ def new(session: Session, name: str, directory: Path) -> None:
     see=["research run", "research new"],
 )
 @click.pass_obj
-def tasks_(session: Session) -> None:
+def tasks_(session: CliSession) -> None:
     """List the tasks that are installed.
 
     These are Ratchet's own and those of other packages. A folder of your own needs no installation: name its path.
@@ -92,7 +92,7 @@ def tasks_(session: Session) -> None:
     "--attack", is_flag=True, help="Also try hostile recipes, broken evaluators and failing machines."
 )
 @click.pass_obj
-def check_(session: Session, task: str, variant: str | None, attack: bool) -> int:
+def check_(session: CliSession, task: str, variant: str | None, attack: bool) -> int:
     """Check a task before money is spent on it.
 
     Its baseline is measured, its prompts are built, its tools are asked. Nothing of it is changed. Exits with 1 if

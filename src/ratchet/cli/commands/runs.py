@@ -15,7 +15,7 @@ from ratchet.operations import record
 from ratchet.runtime.operations import runs
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Attempt, Run, Step
 
 _HERE = ("protocol", "research")
@@ -23,7 +23,7 @@ _HERE = ("protocol", "research")
 
 
 @looking_like(runs.show)
-def show(session: Session, call: CliCall, run: Run) -> None:
+def show(session: CliSession, call: CliCall, run: Run) -> None:
     """With --json everything that is recorded of it."""
     # Loaded here: it needs tables that the list does not.
     from ratchet.ledger.usage import total
@@ -46,7 +46,7 @@ def show(session: Session, call: CliCall, run: Run) -> None:
 
 
 @looking_like(runs.resume)
-def resume(session: Session, call: CliCall, run: Run) -> None:
+def resume(session: CliSession, call: CliCall, run: Run) -> None:
     """With the command that works on it here, if no worker does."""
     # Loaded here: `show` needs nothing of it.
     from ratchet.cli.protocol_carrying import tell_who_works

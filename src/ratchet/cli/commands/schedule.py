@@ -19,7 +19,7 @@ from ratchet.runtime import Schedule, Timetable, get_schedule, read_when
 from ratchet.runtime.schedules import chosen_priority
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @timing_options
 @click.pass_obj
 def add(
-    session: Session,
+    session: CliSession,
     /,
     name: str,
     when: str,
@@ -73,7 +73,7 @@ def add(
 @click.option("--count", "-n", type=COUNT, default=3, show_default=True, help="So many times.")
 @click.option("--timezone", metavar="ZONE", help="For a WHEN; UTC if not given.")
 @click.pass_obj
-def next_(session: Session, what: str, count: int, timezone: str | None) -> None:
+def next_(session: CliSession, what: str, count: int, timezone: str | None) -> None:
     """Show the next times of a schedule, or of a time as it is said.
 
     A good way to try how a WHEN is understood before it is used. It needs no ledger.
@@ -103,7 +103,7 @@ def next_(session: Session, what: str, count: int, timezone: str | None) -> None
     confirm(session, document, "\n".join(told))
 
 
-def _known(session: Session, name: str) -> Schedule | None:
+def _known(session: CliSession, name: str) -> Schedule | None:
     """The schedule of that name, where there is a ledger at all."""
     if not has_ledger(session.load()):
         return None

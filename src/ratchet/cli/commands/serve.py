@@ -17,7 +17,7 @@ from ratchet.server.serving import Serving
 from ratchet.server.serving import serve as serve_until_told
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     help="Port, 0 takes a free one; server.port if not given, or the next free one.",
 )
 @click.pass_obj
-def serve(session: Session, host: str | None, port: int | None) -> int:
+def serve(session: CliSession, host: str | None, port: int | None) -> int:
     """Serve the HTTP API and the console, with a worker inside.
 
     A home and a ledger are made if there are none. Requests need the token whose file is named at the start; in a

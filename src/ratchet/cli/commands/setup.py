@@ -18,7 +18,7 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.config.file import add_settings
 from ratchet.engines.providers import how_to_price
-from ratchet.engines.registry import Surroundings, look_at
+from ratchet.engines.registry import EngineContext, look_at
 from ratchet.kernel import Missing, RatchetError
 from ratchet.setup import (
     costs_at_most,
@@ -32,7 +32,7 @@ from ratchet.setup import (
 )
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.setup import Means, SetupPlan
 
 _NOTHING = (
@@ -47,7 +47,7 @@ _NOTHING = (
 )
 @click.option("--yes", is_flag=True, help="Ask nothing: take the first of what is found that works.")
 @click.pass_obj
-def setup(session: Session, yes: bool) -> None:
+def setup(session: CliSession, yes: bool) -> None:
     """Find keys, logins and models here, and choose who works and reviews.
 
     Looks for keys in the environment, logins of Codex and Claude, Ollama (OLLAMA_HOST) and other endpoints on this
@@ -144,21 +144,21 @@ def _installed(found: Sequence[Means], asking: bool) -> list[str]:
     return done
 
 
-def _first_ready(session: Session, found: Sequence[Means]) -> tuple[SetupPlan, Surroundings, str | None]:
+def _first_ready(session: CliSession, found: Sequence[Means]) -> tuple[SetupPlan, EngineContext, str | None]:
     """The first that works, the settings as they will be, and what could not be shown of it. Nothing is paid for."""
     refused, fixes = [], []
     for means in found:
         others = [each for each in found if each is not means]
         loaded = session.load()
         try:
-            before = Surroundings(loaded.settings, loaded.home, os.environ)
+            before = EngineContext(loaded.settings, loaded.home, os.environ)
             plan = plan_for(means, others, before, loaded.is_set)
             loaded = session.load({".".join(key): value for key, value in plan.settings.items()})
         except RatchetError as error:
             refused.append(f"{means}: {error}")
             fixes += [error.hint] if error.hint else []
             continue
-        around = Surroundings(loaded.settings, loaded.home, os.environ)
+        around = EngineContext(loaded.settings, loaded.home, os.environ)
         with working(f"trying {means}"):
             [looked] = asyncio.run(look_at([plan.engine], around))
         if looked.readiness.ready:

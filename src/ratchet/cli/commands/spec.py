@@ -25,7 +25,7 @@ from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _PAGE = 100
 
@@ -45,7 +45,7 @@ _PAGE = 100
 @click.option("--root", metavar="FOLDER", help="The protocol's folder in that checkout.")
 @click.pass_obj
 def validate(
-    session: Session,
+    session: CliSession,
     file: str | None,
     wanted: str | None,
     project: str | None,
@@ -108,7 +108,7 @@ def validate(
 )
 @click.pass_obj
 def audit(
-    session: Session, wanted: str | None, project: str | None, backfill: bool, every: float | None
+    session: CliSession, wanted: str | None, project: str | None, backfill: bool, every: float | None
 ) -> int:
     """Check the specs of protocols against what is in their repositories.
 

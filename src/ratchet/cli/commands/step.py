@@ -39,7 +39,7 @@ from ratchet.protocols.views import attempt_answers, step_record
 from ratchet.runtime.operations.jobs import AcceptedAnswer
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Attempt, Ledger
     from ratchet.protocols.views import StepAnswer
     from ratchet.runtime import Runtime
@@ -56,7 +56,7 @@ _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for 
 @protocol_argument
 @within_option
 @click.pass_obj
-def list_(session: Session, wanted: str, project: str | None) -> None:
+def list_(session: CliSession, wanted: str, project: str | None) -> None:
     """List the steps of a protocol, in their order."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
@@ -102,7 +102,9 @@ def list_(session: Session, wanted: str, project: str | None) -> None:
     help="Print what its author was asked, what it changed, or what QA said, and nothing else.",
 )
 @click.pass_obj
-def show(session: Session, wanted: str, project: str | None, attempt: int | None, part: str | None) -> None:
+def show(
+    session: CliSession, wanted: str, project: str | None, attempt: int | None, part: str | None
+) -> None:
     """Show one step with its attempts.
 
     STEP is its number, or PROTOCOL/NN.
@@ -131,7 +133,7 @@ def show(session: Session, wanted: str, project: str | None, attempt: int | None
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def run(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def run(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Run one step now: a pending one, or once more one that is blocked or has failed.
 
     STEP is its number, or PROTOCOL/NN. It does not matter whether steps before it are done. Exits with 0 when it is
@@ -154,7 +156,7 @@ def run(session: Session, wanted: str, project: str | None, no_wait: bool, detac
 @_no_wait_option
 @detach_option
 @click.pass_obj
-def qa(session: Session, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def qa(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
     """Have the newest commit of a step judged once more, without a new session of its author.
 
     STEP is its number, or PROTOCOL/NN. Exits with 0 when it has passed.
@@ -173,7 +175,7 @@ def qa(session: Session, wanted: str, project: str | None, no_wait: bool, detach
 @detach_option
 @click.pass_obj
 def approve(
-    session: Session, wanted: str, project: str | None, by: str | None, no_wait: bool, detach: bool
+    session: CliSession, wanted: str, project: str | None, by: str | None, no_wait: bool, detach: bool
 ) -> int | None:
     """Complete a step in the place of its judges, with the newest commit that its author made.
 
@@ -186,7 +188,7 @@ def approve(
 
 
 def _act(
-    session: Session,
+    session: CliSession,
     wanted: str,
     project: str | None,
     action: Callable[[CliCall, int], AcceptedAnswer | StepAnswer],
@@ -212,7 +214,7 @@ def _act(
         return _carry(session, here, step, wait=wait)
 
 
-def _carry(session: Session, here: Foreground, step: ProtocolStep, *, wait: bool) -> int:
+def _carry(session: CliSession, here: Foreground, step: ProtocolStep, *, wait: bool) -> int:
     with here.ledger.read() as tx:
         name = get_protocol(tx, step.run_id).name
     return carry_protocol(
@@ -235,7 +237,7 @@ def _nth(step: ProtocolStep, tries: Sequence[Attempt], attempt: int | None) -> A
     return wanted[-1]
 
 
-def _print_file(session: Session, ledger: Ledger, step: ProtocolStep, attempt: Attempt, part: str) -> None:
+def _print_file(session: CliSession, ledger: Ledger, step: ProtocolStep, attempt: Attempt, part: str) -> None:
     with ledger.read() as tx:
         found = [each for each in of_attempt(tx, attempt.id) if each.name == _FILES[part]]
     if not found:

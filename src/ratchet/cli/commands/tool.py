@@ -25,7 +25,7 @@ from ratchet.tools.call import CALL_SECONDS
 from ratchet.tools.definition import ToolType
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.tools.definition import Tool
     from ratchet.tools.operations import WholeToolAnswer
     from ratchet.tools.registry import Toolbox, ToolVersion
@@ -61,7 +61,7 @@ _seconds_option = click.option(
 @click.option("--tag", type=Text(0, 200), metavar="TAG", help="Only with this tag.")
 @click.option("--by-score", is_flag=True, help="The best first, with how good their calls were.")
 @click.pass_obj
-def list_(session: Session, kind: str | None, tag: str | None, by_score: bool) -> None:
+def list_(session: CliSession, kind: str | None, tag: str | None, by_score: bool) -> None:
     """List tools by name.
 
     They come from YAML and JSON files in `tools` of Ratchet's home and in the folders of the setting `tools.folders`,
@@ -95,7 +95,7 @@ def list_(session: Session, kind: str | None, tag: str | None, by_score: bool) -
 
 
 @looking_like(of_tools.show)
-def show(session: Session, _call: CliCall, found: WholeToolAnswer) -> None:
+def show(session: CliSession, _call: CliCall, found: WholeToolAnswer) -> None:
     show_one(session, record(found), _fields(found))
     if not session.json:
         for warning in found.warnings:
@@ -114,7 +114,7 @@ def show(session: Session, _call: CliCall, found: WholeToolAnswer) -> None:
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only with this tag, and all others given.")
 @click.option("--limit", "-n", type=COUNT, default=5, show_default=True, help="At most so many.")
 @click.pass_obj
-def search(session: Session, task: str, kind: str | None, tags: tuple[str, ...], limit: int) -> None:
+def search(session: CliSession, task: str, kind: str | None, tags: tuple[str, ...], limit: int) -> None:
     """Find tools for a task, and say why each was chosen.
 
     Tools are found by meaning, and weighed by what is known of them: speed, cost, quality, how their calls went, and
@@ -151,7 +151,7 @@ def search(session: Session, task: str, kind: str | None, tags: tuple[str, ...],
 @_seconds_option
 @click.pass_obj
 def run(
-    session: Session,
+    session: CliSession,
     tool: str,
     pairs: tuple[str, ...],
     document: str | None,
@@ -200,7 +200,7 @@ def run(
 @_type_option
 @_seconds_option
 @click.pass_obj
-def test(session: Session, tool: str, kind: str | None, seconds: float) -> int:
+def test(session: CliSession, tool: str, kind: str | None, seconds: float) -> int:
     """Run the examples of a tool as tests.
 
     Each example of the definition is a call; one that says what must come of it is held against that. `all` tests every
@@ -246,7 +246,7 @@ def test(session: Session, tool: str, kind: str | None, seconds: float) -> int:
 @click.option("--replace", is_flag=True, help="Let it take the place of one of the same id.")
 @click.pass_obj
 def add(
-    session: Session,
+    session: CliSession,
     file: str | None,
     run_id: int | None,
     name: str | None,
@@ -285,7 +285,7 @@ def _of_run(call: CliCall, run_id: int, name: str | None) -> Tool:
         return tool_of_run(tx, run_id, name)
 
 
-def _add_server(session: Session, call: CliCall, toolbox: Toolbox, server: str) -> None:
+def _add_server(session: CliSession, call: CliCall, toolbox: Toolbox, server: str) -> None:
     from ratchet.tools.invocation import take_server
 
     with working(f"asking {server}"):
@@ -305,7 +305,7 @@ def _values(tool: Tool, pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _listening(session: Session, chosen: ToolVersion) -> Any:
+def _listening(session: CliSession, chosen: ToolVersion) -> Any:
     """What the tool says goes to stderr as it says it; a line moves meanwhile if it says nothing."""
 
     def listen(_kind: str, data: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ratchet.kernel import dollars
 from ratchet.ledger.attention import usage_report
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 Row = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
     help="How far back, today included.",
 )
 @click.pass_obj
-def usage(session: Session, days: int) -> None:
+def usage(session: CliSession, days: int) -> None:
     """Show what engines used and what it cost, by engine and model and by run.
 
     The same figures as the console's page. A cost that is not known is said to be unknown, and counts as nothing in

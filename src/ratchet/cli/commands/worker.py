@@ -14,7 +14,7 @@ from ratchet.runtime import Worker, open_ledger, open_runtime
 from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--slots", type=COUNT, metavar="N", help="Jobs to do at once; runtime.slots if not given.")
 @click.pass_obj
-def worker(session: Session, slots: int | None) -> None:
+def worker(session: CliSession, slots: int | None) -> None:
     """Run jobs until stopped.
 
     Several workers may share a ledger, on several machines if it is PostgreSQL. SIGTERM or Ctrl-C drains: nothing new

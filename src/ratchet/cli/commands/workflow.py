@@ -22,7 +22,7 @@ from ratchet.operations import Window, record
 from ratchet.workflows import operations as of_workflows
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.flowkit.spec import WorkflowSpec
     from ratchet.ledger import Ledger
     from ratchet.workflows.operations import (
@@ -50,7 +50,7 @@ _wanted_argument = click.argument(
 @click.argument("file", metavar="[FILE]", required=False, help="A file of YAML or JSON.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of workflow files instead.")
 @click.pass_obj
-def validate(session: Session, file: str | None, schema: bool) -> int:
+def validate(session: CliSession, file: str | None, schema: bool) -> int:
     """Check a workflow and report everything that is wrong.
 
     Nothing is run, and no model is asked. Where there is a ledger, the tools that the steps name must exist, too.
@@ -87,7 +87,7 @@ def validate(session: Session, file: str | None, schema: bool) -> int:
 )
 @source_argument
 @click.pass_obj
-def plan(session: Session, source: str) -> None:
+def plan(session: CliSession, source: str) -> None:
     """Show what a workflow would do, and what can run at once.
 
     Steps of one wave wait for nothing but earlier waves. A step does not wait for its whole wave, though: it starts as
@@ -116,7 +116,7 @@ def plan(session: Session, source: str) -> None:
 )
 @_wanted_argument
 @click.pass_obj
-def show(session: Session, wanted: str) -> None:
+def show(session: CliSession, wanted: str) -> None:
     """Show a saved workflow, or a run of one.
 
     A number is a run: its status, its outputs, and what became of each step.
@@ -143,7 +143,7 @@ def show(session: Session, wanted: str) -> None:
 @click.option("--limit", "-n", type=COUNT, default=20, show_default=True, help="At most so many of each.")
 @click.option("--before", type=ID, metavar="RUN", help="Only runs older than this one: the next page.")
 @click.pass_obj
-def list_(session: Session, limit: int, before: int | None) -> None:
+def list_(session: CliSession, limit: int, before: int | None) -> None:
     """List the saved workflows and the last runs."""
     with calling(session) as call:
         saved = of_workflows.saved(call, Window(limit=limit)).items
@@ -168,7 +168,7 @@ def list_(session: Session, limit: int, before: int | None) -> None:
 @click.argument("file", metavar="FILE", help="A file of YAML or JSON.")
 @click.option("--name", metavar="NAME", help="Under this name; under its workflow_id if not given.")
 @click.pass_obj
-def save(session: Session, file: str, name: str | None) -> None:
+def save(session: CliSession, file: str, name: str | None) -> None:
     """Keep a workflow under its name, to be run by it.
 
     Saving again replaces what is run from now on. A saved workflow may name tools and other saved workflows, and carry
@@ -190,7 +190,7 @@ def save(session: Session, file: str, name: str | None) -> None:
 @_wanted_argument
 @click.option("--last", type=COUNT, default=20, show_default=True, help="Look at so many of its last runs.")
 @click.pass_obj
-def profile(session: Session, wanted: str, last: int) -> None:
+def profile(session: CliSession, wanted: str, last: int) -> None:
     """Show where the time of a workflow goes, and what to improve first.
 
     A number is a run; a name stands for the last runs of that workflow. Steps with a * are on the critical path: only
@@ -218,7 +218,7 @@ def existing_file(source: str) -> Path:
     return path
 
 
-def _source(session: Session, source: str) -> WorkflowSpec:
+def _source(session: CliSession, source: str) -> WorkflowSpec:
     """The workflow in a file, which needs no ledger, or the one that is saved under a name."""
     from ratchet.flowkit.reader import read_spec
     from ratchet.ledger.workflows import get_workflow
@@ -232,7 +232,7 @@ def _source(session: Session, source: str) -> WorkflowSpec:
 
 
 @contextlib.contextmanager
-def _ledger_if_any(session: Session) -> Iterator[Ledger | None]:
+def _ledger_if_any(session: CliSession) -> Iterator[Ledger | None]:
     """The ledger where there is one. Looking at a file must not make it."""
     if not has_ledger(session.load()):
         yield None

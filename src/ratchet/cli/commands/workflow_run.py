@@ -49,7 +49,7 @@ from ratchet.workflows.saved import load_workflow, names_file
 from ratchet.workflows.views import plan_record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
     from ratchet.ledger import Run
 
 _PLANNED = ("workflow.", "attempt.failed", "attempt.error")
@@ -76,7 +76,7 @@ _EVOLVED = ("evolution.", "attempt.failed", "attempt.error", "tool.")
 @detach_option
 @click.pass_obj
 def new(
-    session: Session,
+    session: CliSession,
     /,
     what: str | None,
     file: str | None,
@@ -119,7 +119,7 @@ def _free_file(out: str) -> Path:
     return path
 
 
-def _print_planned(session: Session, here: Foreground, ended: Run, target: Path | None) -> int:
+def _print_planned(session: CliSession, here: Foreground, ended: Run, target: Path | None) -> int:
     if ended.status is not RunStatus.COMPLETED:
         return _print_why_not(session, here, ended)
     planned = planned_of(ended)
@@ -153,7 +153,7 @@ def _print_how(planned: Planned) -> None:
     note(f"Saved as {planned.workflow}: `ratchet workflow run {planned.workflow} --input KEY=VALUE` runs it.")
 
 
-def _print_why_not(session: Session, here: Foreground, ended: Run) -> int:
+def _print_why_not(session: CliSession, here: Foreground, ended: Run) -> int:
     result = ended.result if isinstance(ended.result, dict) else {}
     if session.json:
         print_document({**record(WorkflowRunAnswer.of(ended)), "result": ended.result})
@@ -210,7 +210,7 @@ def _last_failure(here: Foreground, ended: Run) -> str | None:
 @detach_option
 @click.pass_obj
 def run(
-    session: Session,
+    session: CliSession,
     /,
     source: str,
     pairs: tuple[str, ...],
@@ -254,7 +254,9 @@ def run(
         return _carry(session, here, run_id, spec.workflow_id, steps, following=following)
 
 
-def _carry(session: Session, here: Foreground, run_id: int, name: str, steps: int, *, following: bool) -> int:
+def _carry(
+    session: CliSession, here: Foreground, run_id: int, name: str, steps: int, *, following: bool
+) -> int:
     with progress(name, steps, quiet=session.json, follow=following) as hear:
         ended = here.carry(run_id, hear, quiet=session.json, give_up=True)
     found = outcome(CliCall(session, here.ledger, here.runtime), run_id)
@@ -298,7 +300,7 @@ def _lacks_program(found: OutcomeAnswer) -> bool:
 @detach_option
 @click.pass_obj
 def evolve(
-    session: Session, /, wanted: str, why: str | None, rollback: bool, detach: bool, **options: Any
+    session: CliSession, /, wanted: str, why: str | None, rollback: bool, detach: bool, **options: Any
 ) -> int | None:
     """Have a tool rewritten, and keep it only if it proves better.
 
@@ -337,7 +339,7 @@ def evolve(
         return _print_evolved(session, here, chosen.name, ended)
 
 
-def _print_evolved(session: Session, here: Foreground, tool: str, ended: Run) -> int:
+def _print_evolved(session: CliSession, here: Foreground, tool: str, ended: Run) -> int:
     result = ended.result if isinstance(ended.result, dict) else {}
     if session.json:
         print_document({**record(WorkflowRunAnswer.of(ended)), "result": ended.result})
@@ -381,7 +383,7 @@ def _print_evolved(session: Session, here: Foreground, tool: str, ended: Run) ->
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, and replace its files.")
 @click.pass_obj
 def export(
-    session: Session,
+    session: CliSession,
     source: str,
     target: str,
     out: str,

@@ -20,7 +20,7 @@ from ratchet.workflows.saved import load_workflow, names_file
 from ratchet.workflows.schedules import Overlap, schedule_optimisation, schedule_workflow
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import Session
+    from ratchet.cli.session import CliSession
 
 _FOR_WORKFLOWS = ("pairs", "document", "overlap", "no_cache", "priority")
 _FOR_BATCHES = ("budget", "most", "engine")
@@ -60,7 +60,7 @@ _FOR_BATCHES = ("budget", "most", "engine")
 @click.option("--engine", metavar="ENGINE", help="Who rewrites the tools with --optimise.")
 @click.pass_obj
 def schedule(
-    session: Session, /, what: tuple[str, ...], name: str | None, optimise: bool, **options: Any
+    session: CliSession, /, what: tuple[str, ...], name: str | None, optimise: bool, **options: Any
 ) -> None:
     """Run a workflow again by the clock.
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ratchet.cli.session import Session
+from ratchet.cli.session import CliSession
 
 _HOME = ".ratchet"
 
@@ -179,7 +179,7 @@ class Value(click.ParamType[str]):
         return known or [CompletionItem(incomplete, type=kind) for kind in files[:1]]
 
     def _known(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
-        session = ctx.find_object(Session) or Session()
+        session = ctx.find_object(CliSession) or CliSession()
         place = place_of(session.flags)
         found = {name: about for word in self.words for name, about in self._named(word, place).items()}
         return [

@@ -30,7 +30,7 @@ from ratchet.engines.engine import (
     Transcript,
 )
 from ratchet.engines.program import check_fit, version_of
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.engines.session_home import KeptSessions, session_home
 from ratchet.kernel import Missing
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from ratchet.engines.claude.session import ClaudeSession
 
 
-def open_claude(surroundings: Surroundings, option: str) -> Engine:
+def open_claude(surroundings: EngineContext, option: str) -> Engine:
     """The Claude CLI; `option` is the model, instead of the one in the settings."""
     return ClaudeEngine(surroundings, option or None)
 
 
 class ClaudeEngine:
-    def __init__(self, surroundings: Surroundings, model: str | None) -> None:
+    def __init__(self, surroundings: EngineContext, model: str | None) -> None:
         settings = surroundings.settings.engines.claude
         self._around = surroundings
         self._model = model

@@ -26,7 +26,7 @@ from ratchet.engines.session_home import KeptSessions
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
-    from ratchet.engines.registry import Surroundings
+    from ratchet.engines.registry import EngineContext
 
 
 TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"
@@ -50,7 +50,7 @@ class Terms:
     """With what it goes to whom."""
 
 
-def find_terms(named: str | None, around: Surroundings, kept: ClaudeConversations) -> Terms:
+def find_terms(named: str | None, around: EngineContext, kept: ClaudeConversations) -> Terms:
     """Raises `Fault` when there is no key and no login, and `Misuse` for a model that Claude cannot ask."""
     settings = around.settings.engines.claude
     found = agent_model(named, "claude", settings, around)

@@ -30,7 +30,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.types import McpSdkServerConfig
 
 from ratchet.engines.claude.environment import OURS
-from ratchet.engines.engine import EventKind, Failure, Fault, Guard, Request, Tool, Transcript
+from ratchet.engines.engine import EngineTool, EventKind, Failure, Fault, Guard, Request, Transcript
 from ratchet.engines.program import check_budget
 from ratchet.kernel import Usage
 
@@ -38,7 +38,7 @@ EDITS = frozenset({"Write", "Edit", "NotebookEdit"})
 """The built-in tools that change files by themselves."""
 
 
-def own_server(tools: tuple[Tool, ...]) -> McpSdkServerConfig:
+def own_server(tools: tuple[EngineTool, ...]) -> McpSdkServerConfig:
     return create_sdk_mcp_server(
         OURS,
         tools=[
@@ -73,7 +73,7 @@ def guarding(guard: Guard, denied: Callable[[str, str, Any, str], None]) -> Hook
     return HookMatcher(hooks=[ask], on_failure="block")
 
 
-def _handler(tool: Tool) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+def _handler(tool: EngineTool) -> Callable[[Any], Awaitable[dict[str, Any]]]:
     async def handle(arguments: Any) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": await tool.run(arguments)}]}
 

@@ -19,7 +19,7 @@ from ratchet.engines.providers import read_key
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
-    from ratchet.engines.registry import Surroundings
+    from ratchet.engines.registry import EngineContext
 
 
 # How the token of a login travels: by a variable that Codex reads and its commands do not see, as a key does.
@@ -47,7 +47,7 @@ class CodexAccess:
         return self if self.model or self.by_login else replace(self, model=usual)
 
 
-def find_access(named: str | None, settings: Codex, around: Surroundings) -> CodexAccess:
+def find_access(named: str | None, settings: Codex, around: EngineContext) -> CodexAccess:
     """Raises `Fault` when there is no key and no login, and `Misuse` for a model that Codex cannot ask."""
     found = agent_model(named, "codex", settings, around)
     held = settings.model_copy(update={"base_url": found.base_url, "key_variable": found.key_variable})

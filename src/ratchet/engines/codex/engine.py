@@ -36,7 +36,7 @@ from ratchet.engines.program import (
     version_of,
 )
 from ratchet.engines.providers import price_of
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.engines.session_home import KeptSessions, private_places, session_home
 
 MINIMUM = (0, 163, 0)
@@ -153,13 +153,13 @@ async def check_sandbox(program: CodexProgram, mode: str, session: Invocation) -
 _COMPLAINT = 2000
 
 
-def open_codex(surroundings: Surroundings, option: str) -> Engine:
+def open_codex(surroundings: EngineContext, option: str) -> Engine:
     """The Codex CLI; `option` is the model, instead of the one in the settings."""
     return CodexEngine(surroundings, option or None)
 
 
 class CodexEngine:
-    def __init__(self, surroundings: Surroundings, model: str | None) -> None:
+    def __init__(self, surroundings: EngineContext, model: str | None) -> None:
         self._around = surroundings
         self._settings = surroundings.settings.engines.codex
         self._prices = surroundings.settings.llm.prices

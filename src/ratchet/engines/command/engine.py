@@ -17,7 +17,7 @@ from ratchet.engines.endpoint import HiddenKeys
 from ratchet.engines.engine import Capabilities, Engine, Failure, Fault, Readiness, Request, Session
 from ratchet.engines.program import Invocation, check_fit, could_not_write, supervise, try_out
 from ratchet.engines.providers import price_of
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.engines.session_home import private_places, session_home
 from ratchet.kernel import Misuse
 
@@ -150,7 +150,7 @@ _VERSION_SECONDS = 20.0
 _SECRET = re.compile(r"KEY$|TOKEN$|PASSWORD$|SECRET$")
 
 
-def open_command(surroundings: Surroundings, name: str) -> Engine:
+def open_command(surroundings: EngineContext, name: str) -> Engine:
     """The agent that is described under `name` in the settings, or ready; `name:model` gives it a model."""
     plain, _, model = name.partition(":")
     description = surroundings.settings.engines.command.get(plain) or READY[plain]
@@ -160,7 +160,7 @@ def open_command(surroundings: Surroundings, name: str) -> Engine:
 
 
 class CommandEngine:
-    def __init__(self, surroundings: Surroundings, name: str, description: CommandSettings) -> None:
+    def __init__(self, surroundings: EngineContext, name: str, description: CommandSettings) -> None:
         self._name = name
         self._description = description
         self._prices = surroundings.settings.llm.prices

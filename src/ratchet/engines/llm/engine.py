@@ -27,7 +27,7 @@ from ratchet.engines.llm.connection import http_client, load_libraries
 from ratchet.engines.llm.exchange import LlmConversation, LlmConversations, ModelExchange, ModelReply
 from ratchet.engines.llm.fault import CallFault
 from ratchet.engines.llm.tools import SessionTools, Surface, mcp_is_installed, prefixed, tools_of
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Misuse
 
 # As if this process were a server of that name.
@@ -200,7 +200,7 @@ async def _look(candidate: ModelCandidate, environment: Mapping[str, str]) -> Re
     )
 
 
-def open_llm(surroundings: Surroundings, option: str) -> LlmEngine:
+def open_llm(surroundings: EngineContext, option: str) -> LlmEngine:
     """`option` names a model or a role, see `choice`; nothing is `llm.default`. Raises `Misuse`."""
     if option:
         candidates(option, surroundings.settings.llm, surroundings.environment)
@@ -212,7 +212,7 @@ class LlmEngine:
 
     name = "llm"
 
-    def __init__(self, surroundings: Surroundings, choice: str | None) -> None:
+    def __init__(self, surroundings: EngineContext, choice: str | None) -> None:
         self._settings = surroundings.settings.llm
         self._environment = surroundings.environment
         self._choice = choice

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ratchet.engines.engine import (
+    EngineTool,
     EventKind,
     Failure,
     Guard,
     McpServer,
-    Tool,
     Transcript,
     check_schema,
     validate_answer,
@@ -54,7 +54,7 @@ def cancelled_if_asked() -> Iterator[None]:
 _LONGEST = 100_000
 
 
-def prefixed(tool: Tool, server: str) -> Tool:
+def prefixed(tool: EngineTool, server: str) -> EngineTool:
     """`tool` under the name that every engine gives to a tool of this server."""
     return replace(tool, name=f"mcp__{server}__{tool.name}")
 
@@ -62,7 +62,7 @@ def prefixed(tool: Tool, server: str) -> Tool:
 class SessionTools:
     """Uses a tool as a model asks. A mistake becomes a result that tells the model so."""
 
-    def __init__(self, tools: Sequence[Tool], guard: Guard | None, transcript: Transcript) -> None:
+    def __init__(self, tools: Sequence[EngineTool], guard: Guard | None, transcript: Transcript) -> None:
         self.tools = {tool.name: tool for tool in tools}
         self.denied: list[dict[str, str]] = []
         self._guard = guard
@@ -89,7 +89,7 @@ class SessionTools:
             return f"Error: {type(error).__name__}: {error}"
         return result if len(result) <= _LONGEST else f"{result[:_LONGEST]}… (cut)"
 
-    async def _objection(self, tool: Tool, given: Mapping[str, Any]) -> str | None:
+    async def _objection(self, tool: EngineTool, given: Mapping[str, Any]) -> str | None:
         """Why the guard forbids this, if it does. What it could not be asked about is forbidden."""
         if self._guard is None:
             return None
@@ -133,7 +133,7 @@ class Surface:
 
 
 @contextlib.asynccontextmanager
-async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncIterator[list[Tool]]:
+async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncIterator[list[EngineTool]]:
     """Connect to every server for the block; a server that was started for it is ended with it."""
     failed: Exception | None = None
     with cancelled_if_asked():
@@ -151,7 +151,9 @@ async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncItera
             raise failed
 
 
-async def _connected(server: McpServer, surface: Surface, stack: contextlib.AsyncExitStack) -> list[Tool]:
+async def _connected(
+    server: McpServer, surface: Surface, stack: contextlib.AsyncExitStack
+) -> list[EngineTool]:
     complaints = stack.enter_context(_scratch_file())
     try:
         client = await stack.enter_async_context(_client(server, surface, complaints))
@@ -171,7 +173,7 @@ async def _connected(server: McpServer, surface: Surface, stack: contextlib.Asyn
         ) from error
     return [
         prefixed(
-            Tool(each.name, each.description or "", each.input_schema, _use(client, server, each.name)),
+            EngineTool(each.name, each.description or "", each.input_schema, _use(client, server, each.name)),
             server.name,
         )
         for each in listed

@@ -22,7 +22,7 @@ from ratchet.engines.engine import (
     Session,
     Transcript,
 )
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.engines.search.program import SearchProgram
 from ratchet.engines.search.space import SearchPoint, SearchState, SearchTrial, Space
 from ratchet.kernel import Misuse, Usage
@@ -78,7 +78,7 @@ def read_asked(data: Mapping[str, Any], **defaults: Any) -> SearchData:
 _DRAWS = 64
 
 
-def open_search(_surroundings: Surroundings, option: str) -> SearchEngine:
+def open_search(_surroundings: EngineContext, option: str) -> SearchEngine:
     """`search` searches what is declared, `search:all` every number that is assigned to a name."""
     if option not in ("", "declared", "all"):
         raise Misuse(f"there is no engine search:{option}", hint="use search, or search:all")

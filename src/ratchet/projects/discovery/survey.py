@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.run import Keeping, run_session
 from ratchet.engines.transcript import account_of, write_now
 from ratchet.kernel import LedgerError, Misuse, Outcome, RatchetError, StepStatus, Superseded
@@ -221,7 +221,7 @@ async def discover_project(job: JobContext, project: Known, tree: Path) -> Proje
 
 
 def _opened(job: JobContext, name: str) -> Engine:
-    engine = open_engine(name, Surroundings(job.runtime.settings, job.runtime.home, os.environ))
+    engine = open_engine(name, EngineContext(job.runtime.settings, job.runtime.home, os.environ))
     if not engine.capabilities.structured_output:
         raise Misuse("it cannot answer by a schema", hint="name another engine in `projects.discovery`")
     return engine

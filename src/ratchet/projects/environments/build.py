@@ -51,7 +51,17 @@ from ratchet.projects.environments.packages import (
     python_package,
     weaker,
 )
-from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Refused, Running, Stopped, start
+from ratchet.sandbox import (
+    Bounds,
+    Broken,
+    CannotStart,
+    Finished,
+    IsolationRefused,
+    Policy,
+    Running,
+    Stopped,
+    start,
+)
 from ratchet.workspaces import Repository, find_git
 from ratchet.workspaces.repository import find_repository
 
@@ -345,7 +355,7 @@ class _Work:
             raise SetupFailed(
                 argv, "cannot be run", str(error), hint=self._hint(how_to_install(argv[0]))
             ) from error
-        except (Refused, Broken) as error:
+        except (IsolationRefused, Broken) as error:
             raise SetupFailed(argv, "cannot be run", str(error), hint=error.hint) from error
 
     async def _heard(self, running: Running) -> Finished:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.kernel import IllegalTransition, LedgerError, RatchetError, RunStatus, StateChanged, Superseded
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project
@@ -113,7 +113,7 @@ def _require_answers(work: PlanningWork) -> None:
 def _require_reviewer(work: PlanningWork) -> None:
     """Before the plan is paid for: without a reviewer no step of it could be kept."""
     runtime = work.job.runtime
-    around = Surroundings(runtime.settings, runtime.home, os.environ)
+    around = EngineContext(runtime.settings, runtime.home, os.environ)
     require_reviewer(around, work.project, work.protocol, lambda name, _: work.open_engine(name))
 
 

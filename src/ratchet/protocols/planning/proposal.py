@@ -15,7 +15,7 @@ from typing import Any
 
 from ratchet.engines import Engine
 from ratchet.engines.providers import default_engine
-from ratchet.engines.registry import Surroundings, engine_names, look_at
+from ratchet.engines.registry import EngineContext, engine_names, look_at
 from ratchet.kernel import BudgetExceeded, NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
@@ -107,7 +107,7 @@ def _named(work: PlanningWork) -> list[str]:
 async def authors(work: PlanningWork) -> list[str]:
     """The engines that may carry out a step: those that are ready, and the usual one, which is asked in any case."""
     runtime = work.job.runtime
-    around = Surroundings(runtime.settings, runtime.home, os.environ)
+    around = EngineContext(runtime.settings, runtime.home, os.environ)
     engine = runtime.settings.protocols.engine or default_engine(runtime.settings, os.environ)
     usual = engine.partition(":")[0]
     looked = await look_at(_named(work), around)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratchet.config import Settings
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, FirstFailure, Judge, Judged, Report, VerdictJudge, first_failure
 from ratchet.kernel import NotFound
@@ -89,7 +89,7 @@ class QaJudge:
 def qa_judge(
     *,
     settings: Settings,
-    surroundings: Surroundings,
+    surroundings: EngineContext,
     project: Project,
     protocol: Protocol,
     step: ProtocolStep,

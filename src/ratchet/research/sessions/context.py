@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ratchet.engines import Failure, Session, SessionFailed, Tool
+from ratchet.engines import EngineTool, Failure, Session, SessionFailed
 from ratchet.engines.tool_server import in_words
 from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
 from ratchet.ledger import Transaction
@@ -93,7 +93,7 @@ class HookCalls:
     async def ended(self, problem: str | None) -> None:
         await self._heard("session_ended", self._hooks.session_ended(self._facts, problem))
 
-    def watched(self, tool: Tool) -> Tool:
+    def watched(self, tool: EngineTool) -> EngineTool:
         """The tool, with the hooks asked before and after each use, and its answers of a bearable length."""
         facts, hooks = self._facts, self._hooks
 
@@ -112,7 +112,7 @@ class HookCalls:
                 raise SessionToolFailed(capped)
             return capped
 
-        return Tool(tool.name, tool.description, tool.input_schema, run)
+        return EngineTool(tool.name, tool.description, tool.input_schema, run)
 
     async def _heard(self, name: str, calling: Awaitable[_Said]) -> _Said:
         try:

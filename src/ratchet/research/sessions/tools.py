@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines import Tool
+from ratchet.engines import EngineTool
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import add_lesson, list_lessons
@@ -39,7 +39,7 @@ from ratchet.sandbox.policy import is_shown
 _REASON = 4000
 
 
-def submit_trial(context: SessionContext) -> Tool:
+def submit_trial(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         idea = Idea(
             hypothesis=inputs.hypothesis(given["hypothesis"]),
@@ -58,7 +58,7 @@ def submit_trial(context: SessionContext) -> Tool:
         "description": "the change of the score that you expect, such as -0.02",
     }
     hypothesis = "one line of 10 to 300 characters: what you changed, and why it should help"
-    return Tool(
+    return EngineTool(
         "submit_trial",
         "Hand in your workspace as it is. It is committed, measured, and kept if it is better than the best. "
         "This takes as long as a trial takes; the answer tells how it went.",
@@ -117,7 +117,7 @@ _SHOWN = 12_000
 _NAMES = 200
 
 
-def read_snapshot(context: SessionContext) -> Tool:
+def read_snapshot(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         found = context.snapshot(trial_number(given["exp_id"]))
         if "path" not in given:
@@ -129,7 +129,7 @@ def read_snapshot(context: SessionContext) -> Tool:
         shown = page(content.decode(errors="replace"), given.get("offset", 0), size=_SHOWN)
         return tool_answer({**row(found.trial), "path": path, **shown})
 
-    return Tool(
+    return EngineTool(
         "read_snapshot",
         "Read a file of the recipe as any trial had it, kept or not. Without a path it tells which files there are.",
         form({"exp_id": TRIAL}, {"path": text("a file of the recipe", longest=1000), "offset": OFFSET}),
@@ -137,7 +137,7 @@ def read_snapshot(context: SessionContext) -> Tool:
     )
 
 
-def diff_snapshots(context: SessionContext) -> Tool:
+def diff_snapshots(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         old, new = (context.snapshot(trial_number(given[name])) for name in ("exp_a", "exp_b"))
         changes = await asyncio.to_thread(context.repository.changes, old.commit, new.commit)
@@ -148,7 +148,7 @@ def diff_snapshots(context: SessionContext) -> Tool:
             {"exp_a": row(old.trial), "exp_b": row(new.trial), "files": paths[:_NAMES], **shown}
         )
 
-    return Tool(
+    return EngineTool(
         "diff_snapshots",
         "How the files of two trials differ, as a patch from exp_a to exp_b.",
         form({"exp_a": TRIAL, "exp_b": TRIAL}, {"offset": OFFSET}),
@@ -160,7 +160,7 @@ def _names(context: SessionContext, commit: str) -> list[str]:
     return list(RecipePaths(context.task.recipe).within(context.repository.list_files(commit)))[:_NAMES]
 
 
-def rebase_to(context: SessionContext) -> Tool:
+def rebase_to(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         found = context.snapshot(trial_number(given["exp_id"]))
         await asyncio.to_thread(_check_files, context, found)
@@ -169,7 +169,7 @@ def rebase_to(context: SessionContext) -> Tool:
             {"ok": True, "workspace_stands_on": found.trial.exp_id, "parent": row(found.trial)}
         )
 
-    return Tool(
+    return EngineTool(
         "rebase_to",
         "Bring your workspace to the files of another trial, kept or not, 000 being the baseline. "
         "Your own edits are lost. The trials you submit from then on have that trial as their parent.",
@@ -190,14 +190,14 @@ def _check_files(context: SessionContext, found: TrialSnapshot) -> None:
         )
 
 
-def read_output(context: SessionContext) -> Tool:
+def read_output(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         found = context.outputs.read(given["output"], given.get("offset", 0))
         if found is None:
             raise NotFound("output", given["output"])
         return found
 
-    return Tool(
+    return EngineTool(
         "read_output",
         "Read on in the answer of a tool that was cut. The answer says which output and offset that is.",
         form({"output": {"type": "integer", "minimum": 1}}, {"offset": OFFSET}),
@@ -209,14 +209,14 @@ _TAIL = 2000
 _SHIPPED = Path(__file__).parents[1] / "shipped"
 
 
-def task_tools(context: SessionContext) -> list[Tool]:
+def task_tools(context: SessionContext) -> list[EngineTool]:
     return [
         *context.task.tools(context.workspace.path),
         *(_command(context, each) for each in context.task.tool_commands),
     ]
 
 
-def _command(context: SessionContext, command: ToolCommand) -> Tool:
+def _command(context: SessionContext, command: ToolCommand) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         question = {"candidate": str(context.workspace.path), "given": dict(given)}
         done = await _run(context, command.program, json.dumps(question).encode())
@@ -225,7 +225,7 @@ def _command(context: SessionContext, command: ToolCommand) -> Tool:
             raise Misuse(f"{command.name} failed: {done.problem}" + (f"\n{said}" if said else ""))
         return done.stdout.decode(errors="replace")
 
-    return Tool(command.name, command.description, command.input_schema or form(), use)
+    return EngineTool(command.name, command.description, command.input_schema or form(), use)
 
 
 async def _run(context: SessionContext, program: Program, stdin: bytes) -> Finished:
@@ -258,7 +258,7 @@ _PAGED = ("recent", "mine", "kept")
 _VIEWS = (*_PAGED, "near_misses", *_OF_A_TRIAL, "lessons")
 
 
-def read_lineage(context: SessionContext) -> Tool:
+def read_lineage(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         view = given["view"]
         if view in _OF_A_TRIAL and "exp_id" not in given:
@@ -270,7 +270,7 @@ def read_lineage(context: SessionContext) -> Tool:
                 return tool_answer(_whole(get_trial(tx, context.run_id, trial_number(given["exp_id"]))))
             return tool_answer(_page(_trials(tx, context, view, given), goes_on=view in _PAGED))
 
-    return Tool(
+    return EngineTool(
         "read_lineage",
         "Read the history of this run: `recent` trials, `mine`, those `kept`, `near_misses` (good scores that were "
         "not kept), one `trial` with all that is known of it, its `ancestors` and its `children`, and `lessons`. "
@@ -336,7 +336,7 @@ SHORTEST, LONGEST = 20, 1000
 _MOST = 5
 
 
-def write_lesson(context: SessionContext) -> Tool:
+def write_lesson(context: SessionContext) -> EngineTool:
     async def use(given: Mapping[str, Any]) -> str:
         lesson = inputs.notes(given["lesson"], what="lesson", longest=LONGEST)
         if len(lesson) < SHORTEST:
@@ -354,7 +354,7 @@ def write_lesson(context: SessionContext) -> Tool:
         context.lessons += 1
         return tool_answer({"ok": True, "lessons_left_in_this_session": _MOST - context.lessons})
 
-    return Tool(
+    return EngineTool(
         "write_lesson",
         "Leave a lesson for all specialists of this run: something that you found out and that holds beyond this "
         "one trial. It is shown to sessions that come after yours.",
@@ -366,7 +366,7 @@ def write_lesson(context: SessionContext) -> Tool:
 _BOUNDS = Bounds(wall_seconds=30, memory_bytes=1024**3, output_bytes=4 * 1024**2)
 
 
-def syntax_check(context: SessionContext) -> Tool:
+def syntax_check(context: SessionContext) -> EngineTool:
     async def use(_given: Mapping[str, Any]) -> str:
         files = await _python_files(context)
         errors = await asyncio.to_thread(_errors, files)
@@ -380,7 +380,7 @@ def syntax_check(context: SessionContext) -> Tool:
             }
         return tool_answer(answer)
 
-    return Tool(
+    return EngineTool(
         "syntax_check",
         "Compile every Python file of the recipe as it is in your workspace, without running it. "
         "Tells what is wrong and where, and the size if that is limited.",
@@ -389,11 +389,11 @@ def syntax_check(context: SessionContext) -> Tool:
     )
 
 
-def param_count(context: SessionContext) -> Tool:
+def param_count(context: SessionContext) -> EngineTool:
     async def use(_given: Mapping[str, Any]) -> str:
         return tool_answer(await _counted(await _python_files(context)))
 
-    return Tool(
+    return EngineTool(
         "param_count",
         "Count the parameters of the recipe's layers (Linear, Embedding, Conv1d to Conv3d) whose sizes are "
         "written down in the source, and the data that is written into it. Nothing is run, so this is an estimate.",
@@ -430,7 +430,7 @@ _ALWAYS = (syntax_check, param_count, submit_trial, rebase_to, read_output)
 _LINEAGE = (read_lineage, read_snapshot, diff_snapshots, write_lesson)
 
 
-def tools_for(context: SessionContext) -> tuple[Tool, ...]:
+def tools_for(context: SessionContext) -> tuple[EngineTool, ...]:
     """All tools of this session, the task's own last. Raises `Misuse` when a task calls one like one of ours."""
     makers = (*_ALWAYS, *_LINEAGE) if context.lineage else _ALWAYS
     ours = [make(context) for make in makers]

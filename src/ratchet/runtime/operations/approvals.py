@@ -6,7 +6,7 @@ from typing import Annotated
 
 from ratchet.ledger.projects import projects_of_runs
 from ratchet.ledger.questions import Approval, ApprovalStatus, get_approval, list_approvals
-from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
+from ratchet.operations import Listing, McpTool, Param, Window, number_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.runs import RunFilter
 
@@ -33,7 +33,7 @@ _WITHOUT = frozenset({"by"})
     "approval list",
     "GET /approvals",
     project_too=True,
-    tool=Tool("list_approvals", "List approvals"),
+    tool=McpTool("list_approvals", "List approvals"),
     examples=["ratchet approval list", "ratchet approval list --status any --run 7"],
     see=["approval show", "approval approve", "approval refuse"],
     columns={
@@ -108,7 +108,7 @@ def show(call: Call, approval_id: ApprovalNumber) -> Approval:
 @operation(
     "approval approve",
     "POST /approvals/{approval_id}/approve",
-    tool=Tool("approve", "Approve", without=_WITHOUT, destructive=True, queues=True),
+    tool=McpTool("approve", "Approve", without=_WITHOUT, destructive=True, queues=True),
     examples=[
         "ratchet approval approve 4",
         'ratchet approval approve 4 --by Ada --comment "looked at the diff"',
@@ -126,7 +126,7 @@ def approve(call: Call, approval_id: ApprovalNumber, comment: Comment = None, by
 @operation(
     "approval refuse",
     "POST /approvals/{approval_id}/refuse",
-    tool=Tool("refuse", "Refuse", without=_WITHOUT, destructive=True, queues=True),
+    tool=McpTool("refuse", "Refuse", without=_WITHOUT, destructive=True, queues=True),
     examples=['ratchet approval refuse 4 --comment "breaks the old endpoint"'],
     done="Approval {it.id} is {it.status}",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from ratchet.ledger import Event, EventFilter
 from ratchet.ledger.projects import projects_of_runs
-from ratchet.operations import Listing, Param, Tool, Translation, Window, described, number_of, operation
+from ratchet.operations import Listing, McpTool, Param, Translation, Window, described, number_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus, get_job, list_jobs
 from ratchet.runtime.jobs import QueueState, configured_rules, list_queues, set_paused
@@ -167,7 +167,7 @@ def _tries(job: Job) -> str:
     "queue jobs",
     "GET /queues/jobs",
     project_too=True,
-    tool=Tool("list_jobs", "List jobs"),
+    tool=McpTool("list_jobs", "List jobs"),
     examples=["ratchet queue jobs", "ratchet queue jobs --status failed -n 5", "ratchet queue jobs --run 7"],
     see=["queue show"],
     columns={
@@ -375,7 +375,7 @@ class ProcessAnswer:
 @operation(
     "processes",
     "GET /processes",
-    tool=Tool("list_processes", "List processes"),
+    tool=McpTool("list_processes", "List processes"),
     examples=["ratchet processes", "ratchet processes --json | jq -r '.[].host'"],
     see=["worker", "serve"],
     columns={

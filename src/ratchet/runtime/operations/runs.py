@@ -7,7 +7,7 @@ from typing import Annotated
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Artifact, Event, EventFilter, Run, Step
 from ratchet.ledger.runs import get_run, latest_steps, list_runs
-from ratchet.operations import Listing, Param, Tool, Window, number_of, operation
+from ratchet.operations import Listing, McpTool, Param, Window, number_of, operation
 from ratchet.runtime.call import Call
 
 RunNumber = Annotated[int, number_of("The number of a run.", "RUN")]
@@ -32,7 +32,7 @@ def simulated(run: Run) -> str | None:
     "runs list",
     "GET /runs",
     project_too=True,
-    tool=Tool("list_runs", "List runs"),
+    tool=McpTool("list_runs", "List runs"),
     examples=[
         "ratchet runs list",
         "ratchet runs list --status blocked",
@@ -80,7 +80,7 @@ def list_(
     "runs show",
     "GET /runs/{run_id}",
     project_too=True,
-    tool=Tool("get_run", "Show a run"),
+    tool=McpTool("get_run", "Show a run"),
     examples=["ratchet runs show 7", "ratchet runs show 7 --json | jq '.steps[].status'"],
     see=["events", "runs list"],
     columns={
@@ -110,7 +110,7 @@ def show(call: Call, run_id: RunNumber) -> Run:
     "runs steps",
     "GET /runs/{run_id}/steps",
     project_too=True,
-    tool=Tool("list_run_steps", "List the steps of a run"),
+    tool=McpTool("list_run_steps", "List the steps of a run"),
 )
 def steps(call: Call, run_id: RunNumber, window: Window) -> Listing[Step]:
     """List the steps of a run of any kind, the last one first; `position` is its place in the run."""
@@ -134,7 +134,7 @@ def events(call: Call, run_id: RunNumber, window: Window) -> Listing[Event]:
     "runs artifacts",
     "GET /runs/{run_id}/artifacts",
     project_too=True,
-    tool=Tool("list_run_artifacts", "List the artifacts of a run"),
+    tool=McpTool("list_run_artifacts", "List the artifacts of a run"),
 )
 def artifacts(call: Call, run_id: RunNumber, window: Window) -> Listing[Artifact]:
     """List the outputs, transcripts and reports that a run has left, newest first."""
@@ -148,7 +148,7 @@ def artifacts(call: Call, run_id: RunNumber, window: Window) -> Listing[Artifact
 @operation(
     "runs pause",
     "POST /runs/{run_id}/actions/pause",
-    tool=Tool("pause_run", "Pause a run", repeatable=True),
+    tool=McpTool("pause_run", "Pause a run", repeatable=True),
     examples=["ratchet runs pause 7", 'ratchet runs pause 7 --reason "the machine is needed"'],
     see=["runs resume", "runs cancel"],
     done="Run {it.id} is paused",
@@ -169,7 +169,7 @@ def pause(call: Call, run_id: RunNumber, reason: Reason = "paused on request") -
 @operation(
     "runs resume",
     "POST /runs/{run_id}/actions/resume",
-    tool=Tool("resume_run", "Resume a run", outside=True, queues=True),
+    tool=McpTool("resume_run", "Resume a run", outside=True, queues=True),
     examples=["ratchet runs resume 7"],
     see=["runs show", "worker"],
     done="Run {it.id} is resumed",
@@ -189,7 +189,7 @@ def resume(call: Call, run_id: RunNumber) -> Run:
 @operation(
     "runs cancel",
     "POST /runs/{run_id}/actions/cancel",
-    tool=Tool("cancel_run", "Cancel a run", destructive=True, repeatable=True),
+    tool=McpTool("cancel_run", "Cancel a run", destructive=True, repeatable=True),
     examples=["ratchet runs cancel 7", 'ratchet runs cancel 7 --reason "not needed any more"'],
     see=["runs pause"],
     done="Run {it.id} is cancelled",

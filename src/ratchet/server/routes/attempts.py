@@ -75,7 +75,7 @@ def change_of(tx: Transaction, attempt_id: int) -> str | None:
     return found[-1].sha256 if found else None
 
 
-@router.get("/attempts/{attempt_id}/log", response_model=protocol_shapes.LogPart)
+@router.get("/attempts/{attempt_id}/log", response_model=protocol_shapes.AttemptLogPart)
 def log(api: Api, attempt_id: Id, offset: Offset = 0, max_bytes: MaxBytes = 65536) -> LogPart:
     """A part of what its sessions said and what became of it. Ask again with `next_offset` until it has `ended`."""
     with api.read() as tx:

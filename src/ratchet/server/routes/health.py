@@ -35,7 +35,7 @@ class Health(BaseModel):
     reasons: list[str] = Field(description="why it is degraded")
 
 
-class Readiness(BaseModel):
+class ServerReadiness(BaseModel):
     status: Literal["ready", "not ready"]
     reasons: list[str] = Field(description="why it is not ready")
 
@@ -53,14 +53,14 @@ async def live() -> Live:
     return Live()
 
 
-@router.get("/health/ready", responses={503: {"model": Readiness}})
-def ready(api: Api, response: Response) -> Readiness:
+@router.get("/health/ready", responses={503: {"model": ServerReadiness}})
+def ready(api: Api, response: Response) -> ServerReadiness:
     """503 while work should be sent elsewhere."""
     reasons = _reasons(api)
     if reasons:
         response.status_code = 503
         response.headers["Retry-After"] = "2"
-    return Readiness(status="not ready" if reasons else "ready", reasons=reasons)
+    return ServerReadiness(status="not ready" if reasons else "ready", reasons=reasons)
 
 
 def _reasons(api: Access) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines import Engine, Failure, Request
-from ratchet.engines.registry import Surroundings, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import BudgetExceeded, Conflict, NotFound, RunStatus
 from ratchet.ledger import Spender, change_run
 from ratchet.ledger.runs import Run
@@ -28,7 +28,7 @@ from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.observe.logs import logger
 from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_step
-from ratchet.tools.call import CALL_SECONDS, Occasion, ToolFailed, ToolResult
+from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.author import (
@@ -157,7 +157,7 @@ async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]
     )
     called = await call_tool(tool, values, occasion)
     if called.simulated and not run.simulated:
-        raise ToolFailed(
+        raise ToolCallFailed(
             f"tool {tool.id} answered from a recording, which proves nothing", use=called.use, final=True
         )
     return called
@@ -183,7 +183,7 @@ async def evolve_one(
 ) -> Evolved:
     """Ask for variants of a tool until one is promoted, or as long as money and time last."""
     settings = job.runtime.settings.workflows.evolution
-    surroundings = Surroundings(job.runtime.settings, job.runtime.home, os.environ)
+    surroundings = EngineContext(job.runtime.settings, job.runtime.home, os.environ)
     engine = open_engine(wish.engine or settings.engine, surroundings)
     begun = await run_step(job, f"{wish.step}begin", lambda _: _begin(job, wish))
     with job.ledger.read() as tx:

@@ -19,7 +19,7 @@ from ratchet.judges.comparison import Look, average, look, spread
 from ratchet.judges.judge import fingerprint, ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Outcome, Verdict
-from ratchet.tools.call import ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.parts import (
     SOURCE,
@@ -55,7 +55,7 @@ _TAKEN = {
 }
 _SCORE, _TESTS = "score", "tests"
 CallTool = Callable[[Tool, Mapping[str, Any]], Awaitable[ToolResult]]
-"""Calls a tool with values, in its sandbox. Raises `ToolFailed`."""
+"""Calls a tool with values, in its sandbox. Raises `ToolCallFailed`."""
 IMPROVEMENT = "improvement"
 # Fewer rounds say nothing about noise.
 _LEAST_ROUNDS = 2
@@ -210,7 +210,7 @@ async def ask(tool: Tool, case: ToolCase, call: CallTool) -> MeasuredAnswer:
     """What a tool makes of a case. A call that fails in any way is an answer that is not right."""
     try:
         called = await call(tool, case.values)
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         return MeasuredAnswer(failed.use, right=False, problem=str(failed))
     problem = case.complaint(called.value)
     return MeasuredAnswer(called.use, problem is None, called.value, problem)

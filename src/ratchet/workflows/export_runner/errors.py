@@ -5,7 +5,7 @@ from __future__ import annotations
 from ratchet.flowkit.errors import StepFailed
 
 
-class ToolFailed(StepFailed):
+class ExportToolFailed(StepFailed):
     """A call that failed. `final` says that calling again cannot help."""
 
     def __init__(self, reason: str, *, hint: str | None = None, final: bool = False) -> None:

@@ -23,7 +23,7 @@ from ratchet.flowkit.execution import Result, StepCall
 from ratchet.flowkit.executor import task_group
 from ratchet.flowkit.spec import ToolDefinition
 from ratchet.flowkit.templates import fill, prompt_of
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.inside import python_tool
 from ratchet.tools.openapi import find_operation, question, server_of
 
@@ -87,7 +87,7 @@ async def call_service(tool: ToolDefinition, values: Mapping[str, Any], seconds:
     wanted = values.get("operation", body.get("operation"))
     try:
         asked = question(find_operation(body.get("spec"), wanted if isinstance(wanted, str) else None), given)
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         raise StepFailed(f"tool {tool.tool_id}: {failed}", final=True, hint=failed.hint) from failed
     who = _credentials(body.get("auth") or {})
     base = str(body.get("base_url") or server_of(body.get("spec"))).rstrip("/")

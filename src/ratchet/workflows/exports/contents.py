@@ -25,7 +25,7 @@ _ELSEWHERE = {
     "from ratchet.flowkit.": "from flowkit.",
     "from ratchet.tools.inside import python_tool": "from . import python_tool",
     "from ratchet.tools.openapi import": "from .openapi import",
-    "from ratchet.tools.call import ToolFailed": "from .errors import ToolFailed",
+    "from ratchet.tools.call import ToolCallFailed": "from .errors import ExportToolFailed as ToolCallFailed",
 }
 _SHARED = {
     "python_tool.py": ("ratchet.tools.inside", "python_tool.py"),

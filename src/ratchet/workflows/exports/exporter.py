@@ -21,7 +21,7 @@ from ratchet.flowkit.writer import write_spec, write_text
 from ratchet.kernel import Conflict, Misuse, RatchetError, RunId
 from ratchet.ledger import Run
 from ratchet.runtime import Runtime
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import Tool
 from ratchet.tools.environments import environment_for, read_requirements
 from ratchet.workflows.export_runner.caller import ExportRecording, write_recording
@@ -79,7 +79,7 @@ async def _pinned(requirements: tuple[str, ...], runtime: Runtime) -> tuple[str,
         if all(_is_exact(line) for line in lines):
             return lines
         made = await environment_for(lines, runtime.home, runtime.settings.tools)
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         raise NotPortable(f"has packages that cannot be pinned: {failed}") from failed
     places = [str(path) for path in made.directory.glob("lib/python*/site-packages")]
     found = {canonicalize_name(each.name): each.version for each in distributions(path=places)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
-from ratchet.tools.call import ToolFailed
+from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import ExecutableBody, FunctionBody, LlmBody, OpenApiBody, Tool, ToolType
 from ratchet.tools.functions import announced_function
 from ratchet.tools.openapi import server_of
@@ -139,7 +139,7 @@ def source_of_function(body: FunctionBody) -> tuple[str, str]:
     try:
         function = announced_function(body.entry)
         source = _without_marks(Path(inspect.getfile(function)).read_text(encoding="utf-8"))
-    except (ToolFailed, OSError, TypeError, SyntaxError, UnicodeDecodeError) as error:
+    except (ToolCallFailed, OSError, TypeError, SyntaxError, UnicodeDecodeError) as error:
         raise NotPortable(f"is a function whose source cannot be read: {error}") from error
     if inspect.iscoroutinefunction(function):
         raise NotPortable("is a coroutine, which needs an event loop")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ratchet.config.workflow_settings import Workflows
 from ratchet.engines import Engine
-from ratchet.engines.registry import Surroundings
+from ratchet.engines.registry import EngineContext
 from ratchet.ledger import Run
 from ratchet.memory import Memory
 from ratchet.question import QuestionAsker
@@ -17,7 +17,7 @@ from ratchet.runtime import JobContext
 from ratchet.tools.definition import Tool
 from ratchet.tools.registry import Toolbox
 
-Opener = Callable[[str | None, Surroundings], Engine]
+Opener = Callable[[str | None, EngineContext], Engine]
 Announce = Callable[[JobContext, str], None]
 
 
@@ -69,5 +69,5 @@ def announce(job: JobContext, stage: str) -> None:
         tx.event("workflow.stage", message=stage, run_id=job.run_id)
 
 
-def surroundings(job: JobContext) -> Surroundings:
-    return Surroundings(job.runtime.settings, job.runtime.home, os.environ)
+def surroundings(job: JobContext) -> EngineContext:
+    return EngineContext(job.runtime.settings, job.runtime.home, os.environ)

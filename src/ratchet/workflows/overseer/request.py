@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ratchet.engines.registry import Surroundings, open_engine, require_model
+from ratchet.engines.registry import EngineContext, open_engine, require_model
 from ratchet.flowkit.spec import WORKFLOW_ID, name_problem
 from ratchet.kernel import Conflict, Misuse, RatchetError, RunId, RunStatus, Usage
 from ratchet.ledger import EventFilter, Run, follow_async
@@ -124,7 +124,7 @@ def start_plan(
     if simulated and keep_tools:
         raise Misuse("a simulation puts no tools into the toolbox", hint="leave out one of the two")
     wanted = engine or runtime.settings.workflows.overseer
-    surroundings = Surroundings(runtime.settings, runtime.home, os.environ)
+    surroundings = EngineContext(runtime.settings, runtime.home, os.environ)
     open_engine(wanted, surroundings)
     if name is not None:
         _check_name(name)

@@ -18,7 +18,7 @@ from ratchet.ledger import Spender, Transaction, to_json
 from ratchet.ledger.questions import ApprovalStatus, request_approval
 from ratchet.ledger.workflows import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
 from ratchet.tools.mcp_tools import KeptServers
 from ratchet.workflows.runs.journal import LedgerJournal
@@ -101,7 +101,7 @@ class LedgerCaller:
             return known
         try:
             called = await self._carry_out(call, work)
-        except ToolFailed as failed:
+        except ToolCallFailed as failed:
             self._record(call, work.fixed, failed.use, error=str(failed))
             raise StepFailed(
                 str(failed),
@@ -132,7 +132,7 @@ class LedgerCaller:
             called = await call_held(fixed.tool, call, inside, self._occasion(call))
         except StepHeld:
             return None
-        except ToolFailed as failed:
+        except ToolCallFailed as failed:
             self._record(call, fixed, failed.use, error=str(failed))
             raise StepFailed(
                 str(failed), final=failed.final, metrics=held_metrics(failed.use), hint=failed.hint

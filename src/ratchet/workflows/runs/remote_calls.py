@@ -22,7 +22,7 @@ from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
 from ratchet.runtime import Job, JobContext, JobStatus
 from ratchet.runtime.job import IDLE, find_once, get_job, lock_job
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.workflows.jobs import STEP
 from ratchet.workflows.runs.plan import load_plan
 from ratchet.workflows.runs.results import keep_value, read_value
@@ -72,7 +72,7 @@ async def do_step(job: JobContext) -> object:
     )
     try:
         called = await plan.work(call).carry_out(call, occasion)
-    except ToolFailed as failed:
+    except ToolCallFailed as failed:
         with job.write() as tx:
             return _announce(tx, job, _failed(failed))
     with job.write() as tx:
@@ -81,10 +81,10 @@ async def do_step(job: JobContext) -> object:
 
 
 def understood(artifacts: ArtifactStore, result: Mapping[str, Any]) -> ToolResult:
-    """The result that `do_step` reported. Raises `ToolFailed` if the call had failed."""
+    """The result that `do_step` reported. Raises `ToolCallFailed` if the call had failed."""
     use = ToolUse(**result.get("use", {}))
     if "failed" in result:
-        raise ToolFailed(
+        raise ToolCallFailed(
             result["failed"],
             hint=result.get("hint"),
             use=use,
@@ -94,7 +94,7 @@ def understood(artifacts: ArtifactStore, result: Mapping[str, Any]) -> ToolResul
     return ToolResult(read_value(artifacts, result["value"]), use, result["said"], result["simulated"])
 
 
-def _failed(failed: ToolFailed) -> dict[str, Any]:
+def _failed(failed: ToolCallFailed) -> dict[str, Any]:
     return {
         "failed": str(failed),
         "hint": failed.hint,
@@ -158,7 +158,7 @@ class Offering:
         return name in self._offered
 
     async def carry_out(self, call: StepCall, do_here: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """The result of the call, on whichever worker. Raises `ToolFailed` as a call here does."""
+        """The result of the call, on whichever worker. Raises `ToolCallFailed` as a call here does."""
         offer = await asyncio.to_thread(self._offer, call)
         try:
             if await self._taken_back(offer):

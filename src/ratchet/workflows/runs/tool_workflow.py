@@ -16,7 +16,7 @@ from ratchet.flowkit.execution import SIMULATED, WITHIN, Inside, Result, StepCal
 from ratchet.flowkit.executor import execute
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.tools.call import Occasion, ToolFailed, ToolResult, ToolUse
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
 from ratchet.tools.invocation import ToolRateLimited, on_record
@@ -27,7 +27,7 @@ from ratchet.workflows.runs.preparation import prepare
 
 
 async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasion) -> ToolResult:
-    """What the tool answers whose workflow is run by `inside`. Raises `ToolFailed`, and `Held` where a person is
+    """What the tool answers whose workflow is run by `inside`. Raises `ToolCallFailed`, and `Held` where a person is
     waited for."""
 
     async def run(_: Mapping[str, Any], values: Mapping[str, Any]) -> ToolResult:
@@ -37,7 +37,7 @@ async def call_held(tool: Tool, call: StepCall, inside: Inside, occasion: Occasi
         taken = dict(end.metrics.get(WITHIN, {}))
         simulated = bool(taken.pop(SIMULATED, False))
         if isinstance(end, StepError):
-            raise ToolFailed(end.reason, hint=end.hint, use=ToolUse(**taken))
+            raise ToolCallFailed(end.reason, hint=end.hint, use=ToolUse(**taken))
         return ToolResult(end.value, ToolUse(**taken), simulated=simulated)
 
     return await call_tool(tool, call.values, replace(occasion, run_workflow=run))
@@ -73,7 +73,7 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
         whole = read_spec(spec)
         plan = await asyncio.to_thread(prepare, occasion.runtime, whole, values, cached=False, spread=False)
     except (BadWorkflow, SpecError) as error:
-        raise ToolFailed("; ".join(error.problems), final=True) from error
+        raise ToolCallFailed("; ".join(error.problems), final=True) from error
     async with contextlib.aclosing(KeptServers()) as servers:
         # Answers are those of one call, and there may be many in here.
         caller = _ToolCaller(plan, replace(occasion, servers=servers, answers=None))
@@ -83,9 +83,9 @@ async def _run(spec: Mapping[str, Any], values: Mapping[str, Any], occasion: Occ
     )
     if done.status == "held":
         held = next(f"{name}: {each.error}" for name, each in done.steps.items() if each.error)
-        raise ToolFailed(f"step {held}", use=use, final=True, blocks=True)
+        raise ToolCallFailed(f"step {held}", use=use, final=True, blocks=True)
     if done.status != "completed":
-        raise ToolFailed(f"step {done.error}", use=use)
+        raise ToolCallFailed(f"step {done.error}", use=use)
     return ToolResult(dict(done.outputs), use, simulated=caller.simulated)
 
 
@@ -154,7 +154,7 @@ class _ToolCaller:
             return await on_record(
                 carry_out, fixed.tool, fixed.tool_id, fixed.version_id, call.values, self._occasion
             )
-        except ToolFailed as failed:
+        except ToolCallFailed as failed:
             if not call.container:
                 self._count(failed.use)
             raise StepFailed(
