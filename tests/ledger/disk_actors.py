@@ -14,7 +14,7 @@ from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
 from ratchet.ledger.backup import backup
 from ratchet.ledger.check import check
-from ratchet.ledger.database import sync_file_system
+from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.tables import artifacts
 from ratchet.workspaces import Repository
 

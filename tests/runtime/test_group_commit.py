@@ -14,8 +14,8 @@ from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import EventFilter, Ledger, Transaction
-from ratchet.ledger.database import NewFile
 from ratchet.ledger.events import latest
+from ratchet.ledger.files import NewFile
 from ratchet.ledger.tables import projects
 from ratchet.runtime import GroupCommit
 

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
-from ratchet.ledger.database import NewFile, now_ms, write_files
+from ratchet.ledger.database import now_ms
 from ratchet.ledger.events import Topic, channel
+from ratchet.ledger.files import NewFile, write_files
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite

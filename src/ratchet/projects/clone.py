@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 
 from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
 from ratchet.ledger import Transaction
-from ratchet.ledger.database import sync_file_system
+from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import find_protocol
 from ratchet.observe.logs import hide_known

@@ -19,7 +19,7 @@ from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RatchetError, RunId
 from ratchet.ledger import Run, Transaction
-from ratchet.ledger.database import sync_file_system
+from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.decision import Champion, Noise

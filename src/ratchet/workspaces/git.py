@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from ratchet.kernel import Conflict, Missing, Misuse, NotFound, RatchetError, StateChanged
-from ratchet.ledger.database import NewFile, sync
+from ratchet.ledger.files import NewFile, sync
 from ratchet.workspaces.errors import (
     GitFailed,
     NotARepository,

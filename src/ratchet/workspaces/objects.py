@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger.database import name_files, write_new
+from ratchet.ledger.files import name_files, write_new
 from ratchet.workspaces.errors import RepositoryUnwritable, TooLarge
 from ratchet.workspaces.git import Conversation, Git, damaged
 from ratchet.workspaces.trees import (

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
-from ratchet.ledger.database import NewFile
+from ratchet.ledger.files import NewFile
 from ratchet.observe.logs import logger
 from ratchet.workspaces.directories import Claim, remove_tree
 from ratchet.workspaces.errors import (

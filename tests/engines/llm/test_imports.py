@@ -26,7 +26,8 @@ from ratchet.config import load_settings
 from ratchet.engines.registry import EngineContext, open_engine
 home = Path(sys.argv[1])
 env = {"RATCHET_LLM__ENDPOINTS__LOCAL__BASE_URL": sys.argv[2], "RATCHET_LLM__ENDPOINTS__LOCAL__KIND": sys.argv[3]}
-engine = open_engine("llm:local/scripted", EngineContext(load_settings({"home": str(home)}, env=env).settings, home, {}))
+settings = load_settings({"home": str(home)}, env=env).settings
+engine = open_engine("llm:local/scripted", EngineContext(settings, home, {}))
 """
 
 

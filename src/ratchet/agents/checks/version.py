@@ -49,7 +49,8 @@ from ratchet.agents.servers import Pair
 from ratchet.agents.state import CannotCarry, migrate
 from ratchet.agents.versions import to_json
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, fingerprint, ruled
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, described, in_thread, scratch
 from ratchet.kernel import Outcome, RatchetError

@@ -283,7 +283,7 @@ class ServerProcess:
 
 @asynccontextmanager
 async def running(launch: Launch, role: Role, port: int, settings: Agents) -> AsyncIterator[ServerProcess]:
-    """The process for the block; leaving it ends the tree. Raises `IsolationRefused`, and `OSError` for a taken port."""
+    """The process for the block, whose end ends its tree. Raises `IsolationRefused`, and `OSError` for a taken port."""
     argv = [sys.executable, role.file, str(port)]
     if role is Role.TUNER:
         argv.append(str(launch.architect_port))

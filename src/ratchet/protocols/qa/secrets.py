@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ratchet.judges import Candidate, Judged
-from ratchet.judges.judge import fingerprint
+from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.protocols.qa.review import FindingSeverity, QaFinding, added_lines, ruled_by
 from ratchet.workspaces import Repository, TreeChange

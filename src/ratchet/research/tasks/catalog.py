@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ratchet.config.sources import most_like
-from ratchet.judges.judge import Unpinnable, fingerprint, tree_hash
+from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, is_name
 from ratchet.research.adapter import TaskAdapter
@@ -308,7 +308,7 @@ def _hash(root: Path, entry_point: str, *, without: Set[str] = frozenset()) -> s
 
 
 def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
-    from ratchet.ledger.database import sync_file_system  # only a run needs the ledger, not a list of tasks
+    from ratchet.ledger.files import sync_file_system  # only a run needs the ledger, not a list of tasks
 
     unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
     try:
@@ -328,7 +328,7 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
         record = unfinished.with_name(f"{unfinished.name}.json")
         record.write_text(json.dumps(asdict(pin)))
         # Here, since finding a task must not load the ledger.
-        from ratchet.ledger.database import sync_file_system
+        from ratchet.ledger.files import sync_file_system
 
         sync_file_system(directory)
         record.replace(directory / _RECORD)
