@@ -40,7 +40,7 @@ def shop(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 @pytest.mark.soak
 def test_one_command_in_a_repository_does_everything(ratchet: Ratchet, shop: Shop) -> None:
-    told = wish("Get ready.\nwrite setup.txt ready", "Write b.\nwrite b.txt bad\nmend b.txt good")
+    told = wish("Get ready.\nwrite setup.txt ready", "Write b.\nwrite b.txt bad\nfix b.txt good")
     done = ratchet("protocol", "new", told, "--run")
     assert done.code == 0, done.err
     assert f"{shop.place} is project 1 now: shop." in done.err

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +240,22 @@ def test_the_environment_of_a_project_is_for_no_other_and_knows_its_own_build_ba
     assert link(shop, base) != link(twin, base)
     assert link(shop, shop.commit({"README": "more\n"})) == link(shop, base)
     assert link(shop, shop.commit({"back/own.py": "second = 2\n"})) != link(shop, base)
+
+
+def test_what_a_change_builds_is_seen_by_no_other_commit(shop: Shop) -> None:
+    helper = "open('../store/built', 'a').write('{0}')\n"
+    bootstrap = "python3 buildhelp.py\n"
+    base = shop.commit({**FILES, "scripts/ci/bootstrap.sh": bootstrap, "buildhelp.py": helper.format("base")})
+    changed = {"requirements.txt": "tinything\n# more\n"}
+    poison = shop.commit({**changed, "buildhelp.py": helper.format("poison")})
+    victim = shop.commit({**changed, "buildhelp.py": helper.format("victim")})
+    quiet = shop.commit({**FILES, "buildhelp.py": helper.format("quiet")})
+    with shop.repository as repository:
+        environments = replace(shop._environments(repository), trusted=base)
+        made = [asyncio.run(environments.of(each)) for each in (poison, victim, quiet, base)]
+    built = [each is not None and (each.directory / "store" / "built").read_text() for each in made]
+    # One whose manifests are those of the base has the environment that the base makes.
+    assert built == ["poison", "victim", "base", "base"]
 
 
 @pytest.mark.soak

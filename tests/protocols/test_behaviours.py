@@ -66,7 +66,7 @@ def test_a_loop_goes_back_and_everything_from_there_is_done_again_by_itself(
     add_agent(world.runtime, "moody", MOODY)
     looping: Mapping[str, Any] = {
         "exec_failed": step("Be moody.", engine_id="moody", policies=[loop(max_iterations=2)]),
-        "qa_failed": step("write b.txt bad\nmend b.txt good", qa=FULL, policies=[loop(max_iterations=2)]),
+        "qa_failed": step("write b.txt bad\nfix b.txt good", qa=FULL, policies=[loop(max_iterations=2)]),
     }[reason]
     run_id = lay_out(world, {"x": step("write x.txt 1"), "b": looping, "c": step("write c.txt 3")})
     assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason

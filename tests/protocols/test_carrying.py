@@ -71,7 +71,7 @@ def test_a_protocol_is_planned_carried_out_and_pushed(world: World, worker: Work
 
 @ONE_DATABASE
 def test_findings_go_back_to_the_author_until_the_reviewer_passes(world: World, worker: Worker) -> None:
-    world.plan("Write a.\nwrite a.txt bad\nmend a.txt good")
+    world.plan("Write a.\nwrite a.txt bad\nfix a.txt good")
     run_id = world.start()
     assert finished(world, run_id) is RunStatus.COMPLETED, world.protocol(run_id).reason
     step = world.steps(run_id)[1]

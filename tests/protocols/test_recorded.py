@@ -27,7 +27,7 @@ AGENTS = ("planner", "author", "reviewer")
 PLAN = encode_plan(
     [
         {"filename": "00-setup.md", "content": "Get ready.\nwrite setup.txt ready", "qa": "light"},
-        {"filename": "01-a.md", "content": "Write a.\nwrite a.txt bad\nmend a.txt good"},
+        {"filename": "01-a.md", "content": "Write a.\nwrite a.txt bad\nfix a.txt good"},
     ]
 )
 

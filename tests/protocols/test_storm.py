@@ -28,7 +28,7 @@ def test_no_step_is_lost_and_nothing_is_pushed_twice_however_workers_die(
 ) -> None:
     # Written with the update itself: a hook that runs after it would die with the one who pushes.
     git(world.remote, "config", "core.logAllRefUpdates", "true")
-    world.plan("Write a.\nwrite a.txt bad\nmend a.txt good", "Write b.\nwrite b.txt two")
+    world.plan("Write a.\nwrite a.txt bad\nfix a.txt good", "Write b.\nwrite b.txt two")
     runs = [world.start(f"{number:04d}-change") for number in range(1, _PROTOCOLS + 1)]
     chance = random.Random(os.urandom(8))
     workers = [fleet.add(**_FLAGS) for _ in range(_WORKERS)]

@@ -116,7 +116,7 @@ def test_a_change_goes_all_the_way(github: GitHubStandIn, client: TestClient, wo
     plan = encode_plan(
         [
             {"filename": "00-setup.md", "content": "Get ready.\nwrite setup.txt ready", "qa": "light"},
-            {"filename": "01-a.md", "content": "Write a.\nwrite a.txt bad\nmend a.txt good"},
+            {"filename": "01-a.md", "content": "Write a.\nwrite a.txt bad\nfix a.txt good"},
         ]
     )
     made = client.post(
@@ -185,7 +185,7 @@ def test_a_change_goes_through_gitlab_until_it_is_merged(
     world = onboard(tmp_path, runtime, client, provider="gitlab", on_forge=f"gitlab.com/{gitlab.repository}")
     plan = encode_plan(
         [
-            {"filename": "00-setup.md", "content": "Write s.\nwrite s.txt one\nmend s.txt two", "qa": "skip"},
+            {"filename": "00-setup.md", "content": "Write s.\nwrite s.txt one\nfix s.txt two", "qa": "skip"},
             {"filename": "01-a.md", "content": "Write a.\nwrite a.txt good"},
         ]
     )

@@ -299,7 +299,11 @@ def _merged(judge: AllOf | FirstFailure, judged: Sequence[Judged]) -> Judged:
 def _passed_by(verdicts: Sequence[Verdict]) -> str:
     """Who passed it; of a judge that left something out of its decision, what that was."""
     decided = [each.judge for each in verdicts if not each.measurements.get(ABSTAINED)]
-    partly = [f"{each.judge}: {each.reason}" for each in verdicts if each.measurements.get(NOT_COUNTED)]
+    partly = [
+        f"{each.judge}: {each.reason}"
+        for each in verdicts
+        if each.measurements.get(NOT_COUNTED) or each.measurements.get(ABSTAINED)
+    ]
     return "; ".join((f"passed by {', '.join(decided) or 'no judge'}", *partly))
 
 

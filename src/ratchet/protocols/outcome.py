@@ -263,8 +263,9 @@ def _waits_for_ci(tx: Transaction, stream: Stream) -> bool:
     settings = stream.job.runtime.settings.protocols
     if settings.ci != "auto":
         return settings.ci == "required"
-    heard = settings.webhook_secret is not None or "webhook_secret" in secret_names(tx, stream.project.id)
-    return heard and bool(stream.project.facts.get("required_checks"))
+    if not stream.project.facts.get("required_checks"):
+        return False
+    return settings.webhook_secret is not None or "webhook_secret" in secret_names(tx, stream.project.id)
 
 
 def _policy(step: ProtocolStep) -> str:

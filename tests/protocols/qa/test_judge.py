@@ -46,6 +46,7 @@ def test_a_good_change_passes_all_gates_and_the_review(ground: Ground, desk: Des
 @pytest.mark.parametrize(
     ("checks", "said"),
     [
+        ({}, "passed by contract, size, secrets, review; checks: there are no checks to run"),
         (
             {"test": "exit 1\n"},
             "passed by contract, size, secrets, review; checks: test not counted (red before the change)",
@@ -57,7 +58,7 @@ def test_a_good_change_passes_all_gates_and_the_review(ground: Ground, desk: Des
         ),
     ],
 )
-def test_a_check_that_was_red_before_is_not_said_to_have_passed_the_change(
+def test_checks_that_decided_nothing_are_not_said_to_have_passed_the_change(
     ground: Ground, desk: Desk, checks: dict[str, str], said: str
 ) -> None:
     ground.settle({f"scripts/ci/{name}.sh": text for name, text in checks.items()})

@@ -18,12 +18,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ratchet.config.workflow_settings import Projects
 from ratchet.environments import Busy, find, find_or_make, forget, named_files, source_variables
+from ratchet.kernel import Misuse
 from ratchet.projects.discovery import SourceTree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (
     CACHE,
@@ -559,12 +560,18 @@ def _unheard(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """`facts` are the project's: they have the set-up. `tell` is told each command that is run, `hear` its output."""
+    """`facts` are the project's: they have the set-up. `tell` is told each command that is run, `hear` its output.
+
+    A set-up runs code of its commit, which may leave anything in what it makes. So a commit other than `trusted` shares
+    the environment that `trusted` makes, or has one of its own, which no other commit is checked in. Without `trusted`
+    all commits are.
+    """
 
     home: Path
     repository: Repository
     facts: Mapping[str, Any]
     settings: Projects
+    trusted: str | None = None
     tell: Tell = field(default=_unheard, compare=False)
     hear: Tell = field(default=_unheard, compare=False)
 
@@ -574,29 +581,42 @@ class Environments:
 
     def find(self, commit: str) -> Environment | None:
         """The environment for a commit, if there is one already."""
-        recipe = self.recipe(commit)
+        recipe, _ = self._source(commit)
         found = None if recipe is None else find(self._link(recipe))
         return None if found is None else Environment.load(found)
 
     def forget(self, commit: str) -> None:
         """Have the environment for a commit made again when it is next needed."""
-        recipe = self.recipe(commit)
+        recipe, _ = self._source(commit)
         if recipe is not None:
             forget(self._link(recipe))
+
+    def _source(self, commit: str) -> tuple[Recipe | None, str]:
+        """The recipe for a commit, and the commit that it is made from."""
+        recipe = self.recipe(commit)
+        if recipe is None or self.trusted is None or self.trusted == commit:
+            return recipe, commit
+        with contextlib.suppress(Misuse):
+            shared = self.recipe(self.trusted)
+            if shared is not None and shared.key == recipe.key:
+                return shared, self.trusted
+        files = sorted((path, entry.hash) for path, entry in self.repository.list_files(commit).items())
+        own = hashlib.sha256(json.dumps([recipe.key, files]).encode()).hexdigest()[:32]
+        return replace(recipe, key=own), commit
 
     async def of(self, commit: str) -> Environment | None:
         """The environment for a commit, made now if there is none; nothing for a project that needs none.
 
         Raises `SetupFailed` with what the command that failed has printed.
         """
-        recipe = await asyncio.to_thread(self.recipe, commit)
+        recipe, source = await asyncio.to_thread(self._source, commit)
         if recipe is None:
             return None
 
         async def make(directory: Path) -> None:
             seconds = self.settings.setup_seconds
             told = {"tell": self.tell, "hear": self.hear}
-            await build(directory, recipe, self.repository, commit, seconds=seconds, **told)
+            await build(directory, recipe, self.repository, source, seconds=seconds, **told)
 
         try:
             directory = await find_or_make(

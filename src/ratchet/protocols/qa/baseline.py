@@ -43,6 +43,7 @@ def environments_of(stream: Stream) -> Environments:
         stream.clone.repository,
         facts,
         runtime.settings.projects,
+        trusted=stream.protocol.base_commit,
         tell=partial(tell, "environment_command"),
         hear=partial(tell, "environment_output"),
     )
@@ -75,9 +76,7 @@ async def check_baseline(stream: Stream, commit: str) -> None:
     except UnknownCheck:
         # The judge says so, with what to do.
         return
-    if not plan.checks:
-        return
-    environment = await environment_of(stream, commit)
+    environment = await environment_of(stream, commit) if plan.checks else None
     key = fingerprint(
         "baseline 1",
         commit=commit,
@@ -86,10 +85,12 @@ async def check_baseline(stream: Stream, commit: str) -> None:
     )
     if await asyncio.to_thread(_remembered, stream, key):
         return
-    with stream.job.write() as tx:
-        names = ", ".join(each.name for each in plan.checks)
-        stream.event(tx, "baseline_started", f"checking the untouched base {commit[:12]}: {names}")
-    ran = await _run(stream, commit, plan.checks, environment)
+    ran: list[CheckRun] = []
+    if plan.checks:
+        with stream.job.write() as tx:
+            names = ", ".join(each.name for each in plan.checks)
+            stream.event(tx, "baseline_started", f"checking the untouched base {commit[:12]}: {names}")
+        ran = await _run(stream, commit, plan.checks, environment)
     await asyncio.to_thread(_record, stream, commit, key, ran)
     broken = [each for each in ran if _does_not_work(each)]
     if broken:
@@ -160,6 +161,10 @@ def _names(ran: CheckRun) -> list[str] | None:
 
 def _summary(ran: Sequence[CheckRun]) -> str:
     """One line: what passes, or what fails."""
+    if not ran:
+        return (
+            "the project has no checks, so nothing tests the change; `ratchet project checks --add` adds one"
+        )
     red = [each for each in ran if not each.passed]
     if not red:
         return f"the untouched base passes: {', '.join(each.check.name for each in ran)}"

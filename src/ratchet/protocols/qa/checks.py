@@ -32,6 +32,7 @@ _INSTALL = (
     "a check runs without the network, in the project's environment: `ratchet project setup` shows how that is made,"
     " `ratchet project checks` what is run"
 )
+_Ground = tuple[Path, Environment | None]
 Red = Mapping[str, Sequence[str] | None]
 """The checks that fail without the change, each with the tests that do, where it tells."""
 
@@ -79,16 +80,27 @@ class CheckGate:
             none = QaFinding("no-checks", "the repository has no checks", severity=FindingSeverity.NOTE)
             return self._ruled(plan, [], [none])
         try:
-            environment = None if self.environments is None else await self.environments.of(candidate.commit)
+            # What the change installs may steer its checks, too.
+            before = await self._environment(self.base) if plan.configuration else None
+        except (SetupFailed, Misuse) as error:
+            return ruled_by(self, plan.findings, passed="", error=with_hint(error))
+        try:
+            environment = await self._environment(candidate.commit)
         except (SetupFailed, Misuse) as error:
             return await self._not_set_up(plan, candidate, error)
         async with scratch() as place:
             own = await self._tree(candidate, plan, place, steered=True)
             other = await self._tree(candidate, plan, place, steered=False) if plan.configuration else None
             ran = [
-                await self._run(check, candidate, own, other, deadline, environment) for check in plan.checks
+                await self._run(
+                    check, candidate, (own, environment), None if other is None else (other, before), deadline
+                )
+                for check in plan.checks
             ]
         return self._ruled(plan, ran, _unsteered(plan, ran))
+
+    async def _environment(self, commit: str) -> Environment | None:
+        return None if self.environments is None else await self.environments.of(commit)
 
     async def _tree(self, candidate: Candidate, plan: CheckPlan, place: Path, *, steered: bool) -> Path:
         """The candidate's files with the base's scripts, and unless it is steered by its own also with the base's
@@ -113,12 +125,12 @@ class CheckGate:
         self,
         check: PlannedCheck,
         candidate: Candidate,
-        own: Path,
-        other: Path | None,
+        own: _Ground,
+        other: _Ground | None,
         deadline: Deadline,
-        environment: Environment | None,
     ) -> CheckRun:
-        async def ask(directory: Path) -> Judged:
+        async def ask(ground: _Ground) -> Judged:
+            directory, environment = ground
             return await run_check(
                 check, candidate, directory, environment=environment, seconds=self.seconds, deadline=deadline
             )
@@ -151,7 +163,7 @@ class CheckGate:
                 "checks": float(len(ran)),
                 "missing": float(len(missing)),
                 NOT_COUNTED: float(len(excused)),
-                ABSTAINED: float(bool(excused) and not good),
+                ABSTAINED: float(not good),
             },
             more={"outputs": {each.check.name: each.output for each in ran if each.judged.reports}},
             reports=tuple(report for each in ran for report in each.judged.reports),

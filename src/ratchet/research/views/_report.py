@@ -374,7 +374,7 @@ def _calibration(found: CalibrationView) -> Markup:
         ]
         for each in found.rows
     ]
-    note = _none(f"Over the newest {found.looked_at:,} trials of the run.")
+    note = _none(f"Over the newest {found.trials:,} trials of the run.")
     return joined([grid(columns, rows, numeric=range(1, 5)), note])
 
 

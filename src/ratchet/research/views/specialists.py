@@ -83,7 +83,7 @@ class CalibratedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationAnswer:
-    looked_at: int
+    trials: int
     specialists: list[CalibratedAnswer]
 
 
@@ -257,16 +257,16 @@ class SpecialistCalibration:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationView(ResearchView):
-    """Over the newest trials of the run: `looked_at` of them."""
+    """Over the newest trials of the run: `trials` of them."""
 
-    looked_at: int
+    trials: int
     rows: tuple[SpecialistCalibration, ...]
 
     def of(self, specialist: str) -> SpecialistCalibration | None:
         return next((each for each in self.rows if each.specialist == specialist), None)
 
     def answer(self) -> CalibrationAnswer:
-        return CalibrationAnswer(self.looked_at, [each.answer() for each in self.rows])
+        return CalibrationAnswer(self.trials, [each.answer() for each in self.rows])
 
     def to_markdown(self) -> str:
         if not self.rows:
