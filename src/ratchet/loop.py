@@ -485,7 +485,11 @@ class GitTrunk:
             raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
         if not made.changed:
             raise SessionFailed(Failure.BAD_OUTPUT, "the session changed nothing", session=session)
-        self.repository.advance(f"refs/ratchet/attempts/{opened.id}", made.hash, expected=None)
+        ref = f"refs/ratchet/attempts/{opened.id}"
+        if self.repository.ref(ref) is not None:
+            # Another ledger that works on this repository, or did before this one was made, has counted so far, too.
+            ref = f"{ref}-{made.hash[:12]}"
+        self.repository.advance(ref, made.hash, expected=None)
         return made
 
     def _advance(self, opened: OpenAttempt) -> tuple[Outcome, str]:

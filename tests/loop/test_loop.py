@@ -181,6 +181,16 @@ def test_a_change_that_does_not_pass_is_discarded_but_stays_as_evidence(
     assert place.repository.ref(f"refs/ratchet/attempts/{ended.attempt_id}") == ended.commit
 
 
+def test_an_attempt_that_another_ledger_has_counted_in_the_same_repository_stays_as_it_is(
+    place: Place,
+) -> None:
+    other = "refs/ratchet/attempts/1"
+    place.repository.advance(other, place.first, expected=None)
+    ended = place.attempt(place.plan(judge=Says(Outcome.PASSED)))
+    assert (ended.attempt_id, ended.kept, place.repository.ref(other)) == (1, True, place.first)
+    assert place.repository.ref(f"{other}-{str(ended.commit)[:12]}") == ended.commit
+
+
 def test_a_judge_that_breaks_down_keeps_nothing(place: Place) -> None:
     ended = place.attempt(place.plan(judge=Broken()))
     assert (ended.kept, ended.outcome) == (False, Outcome.ERROR)

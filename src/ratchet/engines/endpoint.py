@@ -5,6 +5,7 @@ A cause says what is the matter, and with it whether waiting helps, whether a pe
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -167,6 +168,7 @@ def cause_of(status: int | None, words: str) -> Cause | None:
 
 
 _SECONDS = 8.0
+_WHOLE_SECONDS = 10.0
 _SHOWN = 200
 
 
@@ -198,7 +200,7 @@ async def probe(endpoint: ProbedEndpoint) -> Readiness:
         wrong = f"{endpoint.name}: the address {endpoint.url} is wrong ({error})"
         return Readiness(False, wrong, endpoint.names.hint(Cause.DOWN), Failure.MISSING)
     try:
-        async with http_client(_SECONDS) as http:
+        async with asyncio.timeout(_WHOLE_SECONDS), http_client(_SECONDS) as http:
             answer = await _get(http, endpoint, "models")
             cause = _refusal(answer)
             models = _models(answer)
@@ -208,9 +210,10 @@ async def probe(endpoint: ProbedEndpoint) -> Readiness:
                 answer = await _get(http, endpoint, f"models/{endpoint.model}")
                 cause = Cause.MODEL if _lacks_model(answer, endpoint) else None
             is_open = bool(models and endpoint.key) and await _lists_to_all(http, endpoint)
-            if models is not None and cause is None:
+            lists = answer
+            if cause is None and (models is not None or answer.status_code == 404):
                 answer = await _without_request(http, endpoint) or answer
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
         message = HiddenKeys([endpoint.key]).hide(_in_words(error))
         return Readiness(
             False,
@@ -224,7 +227,18 @@ async def probe(endpoint: ProbedEndpoint) -> Readiness:
         message = f"{endpoint.name}: {answer.url} does not speak the protocol: it answers with {what}"
         hint = _better_address(endpoint) or endpoint.names.hint(Cause.DOWN)
         return Readiness(False, message, hint, Failure.NO_ACCESS)
-    if (unproven := _unproven(answer, models)) is not None:
+    if answer.is_redirect:
+        where = answer.headers.get("location", "nowhere")[:_SHOWN]
+        message = f"{endpoint.name}: {answer.url} redirects to {where}, and no session follows it"
+        hint = f"set {endpoint.names.address or endpoint.names.table + '.base_url'} to an address that answers itself"
+        return Readiness(False, message, hint, Failure.NO_ACCESS)
+    if models is None and lists.status_code == answer.status_code == 404:
+        message = (
+            f"{endpoint.name}: {endpoint.url} has neither a list of models nor {endpoint.asks} (HTTP 404)"
+        )
+        hint = _better_address(endpoint) or endpoint.names.hint(Cause.DOWN)
+        return Readiness(False, message, hint, Failure.NO_ACCESS)
+    if (unproven := _unproven(lists, models)) is not None:
         message = f"{endpoint.name}: {endpoint.url} could not be verified ({unproven})"
         return Readiness(True, message, _better_address(endpoint), unproven=unproven)
     unlisted = "" if listed or not endpoint.model else " (it does not list this model)"
@@ -288,6 +302,8 @@ def _in_words(error: Exception) -> str:
 
     if isinstance(error, httpx2.TimeoutException):
         return f"no answer within {_SECONDS:g} s"
+    if isinstance(error, TimeoutError):
+        return f"no whole answer within {_WHOLE_SECONDS:g} s"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -333,8 +349,6 @@ def _unproven(answer: httpx2.Response, models: set[str] | None) -> str | None:
     """Why the answer shows nothing of the key; nothing if it does."""
     if models is not None or "scope" in answer.text:
         return None
-    if answer.is_redirect:
-        return f"redirect to {answer.headers.get('location', 'nowhere')[:_SHOWN]}"
     if answer.status_code >= 400:
         return f"HTTP {answer.status_code}"
     return "its answer is no list of models"

@@ -146,7 +146,10 @@ async def _look(name: str, surroundings: EngineContext, opener: EngineOpener) ->
             return Looked(name, await engine.check())
     except TimeoutError:
         return Looked(
-            name, Readiness(False, f"gave no answer within {_SECONDS:g} s", "see what its program does")
+            name,
+            Readiness(
+                False, f"gave no answer within {_SECONDS:g} s", "run it by hand to see what it waits for"
+            ),
         )
     except RatchetError as error:
         return Looked(name, Readiness(False, str(error), error.hint))

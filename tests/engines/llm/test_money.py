@@ -146,13 +146,24 @@ def test_an_answer_that_the_budget_cut_is_a_matter_of_the_budget(llm: LlmSubject
     assert failed.failure is Failure.BUDGET
 
 
-def test_an_endpoint_that_does_not_say_what_it_used_is_noted(llm: LlmSubject) -> None:
-    session = propose(llm.open(say("hello", usage=None)), HI)
+# What no call can have used says nothing either.
+UNKNOWN = [None, Tokens(input=0, output=0), Tokens(input=10**30, output=1)]
+
+
+@pytest.mark.parametrize("used", UNKNOWN)
+def test_of_an_endpoint_that_does_not_say_what_it_used_the_cost_is_unknown(
+    llm: LlmSubject, used: Tokens | None
+) -> None:
+    session = propose(llm.open(say("hello", usage=used), more=PRICES), HI)
     assert "does not say what this call used" in session.transcript.decode()
+    assert (session.usage.cost_microusd, session.usage.unpriced_tokens > 0) == (0, True)
 
 
-def test_an_endpoint_that_does_not_say_what_it_used_has_no_budget(llm: LlmSubject) -> None:
-    failed = fails(llm.open(say("hello", usage=None)), replace(HI, limits=Limits(tokens=1000)))
+@pytest.mark.parametrize("used", UNKNOWN)
+def test_an_endpoint_that_does_not_say_what_it_used_has_no_budget(
+    llm: LlmSubject, used: Tokens | None
+) -> None:
+    failed = fails(llm.open(say("hello", usage=used)), replace(HI, limits=Limits(tokens=1000)))
     assert (failed.failure, failed.worked) == (Failure.BUDGET, True)
     assert "does not say what a call used" in str(failed)
 

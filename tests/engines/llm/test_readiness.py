@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -65,7 +67,6 @@ class Page(BaseHTTPRequestHandler):
         ("500/v1", "HTTP 500", None),
         ("404/v1", "HTTP 404", None),
         ("429/v1", "HTTP 429", None),
-        ("302/v1", "redirect to https://login.example/", None),
         ("404", "HTTP 404", "404/v1"),
         ("404/v1/responses", "HTTP 404", "404/v1"),
     ],
@@ -101,6 +102,52 @@ def test_an_endpoint_that_answers_with_a_page_is_not_ready_however_often_it_is_a
     assert found.failure.is_permanent
     assert "does not speak the protocol: it answers with a web page (HTML)" in found.detail
     assert hint in (found.fix or "")
+
+
+class PageForAll(Page):
+    do_POST = Page.do_GET
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "fix"),
+    [
+        ("302/v1", "redirects to https://login.example/", "an address that answers itself"),
+        ("307/v1", "redirects to https://login.example/", "an address that answers itself"),
+        ("404/v1", "has neither a list of models nor chat/completions (HTTP 404)", "base_url"),
+        ("404", "has neither a list of models nor chat/completions (HTTP 404)", "404/v1"),
+    ],
+)
+def test_an_address_at_which_no_session_can_begin_is_not_ready(
+    place: Place, path: str, said: str, fix: str
+) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), PageForAll)) as address:
+        toml = f"[llm.endpoints.openai]\nbase_url = '{address.removesuffix('/mcp')}/{path}'"
+        found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
+    assert (found.ready, found.failure.is_permanent) == (False, True)
+    assert said in found.detail
+    assert fix in (found.fix or "")
+
+
+class Dripping(Page):
+    """Sends its answer byte by byte, each sooner than anyone gives up waiting for the next."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b" ")
+                time.sleep(0.2)
+
+
+@pytest.mark.soak
+def test_an_endpoint_whose_answer_never_ends_is_not_ready(place: Place) -> None:
+    with listening(HTTPServer(("127.0.0.1", 0), Dripping)) as address:
+        toml = f"[llm.endpoints.openai]\nbase_url = '{address.removesuffix('/mcp')}/v1'"
+        found = check(open_engine("llm:gpt-5.5", place.surroundings(toml, {"OPENAI_API_KEY": "the-key"})))
+    assert not found.ready
+    assert "cannot be reached (no whole answer within 10 s)" in found.detail
+    assert "llm.endpoints.openai.base_url" in (found.fix or "")
 
 
 class LoginForSessions(Page):

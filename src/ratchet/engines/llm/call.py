@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
@@ -80,17 +81,22 @@ class CallAccount:
         return max(1, min(most)) if most else None
 
     def charge(self, candidate: ModelCandidate, used: RequestUsage) -> None:
-        """Add what one call used, finished or not, and tell the sum."""
-        input_tokens = max(0, used.input_tokens)
+        """Add what one call used, finished or not, and report the sum. What an endpoint cannot mean is unknown."""
+        input_tokens, output_tokens = (
+            each if 0 <= each <= _MOST_TOKENS else 0 for each in (used.input_tokens, used.output_tokens)
+        )
+        measured = not used.unmeasured_requests and input_tokens > 0 and output_tokens == used.output_tokens
         call = Usage(
             input_tokens=input_tokens,
             cached_tokens=min(max(0, used.cache_read_tokens), input_tokens),
-            output_tokens=max(0, used.output_tokens),
+            output_tokens=output_tokens,
         )
         price = candidate_price(candidate, self._prices, input_tokens)
-        self._used += priced(call, price)
+        # It used something: its cost is unknown then, and not nothing, unless the model is free.
+        known = measured or (price is not None and not (price.input or price.output))
+        self._used += priced(call, price) if known else replace(call, unpriced_tokens=max(1, call.tokens))
         self.calls += 1
-        if used.unmeasured_requests:
+        if not measured:
             self.unmeasured += 1
             self._note(f"{candidate.name} does not say what this call used")
         if price is None and candidate.name not in self.unpriced:
@@ -128,6 +134,8 @@ def candidate_price(
 
 
 _EVERY_SECONDS = 0.1
+# More than any model takes or gives in one call.
+_MOST_TOKENS = 10**9
 
 
 class Speech:
@@ -211,8 +219,11 @@ class ModelCall:
 
     async def _events(self) -> AsyncGenerator[ModelResponseStreamEvent, None]:
         """The events of the stream. What the library raises becomes a `CallFault`; what a listener raises does not."""
+        from pydantic_ai import UsageExtractionFailedWarning
         from pydantic_ai.direct import model_request_stream
 
+        # What an endpoint does not say is noted in the session.
+        warnings.simplefilter("ignore", UsageExtractionFailedWarning)
         question = self._question
         try:
             async with model_request_stream(
