@@ -81,8 +81,8 @@ def test_the_repository_here_is_worked_on_where_it_is_and_keeps_its_base(
         str(shop.place),
         "trunk",
     )
-    again = ratchet("project", "add", str(shop.place), "--detach")
-    assert again.out == "Project 2, shop-2, is registered; its onboarding waits for a worker.\n"
+    again = ratchet("project", "add", str(shop.place), "--name", "second", "--detach")
+    assert again.out == "Project 2, second, is registered; its onboarding waits for a worker.\n"
     assert "No worker runs on this ledger now" in again.err
 
 
@@ -216,3 +216,20 @@ def test_a_codemachine_workspace_becomes_a_protocol_or_nothing(
     nothing = ratchet("project", "import-codemachine", "shop", str(shop.place))
     assert nothing.code != 0
     assert len(ratchet("protocol", "list", "--json").json) == 1
+
+
+def test_a_repository_that_is_a_project_is_not_added_a_second_time_unless_it_is_named(
+    ratchet: Ratchet, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = make_shop(tmp_path, home)
+    monkeypatch.chdir(shop.place)
+    assert ratchet("project", "add").code == 0
+    again = ratchet("project", "add")
+    assert (again.code, "is project 1, " in again.err, "ratchet project onboard 1" in again.err) == (
+        1,
+        True,
+        True,
+    )
+    assert ratchet("project", "add", "--name", "second").code == 0
+    lost = ratchet("project", "checks")
+    assert (lost.code, "name one of them: " in lost.err) == (2, True)

@@ -19,6 +19,13 @@ def test_without_anything_the_home_is_below_the_working_directory(tmp_path: Path
     assert not loaded.home.exists()
 
 
+def test_inside_a_repository_a_new_home_lies_at_its_top(tmp_path: Path) -> None:
+    inside = tmp_path / "repository" / "src" / "deep"
+    inside.mkdir(parents=True)
+    (tmp_path / "repository" / ".git").mkdir()
+    assert load_settings(env={}, cwd=inside).home == tmp_path / "repository" / ".ratchet"
+
+
 def test_the_nearest_home_above_is_found(tmp_path: Path) -> None:
     (tmp_path / ".ratchet").mkdir()
     deep = tmp_path / "a" / "b"

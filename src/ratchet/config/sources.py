@@ -39,7 +39,10 @@ class Home:
 
 
 def find_home(flag: object, variable: str | None, cwd: Path) -> Home:
-    """The flag, else `RATCHET_HOME`, else the nearest `.ratchet` at or above `cwd`, else `cwd/.ratchet`."""
+    """The flag, else `RATCHET_HOME`, else the nearest `.ratchet` at or above `cwd`, else a new one.
+
+    A new one lies at the top of the git repository around `cwd`, or in `cwd` if there is none.
+    """
     if flag:
         return Home(_directory(str(flag), cwd, "the flag home"), "flag", "command line")
     if variable:
@@ -47,7 +50,8 @@ def find_home(flag: object, variable: str | None, cwd: Path) -> Home:
     for directory in (cwd, *cwd.parents):
         if (directory / HOME_NAME).is_dir():
             return Home(directory / HOME_NAME, "default", f"the nearest {HOME_NAME} at or above {cwd}")
-    return Home(_directory(HOME_NAME, cwd, "the home"), "default", f"no {HOME_NAME} at or above {cwd} yet")
+    top = next((each for each in (cwd, *cwd.parents) if (each / ".git").exists()), cwd)
+    return Home(_directory(HOME_NAME, top, "the home"), "default", f"no {HOME_NAME} at or above {cwd} yet")
 
 
 def _directory(text: str, cwd: Path, origin: str) -> Path:

@@ -136,7 +136,7 @@ def _checkout(directory: Path) -> Path:
             return place
     raise Misuse(
         f"{directory} is in no git repository",
-        hint="go to one, or name a project with --project; `ratchet project add` adds one by its address",
+        hint="go to one, or name a project; `ratchet project list` shows them, `ratchet project add ADDRESS` adds one",
     )
 
 
@@ -168,7 +168,10 @@ def project_at(tx: Transaction, top: Path) -> Project | None:
     found = projects_at(tx, str(top)) or ([] if key is None else projects_of_remote(tx, key))
     if len(found) > 1:
         names = ", ".join(each.name for each in found)
-        raise Misuse(f"{top} is the repository of several projects", hint=f"add --project: {names}")
+        raise Misuse(
+            f"{top} is the repository of several projects",
+            hint=f"name one of them: {names}; `ratchet project archive` puts one away",
+        )
     return found[0] if found else None
 
 

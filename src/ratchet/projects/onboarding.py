@@ -145,7 +145,8 @@ def _configured(job: JobContext, project: Project, tree: Path) -> Done:
     if identity is None:
         told = (
             "commits are by Ratchet: neither the repository's configuration nor git's global one names somebody; "
-            f"`ratchet project answer {project.id} git_identity` or projects.git_user and git_email name one"
+            f"`ratchet project answer {project.id} git_identity "
+            '\'{"name": "Ada", "email": "ada@example.org"}\'` or projects.git_user and git_email name one'
         )
         notes.append(Note("setup_git_identity", told))
     else:

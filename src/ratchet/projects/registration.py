@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ def read_answer(asked: Clarification, text: str) -> Any:
     except ValueError:
         raise Misuse(
             f"the answer to {asked.key} must be JSON",
-            hint=f"for instance {json.dumps(asked.recommended)}",
+            hint=f"for instance {shlex.quote(json.dumps(asked.recommended))}",
         ) from None
 
 

@@ -30,8 +30,8 @@ def init(session: CliSession) -> None:
     """Make a home with its settings and ledger.
 
     The home is --home, else $RATCHET_HOME, else the nearest .ratchet at or above this directory, else a new
-    .ratchet here. What is there already stays as it is, so it may be run again. ratchet.toml has every key with its
-    default, commented out.
+    .ratchet at the top of the git repository here, or in this directory. What is there already stays as it is, so it
+    may be run again. ratchet.toml has every key with its default, commented out.
     """
     loaded = session.load()
     configure_logs(loaded)

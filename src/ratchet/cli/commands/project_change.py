@@ -152,7 +152,13 @@ def answer(
     if recommended == (text is not None) or (key is None and not recommended):
         raise Misuse(
             "it is not clear what the answer is",
-            hint="give KEY and ANSWER, or --recommended with or without a KEY",
+            hint="give KEY and ANSWER"
+            + (
+                f", such as `ratchet project answer {project} {key} ANSWER`"
+                if key and not recommended
+                else ""
+            )
+            + ", or --recommended with or without a KEY",
         )
     with existing_runtime(session) as runtime:
         with runtime.ledger.write(actor="cli") as tx:

@@ -15,8 +15,8 @@ from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_
 from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
 from ratchet.cli.protocol_pages import print_setup, whole_project
 from ratchet.config import write_initial
-from ratchet.kernel import Misuse, RunStatus
-from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project
+from ratchet.kernel import Conflict, Misuse, RunStatus
+from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project, projects_at
 from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import get_run
 from ratchet.operations import record
@@ -34,6 +34,7 @@ from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
+    from ratchet.ledger import Transaction
 
 
 @command(
@@ -95,6 +96,8 @@ def add(
     write_initial(loaded.home)
     with foreground(loaded) as here:
         with here.ledger.write(actor="cli") as tx:
+            if name is None and "local_path" in given:
+                _require_new(tx, given["local_path"])
             number = register_project(
                 tx,
                 here.runtime,
@@ -232,6 +235,15 @@ def _carry(session: CliSession, here: Foreground, project: Project) -> int:
         note(f"`ratchet project onboard {project.id}` resumes it.")
         return INTERRUPTED
     return 0 if ended.status is RunStatus.COMPLETED else 1
+
+
+def _require_new(tx: Transaction, path: str) -> None:
+    """Raise `Conflict` if the repository there is a project already."""
+    for each in projects_at(tx, path):
+        raise Conflict(
+            f"{path} is project {each.id}, {each.name}, already",
+            hint=f"`ratchet project onboard {each.id}` looks at it again; --name NAME makes a second project of it",
+        )
 
 
 def _where(where: str | None, base: str | None) -> dict[str, Any]:

@@ -44,7 +44,8 @@ written as one text, which is split as a shell would.
 ## The home
 
 The home is the directory with `ratchet.toml`, the ledger and the artifacts. It is named by `--home`, else by
-`RATCHET_HOME`, else it is the nearest `.ratchet` at or above the working directory, else `.ratchet` there."""
+`RATCHET_HOME`, else it is the nearest `.ratchet` at or above the working directory, else `.ratchet` at the top
+of the git repository there, or in the working directory itself."""
 
 
 def settings_page() -> str:
