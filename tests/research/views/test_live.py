@@ -13,11 +13,11 @@ from ratchet.research.views.terminal import sparkline
 from tests.research.views.made_up import make_baseline, make_run, submit, try_out
 
 
-def pictures(ledger: Ledger, run_id: int) -> list[str]:
+def pictures(ledger: Ledger, run_id: int, *, width: int = 140) -> list[str]:
     """What a terminal and what a pipe is given."""
     with ledger.read() as tx:
         value = read_live(tx, run_id)
-    console = Console(width=140, color_system=None)
+    console = Console(width=width, color_system=None)
     with console.capture() as drawn:
         console.print(draw_live(value))
     return [drawn.get(), live_text(value)]
@@ -53,6 +53,25 @@ def test_the_picture_has_the_best_the_specialists_what_is_in_flight_and_the_last
         assert "no answer" in picture
         assert "an idea in flight" in picture
         assert [f"later idea {at}" in picture for at in range(6)] == [False, True, True, True, True, True]
+
+
+def test_on_a_narrow_terminal_the_hypothesis_gives_way_and_not_the_number_of_the_trial(
+    ledger: Ledger,
+) -> None:
+    run = make_run(ledger)
+    make_baseline(ledger, run, 2.16667)
+    try_out(
+        ledger,
+        run,
+        "keep",
+        12.5,
+        "an idea that takes far more than one line of a terminal " * 3,
+        specialist="generalist",
+    )
+    picture, _ = pictures(ledger, run, width=80)
+    row = next(line for line in picture.splitlines() if line.startswith("001"))
+    assert row.split()[:4] == ["001", "generalist", "keep", "12.500000"]
+    assert row.endswith("…")
 
 
 def test_texts_are_not_taken_for_markup(ledger: Ledger) -> None:

@@ -183,6 +183,8 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
     stopped = (run.result or {}).get("stopped")
     if stopped and not stopped.endswith("made"):
         print(f"stopped: {stopped}")
+    if run.status.stands and not run.status.final:
+        note(f"Resume it: ratchet research resume {run.id}")
     note(f"Look at it: ratchet research status {run.id} · ratchet research report {run.id}")
 
 

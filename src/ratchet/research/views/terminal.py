@@ -117,6 +117,7 @@ def _lines_of_scores(value: LiveView) -> list[str]:
     return [f"kept    {sparkline(kept)}", f"recent  {sparkline(recent)}"]
 
 
+_WIDEST = 20
 _YIELD = ("specialist", "sessions", "trials", "keeps", "per trial", "cost", "problem")
 _FLIGHT = ("exp", "specialist", "for", "hypothesis")
 _TRIAL = ("exp", "specialist", "status", "score", "Δ", "hypothesis")
@@ -156,10 +157,20 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wh
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    # Where the terminal is narrow, the last column gives way: it is a sentence, the others are names and numbers.
+    drawn = Table(
+        box=None, pad_edge=False, title=title, title_justify="left", header_style="bold", expand=True
+    )
     for name in columns:
-        wraps = whole and name == columns[-1]
-        drawn.add_column(name, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
+        last = name == columns[-1]
+        wraps = whole and last
+        drawn.add_column(
+            name,
+            no_wrap=not wraps,
+            overflow="fold" if wraps else "ellipsis",
+            ratio=1 if last else None,
+            max_width=None if last else _WIDEST,
+        )
     for row in rows:
         drawn.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
     return drawn
