@@ -242,6 +242,13 @@ def test_one_that_was_killed_and_is_typed_again_is_resumed_by_the_line_that_is_n
     assert (again.returncode, "`ratchet protocol resume 2` resumes it" in again.stderr) == (1, True), again
     with ledger.read() as tx:
         assert len(list_protocols(tx)) == 1
+    # Nothing is said to be at work on it.
+    [advised] = program("protocol", "show", "2", "--json").json["next"]
+    assert (advised["command"], "is gone" in advised["why"]) == ("ratchet protocol resume 2", True)
+    assert (
+        "The process that worked on it is gone: `ratchet protocol resume 2` or"
+        in program("runs", "show", "2").err
+    )
     with socket.create_server(("127.0.0.1", port)):
         done = program("protocol", "resume", "2", "--json", seconds=200)
     assert (done.code, done.json["status"]) == (0, "completed"), done.err

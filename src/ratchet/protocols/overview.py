@@ -11,12 +11,13 @@ from ratchet.kernel import RunStatus, StepStatus
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol, list_protocol_steps
 from ratchet.ledger.questions import list_blockers_of_run
-from ratchet.ledger.runs import newest_attempts
+from ratchet.ledger.runs import get_run, newest_attempts
 from ratchet.operations import record
 from ratchet.projects.operations import ClarificationAnswer
 from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.views import protocol_record, step_record
 from ratchet.runtime.job import unfinished_jobs
+from ratchet.runtime.processes import is_cut_off
 
 if TYPE_CHECKING:
     from ratchet.ledger import Attempt, Transaction
@@ -34,6 +35,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
     states = {each["commit"]: each["state"] for each in ci_summary(tx, protocol)["commits"] if each["checks"]}
     questions = [] if protocol.status.final else list_blockers_of_run(tx, run_id, _PHASES)
     queued = bool(unfinished_jobs(tx, run_id))
+    cut_off = queued and is_cut_off(tx, get_run(tx, run_id))
     project = get_project(tx, protocol.project_id)
     # That of a repository on this machine is a path.
     has_forge = project.remote is not None and not project.remote.startswith("/")
@@ -45,6 +47,7 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
         questions,
         judged=judged,
         queued=queued,
+        cut_off=cut_off,
         has_forge=has_forge,
         checkout=project.local_path,
     )
@@ -90,16 +93,20 @@ def advice(
     *,
     judged: Collection[int],
     queued: bool,
+    cut_off: bool,
     has_forge: bool,
     checkout: str | None,
 ) -> list[NextCommand]:
     """The likeliest first.
 
-    `questions` are those that block, `judged` the steps whose last try came to a verdict, and `queued` says whether a
-    worker has something to do.
+    `questions` are those that block, `judged` the steps whose last try came to a verdict, `queued` says whether a
+    worker has something to do, and `cut_off` whether that is because its process died.
     """
     if not protocol.status.final and questions:
         return [_answer(protocol, each) for each in questions]
+    if cut_off:
+        why = "resume it: the process that worked on it is gone"
+        return [NextCommand(f"ratchet protocol resume {protocol.run_id}", why)]
     if protocol.status is RunStatus.COMPLETED:
         return list(_completed(protocol, has_forge=has_forge, checkout=checkout))
     return list(_advice(protocol, steps, judged, queued=queued))

@@ -24,7 +24,7 @@ from ratchet.ledger.tables import job_tallies, jobs, processes, runs
 from ratchet.runtime.job import JobStatus
 
 if TYPE_CHECKING:
-    from ratchet.ledger import Transaction
+    from ratchet.ledger import Run, Transaction
 
 
 _AGAIN_SECONDS = 60.0
@@ -195,6 +195,11 @@ def cut_off_runs(tx: Transaction, kind: str, *, but: int) -> list[tuple[int, str
         .order_by(runs.c.id)
     )
     return [(number, name) for number, name in tx.connection.execute(query)]
+
+
+def is_cut_off(tx: Transaction, run: Run) -> bool:
+    """Whether the process that worked on a run is gone, and no other is there to take it over."""
+    return not anybody_works(tx) and any(number == run.id for number, _ in cut_off_runs(tx, run.kind, but=0))
 
 
 def works_here(tx: Transaction) -> bool:

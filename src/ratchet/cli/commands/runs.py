@@ -6,13 +6,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ratchet.cli.operation import CliCall, looking_like, show_answer, shown
-from ratchet.cli.output import show_one
+from ratchet.cli.output import note, show_one
 from ratchet.cli.words import cost_words, span
 from ratchet.kernel import Usage
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import list_attempts, list_steps
 from ratchet.operations import record
 from ratchet.runtime.operations import runs
+from ratchet.runtime.processes import is_cut_off
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
@@ -32,6 +33,7 @@ def show(session: CliSession, call: CliCall, run: Run) -> None:
         steps = [(step, list_attempts(tx, step.id)) for step in list_steps(tx, run.id)]
         used = total(tx, "run", run.id)
         artifacts = of_run(tx, run.id)
+        cut_off = is_cut_off(tx, run)
     document = {
         **record(run),
         "usage": {**asdict(used), "cost_usd": used.whole_cost_usd},
@@ -43,6 +45,9 @@ def show(session: CliSession, call: CliCall, run: Run) -> None:
     if steps and not session.json:
         print()
         _print_steps(steps)
+    if cut_off and not session.json:
+        here = f"`ratchet {run.kind} resume {run.id}` or " if run.kind in _HERE else ""
+        note(f"The process that worked on it is gone: {here}`ratchet worker` resumes it.")
 
 
 @looking_like(runs.resume)
