@@ -236,6 +236,20 @@ def test_a_key_that_is_refused_is_told_and_nothing_is_written(
     assert not home.exists()
 
 
+def test_of_two_keys_the_one_that_does_not_work_is_named(
+    ratchet: Ratchet, alone: pytest.MonkeyPatch, model_server: ModelServer
+) -> None:
+    model_server.script("two-keys", [], key="the-only-key", models=["gpt-5.5", "gpt-5.4-mini"])
+    alone.setenv("OPENAI_API_KEY", "the-only-key")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__OPENAI__BASE_URL", model_server.openai_url("two-keys"))
+    alone.setenv("ANTHROPIC_API_KEY", "another")
+    alone.setenv("RATCHET_LLM__ENDPOINTS__ANTHROPIC__BASE_URL", "http://127.0.0.1:9")
+    done = ratchet("setup", "--yes")
+    assert done.code == 0, done.err
+    assert "not used: claude: " in done.err
+    assert "http://127.0.0.1:9" in done.err
+
+
 @pytest.mark.soak
 def test_a_command_that_needs_a_model_offers_setup_on_a_terminal(
     home: Path, alone: pytest.MonkeyPatch, model_server: ModelServer, database_url: str

@@ -71,6 +71,7 @@ def setup(session: CliSession, yes: bool) -> None:
         found = _asked(found)
     installed = _installed(found, asking)
     plan, around, unproven = _first_ready(session, found)
+    _report_unused(found, plan, around)
     reviewer = reviewer_in(around)
     file = add_settings(loaded.home, plan.settings)
     say_where_home_is(loaded.home)
@@ -109,6 +110,16 @@ def setup(session: CliSession, yes: bool) -> None:
             "written to": str(file),
         },
     )
+
+
+def _report_unused(found: Sequence[Means], plan: SetupPlan, around: EngineContext) -> None:
+    """Say why another agent, for which there is a key or a login, reviews nothing."""
+    others = dict.fromkeys(each.agent for each in found if each.agent != plan.engine.partition(":")[0])
+    with working("trying the others"):
+        looked = asyncio.run(look_at(others, around))
+    for each in looked:
+        if not each.readiness.ready:
+            note(f"not used: {each.name}: {each.readiness.detail}")
 
 
 def _preferred(found: list[Means], engines: Any) -> list[Means]:
