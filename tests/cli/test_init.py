@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,3 +103,50 @@ def test_a_home_above_a_repository_is_named(
     told = capsys.readouterr().err
     assert f"{tmp_path}/.ratchet lies above this repository" in told
     assert f"ratchet init --home {tmp_path}/shop/.ratchet" in told
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def readable_by_others(home: Path) -> list[str]:
+    """The home itself and the files in it that hold data or keys, as far as other users may use them."""
+    kept = [
+        home,
+        *(each for each in home.iterdir() if each.name.startswith(("ledger.db", "secret", "token"))),
+    ]
+    return [each.name for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077]
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_other_users_can_read_nothing_of_a_new_home(ratchet: Ratchet, home: Path) -> None:
+    assert ratchet("init").code == 0
+    assert readable_by_others(home) == []
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_home_that_other_users_could_read_is_closed_when_it_is_opened(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init"]) == 0
+    home.chmod(0o755)
+    with contextlib.closing(sqlite3.connect(home / "ledger.db")) as reader:
+        reader.execute("select count(*) from events").fetchall()
+        for name in ("secret.key", "token"):
+            (home / name).write_text("x")
+        for each in home.iterdir():
+            each.chmod(0o644)
+        assert "ledger.db-wal" in readable_by_others(home)
+        assert run(["runs", "list"]) == 0
+        assert readable_by_others(home) == []
+
+
+def test_a_home_that_belongs_to_all_stays_as_it_is(home: Path, ratchet: Ratchet) -> None:
+    home.mkdir()
+    home.chmod(0o1777)
+    assert ratchet("init").code == 0
+    assert stat.S_IMODE(home.stat().st_mode) == 0o1777

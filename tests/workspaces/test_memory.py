@@ -70,6 +70,21 @@ def act_beside_traps(shared: Path) -> list[str | bool | None]:
     return [*said, str(own) in (_told(shared) or "")]
 
 
+def test_other_users_cannot_look_into_workspaces_in_memory(tmp_path: Path) -> None:
+    assert on_disk(SMALL, tmp_path, act_in_an_open_place, size="300m") == ["0o700", "0o700"]
+
+
+def act_in_an_open_place(shared: Path) -> list[str]:
+    """One that is made here, and one that was open to others."""
+    own = shared / f"ratchet-{os.getuid()}"
+    said = []
+    for _ in range(2):
+        memory_directory(Path("/somewhere/repo.git"), shared)
+        said.append(oct(own.stat().st_mode & 0o777))
+        own.chmod(0o711)
+    return said
+
+
 def _told(shared: Path) -> str | None:
     found = memory_directory(Path("/somewhere/repo.git"), shared)
     return None if found is None else str(found)

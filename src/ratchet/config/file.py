@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.config.load import FILE_NAME
+from ratchet.config.load import FILE_NAME, close_to_others
 from ratchet.config.schema import ANY, KeyLeaf, KeyTable, default_of, entries
 from ratchet.config.sources import Key, dotted, flatten
 from ratchet.kernel import ConfigError
@@ -117,7 +117,8 @@ def write_initial(home: Path) -> Path:
     """
     path = home / FILE_NAME
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        close_to_others(home)
         hide_from_git(home)
         if not path.exists():
             _create(path, initial_text(home))

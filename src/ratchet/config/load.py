@@ -5,8 +5,10 @@ A setting may have an older name in the environment; its own name is stronger.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -102,9 +104,27 @@ class Loaded:
         """Whether a file, a variable or a flag gives this key (`server.port`) its value."""
         return tuple(key.split(".")) in self._given
 
+    def close_to_others(self) -> None:
+        """Let no other user look into the home, whatever the umask was when it was made. One that belongs to another
+        user or to all, as /tmp does, stays as it is."""
+        close_to_others(self.home)
+
     def _origin(self, key: Key) -> Origin:
         given = self._given.get(key) or Given(None, "default", "built in")
         return Origin(dotted(key), _shown(_value(self.settings, key)), given.source, given.where)
+
+
+# What is a secret by itself, also for those who may enter the home.
+_SECRET_FILES = ("secret.key", "token")
+
+
+def close_to_others(home: Path) -> None:
+    for path, mode in ((home, 0o700), *((home / name, 0o600) for name in _SECRET_FILES)):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            plain = not (stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX)
+            if plain and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                path.chmod(mode)
 
 
 def load_settings(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ class Ledger:
         ledger = cls(url, artifacts)
         if ledger.path is not None:
             with contextlib.suppress(OSError):  # an unwritable place is explained by the database's own error
-                ledger.path.parent.mkdir(parents=True, exist_ok=True)
+                ledger.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _close_to_others(ledger.path)
         try:
             with translated(url):
                 ensure_schema(ledger.engine)
@@ -102,6 +104,17 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close_to_others(path: Path) -> None:
+    """Let only this user read the database, whatever the umask. The files beside it get its mode when they are made."""
+    # Only one that is new is opened here: closing it would drop the locks that this process has on the database.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def _count(events: int) -> None:

@@ -201,6 +201,7 @@ class Kinds:
 
 
 def open_ledger(loaded: Loaded) -> Ledger:
+    loaded.close_to_others()
     return Ledger.open(loaded.settings.database_url.reveal(), loaded.home / "artifacts")
 
 

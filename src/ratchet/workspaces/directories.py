@@ -326,13 +326,15 @@ def memory_directory(repository: Path, shared: Path = Path("/dev/shm")) -> Path 
         ):
             return None
         own = shared / f"ratchet-{os.getuid()}"
-        own.mkdir(mode=0o711, exist_ok=True)
+        own.mkdir(mode=0o700, exist_ok=True)
         found = own.lstat()
     except OSError:
         return None
     # Everybody may write into the shared directory: this one could be somebody else's trap.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         return None
+    if found.st_mode & 0o077:
+        own.chmod(0o700)
     _sweep(own)
     return own / hashlib.sha256(os.fsencode(repository.resolve())).hexdigest()[:16]
 
