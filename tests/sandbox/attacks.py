@@ -3,7 +3,7 @@
 The same functions run as nodes, as commands, and with no sandbox at all, which shows that they can succeed.
 """
 
-# ruff: noqa: PTH123, PTH208, PTH211
+# ruff: noqa: PTH101, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
 import ctypes
 import os
 import socket
@@ -291,3 +291,45 @@ def flood(descriptor: int) -> None:
 
 def forge_success(_: None) -> None:
     os._exit(0)
+
+
+def special_modes(directory: str) -> list[str]:
+    """Every way to get a file that lends its owner's or group's rights; those that worked."""
+    import stat
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    here = -100
+    got = []
+
+    def new(name: str) -> bytes:
+        path = f"{directory}/{name}"
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755))
+        return path.encode()
+
+    def openat2(path: bytes) -> None:
+        how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+        libc.syscall(437, here, path, ctypes.byref(how), 24)
+
+    ways = {
+        "chmod": lambda: os.chmod(new("chmod"), 0o4755),
+        "chmod-group": lambda: os.chmod(new("chmod-group"), 0o2755),
+        "fchmod": lambda: os.fchmod(os.open(new("fchmod"), os.O_RDONLY), 0o4755),
+        "fchmodat": lambda: os.chmod("fchmodat", 0o4755, dir_fd=os.open(new("fchmodat")[:-9], os.O_RDONLY)),
+        "fchmodat2": lambda: libc.syscall(452, here, new("fchmodat2"), 0o4755, 0),
+        "open": lambda: os.open(f"{directory}/open", os.O_CREAT | os.O_WRONLY, 0o4755),
+        "mknod": lambda: os.mknod(f"{directory}/mknod", stat.S_IFREG | 0o6755),
+        "openat2": lambda: openat2(f"{directory}/openat2".encode()),
+    }
+    if os.uname().machine == "x86_64":
+        ways["creat"] = lambda: libc.syscall(85, f"{directory}/creat".encode(), 0o4755)
+        ways["old open"] = lambda: libc.syscall(2, f"{directory}/old open".encode(), 0o101, 0o4755)
+        ways["old mknod"] = lambda: libc.syscall(133, f"{directory}/old mknod".encode(), 0o104755, 0)
+    for name, attempt in ways.items():
+        try:
+            attempt()
+        except OSError:
+            pass
+        path = f"{directory}/{name}"
+        if os.path.exists(path) and os.stat(path).st_mode & 0o6000:
+            got.append(name)
+    return got

@@ -47,6 +47,25 @@ def test_a_file_outside_cannot_be_written(way: str, tmp_path: Path) -> None:
     assert unconfined("write_file", str(tmp_path / "new")) is True
 
 
+def test_no_file_that_lends_its_owner_s_rights_can_be_made(way: str, tmp_path: Path) -> None:
+    """Another user of the machine could run it and have the rights of the one who runs Ratchet."""
+    (tmp_path / "outside").mkdir()
+    assert len(unconfined("special_modes", str(tmp_path / "outside"))) > 7
+    more = {"scratch": True} if way == "node" else {}
+    assert attack(way, "special_modes", "/tmp", **more).value == []
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_no_file_that_lends_its_owner_s_rights_is_left_behind(tmp_path: Path, everything: bool) -> None:
+    policy = Policy(writable=(tmp_path,), see_everything=everything)
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    done = attack("command", "special_modes", str(tmp_path / "deep" / "down"), policy=policy)
+    assert done.ok
+    left = [path.name for path in tmp_path.rglob("*") if path.lstat().st_mode & 0o6000]
+    assert left == []
+    assert (tmp_path / "deep" / "down" / "chmod").stat().st_mode & 0o777 == 0o755
+
+
 def test_a_link_to_the_outside_leads_nowhere(way: str, secret: Path) -> None:
     more = {"scratch": True} if way == "node" else {}
     assert not attack(way, "link_away", str(secret), **more).ok

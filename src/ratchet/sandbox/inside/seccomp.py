@@ -35,6 +35,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "close": (3, 57),
     "close_range": (436, 436),
     "copy_file_range": (326, 285),
+    "creat": (85, None),
     "delete_module": (176, 106),
     "dup": (32, 23),
     "dup2": (33, None),
@@ -56,6 +57,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fchdir": (81, 50),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
     "fcntl": (72, 25),
     "fdatasync": (75, 83),
     "finit_module": (313, 273),
@@ -120,6 +122,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mincore": (27, 232),
     "mkdir": (83, None),
     "mkdirat": (258, 34),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
     "mlock": (149, 228),
     "mmap": (9, 222),
     "modify_ldt": (154, None),
@@ -139,6 +143,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
     "openat": (257, 56),
+    "openat2": (437, 437),
     "pause": (34, None),
     "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
@@ -259,6 +264,21 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PLAIN_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _NAMING_PRCTLS = (15, 16, 0x53564D41)
 _OWNER_FCNTLS = (8, 10, 15)
+# Bits of a mode by which a program has the rights of its owner or group, whoever runs it.
+_LENDING = 0o6000
+# Each call that can set them, with the number of the argument that is the mode.
+_MODES = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "creat": 1,
+    "mknod": 1,
+    "mknodat": 2,
+}
+# Those that only look at the mode if they make a file; before it come the flags that say so.
+_OPEN_MODES = {"open": 2, "openat": 3}
+_MAKING_FLAGS = 0o20000100
 
 _ORDINARY = """
 access alarm arch_prctl brk chdir chmod clock_getres clock_gettime clock_nanosleep close close_range
@@ -318,6 +338,7 @@ def node_filter(own_pid: int) -> SeccompFilter:
     code += _when("prctl", 0, _EQUAL, _NAMING_PRCTLS, _ALLOW, refuse)
     code += _when("ioctl", 1, _EQUAL, _PLAIN_IOCTLS, _ALLOW, refuse)
     code += _when("fcntl", 1, _EQUAL, _OWNER_FCNTLS, refuse, _ALLOW)
+    code += _no_lending(refuse, tuple(name for name in _MODES if name in _ORDINARY.split()))
     # `clone3` is among the absent: the C library then uses `clone`, whose flags a filter can read.
     answers = [refuse] * _UNIFIED + [absent] * (_MOST - _UNIFIED)
     for number in _numbers(_ORDINARY):
@@ -335,6 +356,7 @@ def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilte
     families = (_UNIX, _IPV4, _IPV6, _NETLINK) if internet else (_UNIX,)
     code += _when("socket", 0, _EQUAL, families, _ALLOW, _ERRNO | errno.EAFNOSUPPORT)
     code += _when("ioctl", 1, _EQUAL, (_TIOCSTI, _TIOCLINUX), refuse, _ALLOW)
+    code += _no_lending(refuse, tuple(_MODES))
     answers = [_ALLOW] * _MOST
     for number in _numbers(_DANGEROUS if nested else _DANGEROUS + _NESTING):
         answers[number] = refuse
@@ -343,10 +365,24 @@ def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilte
             answers[number] = refuse
     if not nested:
         code += _when("clone", 0, _ANY_BIT, (_CLONE_ANY_NAMESPACE,), refuse, _ALLOW)
-        # A filter cannot read the flags of `clone3`, and memory that no process has mapped is not seen by the watch.
-        for number in _numbers("clone3 memfd_create"):
+        # A filter can read neither the flags of `clone3` nor the mode of `openat2`, and memory that no process has
+        # mapped is not seen by the watch.
+        for number in _numbers("clone3 memfd_create openat2"):
             answers[number] = absent
     return SeccompFilter(code + _table(answers))
+
+
+def _no_lending(refuse: int, names: tuple[str, ...]) -> bytes:
+    """Refuse a file that lends its owner's or group's rights, to each of the calls `names` and to opening one."""
+    code = b"".join(_when(name, _MODES[name], _ANY_BIT, (_LENDING,), refuse, _ALLOW) for name in names)
+    for name, mode in _OPEN_MODES.items():
+        body = _instruction(_LOAD, _ARGUMENTS_AT + 8 * mode) + _instruction(_ANY_BIT, _LENDING, 0, 2)
+        body += _instruction(_LOAD, _ARGUMENTS_AT + 8 * (mode - 1)) + _instruction(
+            _ANY_BIT, _MAKING_FLAGS, 1, 0
+        )
+        body += _answer(_ALLOW) + _answer(refuse)
+        code += b"".join(_instruction(_EQUAL, number, 0, len(body) // 8) + body for number in _numbers(name))
+    return code
 
 
 def _opening(foreign: int) -> bytes:
