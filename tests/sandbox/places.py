@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,24 @@ def ordinary_user() -> None:
 
 def without_namespaces() -> None:
     """Under a filter like that of a container that lets nobody make namespaces."""
+    _without(seccomp._numbers("unshare setns mount"), errno.EPERM)
+
+
+def root_without_rights() -> None:
+    """Root as a container has it that was given no capability at all: it cannot even map itself elsewhere."""
+    if os.geteuid() == 0:
+        linux.forgo_capabilities()
+        linux.drop_capabilities()
+
+
+def without_landlock() -> None:
+    """Under a kernel that has none."""
+    _without(range(444, 447), errno.ENOSYS)
+
+
+def _without(numbers: Iterable[int], error: int) -> None:
     answers = [seccomp._ALLOW] * seccomp._MOST
-    for number in seccomp._numbers("unshare setns mount"):
-        answers[number] = seccomp._ERRNO | errno.EPERM
+    for number in numbers:
+        answers[number] = seccomp._ERRNO | error
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     seccomp.SeccompFilter(seccomp._opening(seccomp._KILL) + seccomp._table(answers)).install()

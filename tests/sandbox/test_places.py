@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ratchet.sandbox import Policy
 from tests.sandbox.conftest import SECRET
-from tests.sandbox.places import as_here, ordinary_user, python_as, without_namespaces
-from tests.sandbox.ways import ATTACKS
+from tests.sandbox.places import (
+    as_here,
+    ordinary_user,
+    python_as,
+    root_without_rights,
+    without_namespaces,
+)
+from tests.sandbox.ways import ATTACKS, attack, unconfined
 
 PROGRAM = """
 import asyncio, json
@@ -86,6 +94,78 @@ return [ends, late.stopped, fine.value, "mount namespace" in fine.layers]
 """
     assert python_as(without_namespaces, program(body)) == [[False] * len(attacks), "wall", 5, False]
     assert secret.read_text() == SECRET
+
+
+PLACES = [as_here, ordinary_user, root_without_rights, without_namespaces]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_node_changes_nothing_of_a_file_that_is_not_its_own(
+    place: Callable[[], None], secret: Path
+) -> None:
+    """Neither its mode nor its times, also of what belongs to the user who runs Ratchet: no layer but the view of files
+    and the filter knows of these."""
+    if place is not ordinary_user:
+        assert "chmod" in str(unconfined("touch_foreign", [str(secret)]))
+    secret.parent.chmod(0o755)
+    paths = ["/dev/null", "/dev/full", "/dev/zero", os.__file__, str(secret)]
+    body = f"""
+given = json.dumps({paths!r}).encode()
+done = await run(Node(Path({str(ATTACKS)!r}), "touch_foreign"), stdin=given)
+return [done.value, done.problem]
+"""
+    assert python_as(place, program(body)) == [[], None]
+
+
+def test_a_node_with_scratch_changes_only_what_lies_in_it(secret: Path) -> None:
+    paths = ["/dev/null", "/dev/full", os.__file__, str(secret)]
+    policy = Policy(readable=(secret.parent,))
+    assert attack("node", "touch_foreign", paths, scratch=True, policy=policy).value == []
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_command_changes_nothing_of_a_file_that_is_not_its_own(secret: Path, everything: bool) -> None:
+    policy = Policy(readable=(secret.parent,), see_everything=everything)
+    paths = ["/dev/null", "/dev/full", "/dev/tty", os.__file__, str(secret)]
+    assert attack("command", "touch_foreign", paths, policy=policy).value == []
+
+
+def test_no_lease_can_be_had_on_a_file_of_one_s_own_either(tmp_path: Path) -> None:
+    """A process of the machine that opens such a file would wait."""
+    (tmp_path / "own").write_text("x")
+    policy = Policy(writable=(tmp_path,))
+    got = attack("command", "touch_foreign", [str(tmp_path / "own")], policy=policy).value
+    assert [each.split()[0] for each in got][:3] == ["chmod", "fchmod", "utime"]
+    assert not any(each.startswith("lease ") for each in got)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_file_that_may_be_read_is_not_emptied_where_landlock_does_not_guard_it(
+    guarded: bool, secret: Path
+) -> None:
+    """Landlock does so only since its third version, and truncating needs no right to write then."""
+    text = f"""
+import json, os
+from ratchet.sandbox.inside import linux, seccomp
+linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+seccomp.node_filter(os.getpid(), writes=False, guards_truncation={guarded}).install()
+for empty in (lambda: os.open({str(secret)!r}, os.O_RDONLY | os.O_TRUNC), lambda: os.truncate({str(secret)!r}, 0)):
+    try:
+        empty()
+    except PermissionError:
+        pass
+print(json.dumps(os.open({str(secret)!r}, os.O_RDONLY) > 0))
+"""
+    assert python_as(as_here, text) is True
+    assert (secret.read_text() == SECRET) is not guarded
+
+
+def test_root_without_rights_runs_nodes() -> None:
+    body = """
+done = await run(Node("def run(x):\\n    return x + 1"), stdin=b"1")
+return done.value
+"""
+    assert python_as(root_without_rights, program(body)) == 2
 
 
 # A node that has begun, and the parent that it was forked from.

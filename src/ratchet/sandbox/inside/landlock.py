@@ -27,6 +27,11 @@ def version() -> int:
     return called(system_call(_CREATE, None, 0, _VERSION), "landlock")
 
 
+def guards_truncation() -> bool:
+    """Whether it keeps a file that may only be read from being emptied."""
+    return version() >= 3
+
+
 _Attributes = ctypes.c_uint64 * 3
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import os
 import struct
@@ -43,7 +44,9 @@ def enter(layers: list[str]) -> None:
         flags |= _FLAGS.get(layer, 0)
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
-        os.setgroups([])
+        # Root without capabilities keeps its groups, as any other user does.
+        with contextlib.suppress(PermissionError):
+            os.setgroups([])
     if flags:
         unshare(flags)
     if flags & CLONE_NEWUSER:

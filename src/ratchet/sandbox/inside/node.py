@@ -17,7 +17,7 @@ import traceback
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import names, rlimits, seccomp, view
+from . import names, rlimits, view
 from .linux import (
     CLONE_NEWNS,
     MS_NODEV,
@@ -30,7 +30,7 @@ from .linux import (
     setns,
     unshare,
 )
-from .rights import node_restriction
+from .rights import node_filter, node_restriction
 from .surroundings import ANSWER, NodeSurroundings
 
 # Later versions would have each word looked up in the table of all that Python knows.
@@ -134,8 +134,10 @@ def _confine(surroundings: NodeSurroundings, work: Work) -> None:
     if restriction is not None:
         restriction()
     os.closerange(ANSWER + 1, surroundings.most_descriptors)
-    if surroundings.filter is not None:
-        own = surroundings.filter if names.PID in layers else seccomp.node_filter(os.getpid())
+    own = surroundings.scratch_filter if work.scratch else surroundings.filter
+    if names.PID not in layers:
+        own = node_filter(layers, os.getpid(), scratch=work.scratch)
+    if own is not None:
         own.install()
 
 

@@ -57,6 +57,7 @@ def practise() -> None:
         open_files=os.sysconf("SC_OPEN_MAX"),
         most_descriptors=ANSWER + 1,
         filter=None,
+        scratch_filter=None,
         restriction=None,
         parent=None,
         own_pids=-1,

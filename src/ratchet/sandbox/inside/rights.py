@@ -52,6 +52,14 @@ def node_restriction(layers: Container[str], view: FileView, *, scratch: bool) -
     return None if rules is None else landlock.restriction(rules)
 
 
+def node_filter(layers: Container[str], own_pid: int, *, scratch: bool) -> seccomp.SeccompFilter | None:
+    """The filter's part of it, if that is among the layers."""
+    if names.SECCOMP not in layers:
+        return None
+    guards = names.MOUNT in layers or (names.LANDLOCK in layers and landlock.guards_truncation())
+    return seccomp.node_filter(own_pid, writes=scratch, guards_truncation=guards)
+
+
 def _give_up_privileges(layers: Container[str]) -> None:
     if names.CAPABILITIES in layers:
         drop_capabilities()

@@ -263,7 +263,13 @@ _UNIX, _IPV4, _IPV6, _NETLINK = 1, 2, 10, 16
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PLAIN_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _NAMING_PRCTLS = (15, 16, 0x53564D41)
-_OWNER_FCNTLS = (8, 10, 15)
+# A lease makes another process that opens the file wait; so does a lock one that wants it, and both can be seen.
+_LEASE = 1024
+_NODE_FCNTLS = (8, 10, 15, _LEASE, 1025, 1026)
+_LOCK_FCNTLS = (5, 6, 7, 36, 37, 38)
+# For a node that writes nowhere: what only the file system would refuse it, and landlock does not.
+_FOR_WRITERS = "chmod fchmod fchmodat flock truncate utimensat"
+_TRUNCATE_FLAG = 0o1000
 # Bits of a mode by which a program has the rights of its owner or group, whoever runs it.
 _LENDING = 0o6000
 # Each call that can set them, with the number of the argument that is the mode.
@@ -327,9 +333,14 @@ class SeccompFilter:
         self._install()
 
 
-def node_filter(own_pid: int) -> SeccompFilter:
-    """Only what Python needs to compute and to use its scratch: no other process, program, socket or namespace."""
+def node_filter(own_pid: int, *, writes: bool, guards_truncation: bool = True) -> SeccompFilter:
+    """Only what Python needs to compute and to use its scratch: no other process, program, socket or namespace.
+
+    One that `writes` has files of its own, and a view in which all others are read-only. `guards_truncation`: whether
+    another layer keeps it from emptying a file that it may only read.
+    """
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    allowed = [name for name in _ORDINARY.split() if writes or name not in _FOR_WRITERS.split()]
     code = _opening(_KILL)
     code += _when("clone", 0, _ANY_BIT, (_CLONE_THREAD,), _ALLOW, refuse)
     for name in ("kill", "tgkill"):
@@ -337,11 +348,16 @@ def node_filter(own_pid: int) -> SeccompFilter:
     code += _when("prlimit64", 0, _EQUAL, (0, own_pid), _ALLOW, refuse)
     code += _when("prctl", 0, _EQUAL, _NAMING_PRCTLS, _ALLOW, refuse)
     code += _when("ioctl", 1, _EQUAL, _PLAIN_IOCTLS, _ALLOW, refuse)
-    code += _when("fcntl", 1, _EQUAL, _OWNER_FCNTLS, refuse, _ALLOW)
-    code += _no_lending(refuse, tuple(name for name in _MODES if name in _ORDINARY.split()))
+    fcntls = _NODE_FCNTLS if writes else (*_NODE_FCNTLS, *_LOCK_FCNTLS)
+    code += _when("fcntl", 1, _EQUAL, fcntls, refuse, _ALLOW)
+    if writes:
+        code += _no_lending(refuse, tuple(name for name in _MODES if name in allowed))
+    elif not guards_truncation:
+        for name, mode in _OPEN_MODES.items():
+            code += _when(name, mode - 1, _ANY_BIT, (_TRUNCATE_FLAG,), refuse, _ALLOW)
     # `clone3` is among the absent: the C library then uses `clone`, whose flags a filter can read.
     answers = [refuse] * _UNIFIED + [absent] * (_MOST - _UNIFIED)
-    for number in _numbers(_ORDINARY):
+    for number in _numbers(" ".join(allowed)):
         answers[number] = _ALLOW
     return SeccompFilter(code + _table(answers))
 
@@ -356,6 +372,7 @@ def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilte
     families = (_UNIX, _IPV4, _IPV6, _NETLINK) if internet else (_UNIX,)
     code += _when("socket", 0, _EQUAL, families, _ALLOW, _ERRNO | errno.EAFNOSUPPORT)
     code += _when("ioctl", 1, _EQUAL, (_TIOCSTI, _TIOCLINUX), refuse, _ALLOW)
+    code += _when("fcntl", 1, _EQUAL, (_LEASE,), refuse, _ALLOW)
     code += _no_lending(refuse, tuple(_MODES))
     answers = [_ALLOW] * _MOST
     for number in _numbers(_DANGEROUS if nested else _DANGEROUS + _NESTING):

@@ -25,7 +25,7 @@ from .linux import (
     prctl,
     unshare,
 )
-from .rights import node_restriction
+from .rights import node_filter, node_restriction
 
 # The number of the descriptor by which a node answers.
 ANSWER = 3
@@ -52,6 +52,7 @@ class NodeSurroundings:
         open_files: int,
         most_descriptors: int,
         filter: seccomp.SeccompFilter | None,
+        scratch_filter: seccomp.SeccompFilter | None,
         restriction: Prepared | None,
         parent: select.poll | None,
         own_pids: int,
@@ -65,7 +66,9 @@ class NodeSurroundings:
         # How many files each may have open, and a number that is above those of all descriptors that it inherits.
         self.open_files = open_files
         self.most_descriptors = most_descriptors
+        # One for nodes that write nowhere, one for those with scratch.
         self.filter = filter
+        self.scratch_filter = scratch_filter
         # Landlock, for nodes that see what all see and have no scratch.
         self.restriction = restriction
         # Has something to tell once the parent is dead. `None` where the parent is the first process of its pid
@@ -101,7 +104,8 @@ def enter(settings: NodeSettings) -> NodeSurroundings:
         address_bytes=address_bytes,
         open_files=rlimits.OPEN_FILES,
         most_descriptors=os.sysconf("SC_OPEN_MAX"),
-        filter=seccomp.node_filter(1) if names.SECCOMP in layers else None,
+        filter=node_filter(layers, 1, scratch=False),
+        scratch_filter=node_filter(layers, 1, scratch=True),
         restriction=node_restriction(layers, common, scratch=False),
         parent=None if names.PID in layers else _watched(os.getpid()),
         own_pids=own_pids,

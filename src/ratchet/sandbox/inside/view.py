@@ -78,7 +78,8 @@ class FileView(NamedTuple):
 def build(view: FileView) -> None:
     """Make `view` the root of this mount namespace. Its /proc needs a pid namespace of its own, too."""
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
-    devices = [tree.cloned(f"/dev/{name}", 0) for name in _DEVICES]
+    # A device can be written through a mount that is read-only; only its mode and times cannot be changed then.
+    devices = [tree.cloned(f"/dev/{name}", ATTR_RDONLY | ATTR_NOSUID) for name in _DEVICES]
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
     pieces += [_placed(target, path, _is_below(path, view.writable)) for target, path in sorted(view.places)]
     root = _whole_root() if view.everything else _bare_root(view)
