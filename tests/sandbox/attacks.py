@@ -366,3 +366,89 @@ def touch_foreign(paths: list[str]) -> list[str]:
                 continue
             got.append(f"{kind} {path}")
     return got
+
+
+def mark_descriptor(_: None) -> bool:
+    """Leave a mark on the open file behind one's stdin, and say whether it was there already."""
+    import fcntl
+
+    found = fcntl.fcntl(0, fcntl.F_GETFL)
+    fcntl.fcntl(0, fcntl.F_SETFL, found | os.O_NONBLOCK)
+    return bool(found & os.O_NONBLOCK)
+
+
+def lock_stdin(_: None) -> bool:
+    import fcntl
+
+    fcntl.flock(0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
+def links(directory: str) -> int:
+    """As many names for one file as there may be."""
+    open(f"{directory}/file", "w").close()
+    count = 0
+    try:
+        while count < 200_000:
+            os.symlink("x", f"{directory}/link-{count}")
+            count += 1
+    except OSError:
+        pass
+    return count
+
+
+def system_v_memory(size: int) -> int:
+    """Shared memory that no process has mapped."""
+    import time
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    for _ in range(size >> 26):
+        number = libc.shmget(0, ctypes.c_size_t(1 << 26), 0o1600)
+        if number < 0:
+            raise OSError(ctypes.get_errno(), "shmget")
+        at = libc.shmat(number, None, 0)
+        ctypes.memset(at, 1, 1 << 26)
+        libc.shmdt(ctypes.c_void_p(at))
+    time.sleep(20)
+    return size
+
+
+def system_v_semaphores(count: int) -> int:
+    import time
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(count):
+        if libc.semget(0, 32000, 0o1600) < 0:
+            raise OSError(ctypes.get_errno(), "semget")
+    time.sleep(20)
+    return count
+
+
+def burn_forgotten(seconds: float) -> None:
+    """Burn CPU time in children that the kernel is to forget when they end."""
+    import signal
+    import time
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        child = os.fork()
+        if child == 0:
+            burn(seconds)
+            os._exit(0)
+        while os.path.exists(f"/proc/{child}"):
+            time.sleep(0.001)
+
+
+def signal_first(number: int) -> bool:
+    """Signal the first process of the sandbox in every way there is."""
+    import time
+
+    for _ in range(3):
+        os.kill(1, number)
+        libc = ctypes.CDLL(None, use_errno=True)
+        # What is queued may claim to come from another process, here from outside of the namespace.
+        words = (ctypes.c_int32 * 32)(number, 0, -1, 0, 0)
+        libc.syscall(129 if os.uname().machine == "x86_64" else 138, 1, number, words)
+    time.sleep(0.3)
+    return True

@@ -86,6 +86,29 @@ def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_size <= 3 * MIB
 
 
+@pytest.mark.parametrize(
+    ("way", "directory"), [("node", "/tmp"), ("command", "/tmp"), ("command", "/dev/shm")]
+)
+def test_the_number_of_files_in_memory_has_a_bound(way: str, directory: str) -> None:
+    more = {"scratch": True} if way == "node" else {}
+    done = attack(way, "links", directory, bounds=Bounds(wall_seconds=60, memory_bytes=64 * MIB), **more)
+    assert 1_000 < done.value < 20_000
+
+
+@pytest.mark.parametrize(("name", "count"), [("system_v_memory", 512 * MIB), ("system_v_semaphores", 400)])
+def test_what_the_kernel_keeps_for_sharing_counts_as_memory(name: str, count: int) -> None:
+    done = attack("command", name, count, bounds=Bounds(wall_seconds=60, memory_bytes=128 * MIB))
+    assert done.stopped is Stopped.MEMORY
+    assert done.peak_bytes > 128 * MIB
+    assert not attack("node", name, count).ok
+
+
+def test_cpu_time_of_children_that_the_kernel_forgets_is_counted() -> None:
+    done = attack("command", "burn_forgotten", 0.2, bounds=Bounds(wall_seconds=30, cpu_seconds=1))
+    assert done.stopped is Stopped.CPU
+    assert 900 < done.cpu_ms < 3_000
+
+
 def test_peak_memory_is_told_truthfully(way: str) -> None:
     done = attack(way, "allocate", 100 * MIB)
     assert 100 * MIB < done.peak_bytes < 140 * MIB

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from enum import Enum
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, Broken, Finished, Node, Policy, Stopped, run
+from tests.sandbox.ways import attack
 
 ECHO = "def run(value):\n    return value"
 
@@ -192,6 +194,16 @@ def test_a_node_leaves_nothing_for_the_next_one() -> None:
     for _ in range(3):
         assert node(leaves).ok
         assert node(looks).value == [False, False, "/tmp"]
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_a_node_leaves_no_mark_on_the_open_files_of_the_next_one(scratch: bool) -> None:
+    for _ in range(2 * len(os.sched_getaffinity(0))):
+        assert attack("node", "mark_descriptor", scratch=scratch).value is False
+
+
+def test_a_node_that_writes_nowhere_takes_no_lock_that_others_could_see() -> None:
+    assert not attack("node", "lock_stdin").ok
 
 
 def test_a_large_scratch_file_is_bounded_by_memory() -> None:

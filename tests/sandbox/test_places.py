@@ -13,6 +13,7 @@ from tests.sandbox.places import (
     ordinary_user,
     python_as,
     root_without_rights,
+    without_landlock,
     without_namespaces,
 )
 from tests.sandbox.ways import ATTACKS, attack, unconfined
@@ -166,6 +167,34 @@ done = await run(Node("def run(x):\\n    return x + 1"), stdin=b"1")
 return done.value
 """
     assert python_as(root_without_rights, program(body)) == 2
+
+
+@pytest.mark.parametrize("place", [as_here, without_landlock])
+def test_a_command_cannot_pretend_to_have_been_cancelled(place: Callable[[], None]) -> None:
+    """Landlock keeps it from signalling the first process of its sandbox, where that is new enough."""
+    body = f"""
+import signal, sys
+call = "import attacks; attacks.signal_first(int(__import__('sys').argv[1]))"
+policy = Policy(readable=(Path({str(ATTACKS.parent)!r}),), environment={{"PYTHONPATH": {str(ATTACKS.parent)!r}}})
+ends = []
+for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
+    line = [sys.executable, "-S", "-c", "try:\\n  " + call + "\\nexcept OSError: pass", str(int(number))]
+    done = await run(line, cwd=ROOT, policy=policy)
+    ends.append([done.exit_code, done.signal, done.stopped, done.stderr.decode()])
+return ends
+"""
+    assert python_as(place, program(body)) == [[0, None, None, ""]] * 3
+
+
+def test_without_namespaces_a_command_shares_no_memory_that_stays() -> None:
+    """It would be the machine's own: seen by all and there after the command has ended."""
+    body = """
+import sys
+line = "import ctypes; libc = ctypes.CDLL(None); print([libc.shmget(0, 4096, 0o1600), libc.semget(0, 1, 0o1600)])"
+done = await run([sys.executable, "-c", line], cwd=ROOT, policy=Policy(floor=frozenset()))
+return done.stdout.decode()
+"""
+    assert python_as(without_namespaces, program(body)) == "[-1, -1]\n"
 
 
 # A node that has begun, and the parent that it was forked from.

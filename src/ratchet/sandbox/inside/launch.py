@@ -14,7 +14,8 @@ from .init import FORWARDED, STOP, attend
 from .linux import PR_SET_PDEATHSIG, drop_capabilities, forgo_capabilities, prctl
 from .spec import CommandSpec
 
-_GRACE_MS = 500
+# A signal is lost if one of its kind waits already, so it is sent until the first process has heard it.
+_AGAIN_MS, _TIMES = 50, 10
 _REFUSED = 125
 
 
@@ -63,7 +64,7 @@ def _listen(first: int, hear: int, line: int | None) -> bytes:
     poll.register(hear, select.POLLIN)
     if line is not None:
         poll.register(line, select.POLLIN)
-    patience = None
+    patience, left = None, _TIMES
     while True:
         ready = [descriptor for descriptor, _ in poll.poll(patience)]
         if hear in ready:
@@ -72,10 +73,11 @@ def _listen(first: int, hear: int, line: int | None) -> bytes:
         if line is not None and line in ready:
             poll.unregister(line)
             os.kill(first, STOP)
-            patience = _GRACE_MS
+            patience = _AGAIN_MS
         elif not ready:
-            os.kill(first, signal.SIGKILL)
-            patience = None
+            left -= 1
+            os.kill(first, STOP if left else signal.SIGKILL)
+            patience = _AGAIN_MS if left else None
 
 
 def main() -> NoReturn:

@@ -99,7 +99,10 @@ def do_work(surroundings: NodeSurroundings, descriptor: int, stdout: int, stderr
     """Do what is written behind `descriptor`, and answer to `stdout`."""
     if surroundings.parent is not None:
         _die_with(surroundings.parent)
-    # Nothing is on stdin; what is printed goes to stderr; the answer leaves by a descriptor of its own.
+    # Nothing is on stdin, by an open file that no other node has; what is printed goes to stderr; the answer leaves
+    # by a descriptor of its own.
+    os.close(0)
+    os.open("/dev/null", os.O_RDONLY)
     os.dup2(stderr, 1)
     os.dup2(stderr, 2)
     os.dup2(stdout, ANSWER)
@@ -159,8 +162,8 @@ def _furnish(surroundings: NodeSurroundings, work: Work) -> Prepared | None:
             view.build(own)
         else:
             unshare(CLONE_NEWNS)
-            size = f"size={work.memory_bytes}" if work.memory_bytes else ""
-            mount("tmpfs", view.SCRATCH[0], "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,{size}")
+            options = view.memory_options(work.memory_bytes)
+            mount("tmpfs", view.SCRATCH[0], "tmpfs", MS_NOSUID | MS_NODEV, options)
         os.chdir(view.SCRATCH[0])
     return node_restriction(layers, own, scratch=work.scratch)
 

@@ -40,7 +40,8 @@ def give_up_for_command(spec: CommandSpec) -> None:
         )
     if names.SECCOMP in spec.layers:
         bound = bool(spec.cpus)
-        seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound).install()
+        sharing = names.IPC in spec.layers
+        seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound, sharing=sharing).install()
 
 
 def node_restriction(layers: Container[str], view: FileView, *, scratch: bool) -> Prepared | None:

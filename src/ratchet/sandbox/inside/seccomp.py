@@ -131,7 +131,9 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
     "mprotect": (10, 226),
+    "mq_open": (240, 180),
     "mremap": (25, 216),
+    "msgget": (68, 186),
     "msync": (26, 227),
     "munlock": (150, 229),
     "munmap": (11, 215),
@@ -194,6 +196,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sched_setaffinity": (203, 122),
     "sched_yield": (24, 124),
     "select": (23, None),
+    "semget": (64, 190),
     "sendfile": (40, 71),
     "sendmsg": (46, 211),
     "sendto": (44, 206),
@@ -204,6 +207,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "setrlimit": (160, 164),
     "setsockopt": (54, 208),
     "settimeofday": (164, 170),
+    "shmget": (29, 194),
     "shutdown": (48, 210),
     "sigaltstack": (131, 132),
     "socket": (41, 198),
@@ -363,9 +367,9 @@ def node_filter(own_pid: int, *, writes: bool, guards_truncation: bool = True) -
 
 
 @cache
-def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilter:
+def command_filter(*, nested: bool, internet: bool, bound: bool, sharing: bool) -> SeccompFilter:
     """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets.
-    `bound`: must stay on the CPUs that it was given."""
+    `bound`: must stay on the CPUs that it was given. `sharing`: may use System V memory, messages and semaphores."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     code = _opening(absent)
     # Some families, AF_VSOCK among them, know no network namespaces.
@@ -380,6 +384,9 @@ def command_filter(*, nested: bool, internet: bool, bound: bool) -> SeccompFilte
     if bound:
         for number in _numbers("sched_setaffinity"):
             answers[number] = refuse
+    if not sharing:
+        for number in _numbers("shmget semget msgget mq_open"):
+            answers[number] = absent
     if not nested:
         code += _when("clone", 0, _ANY_BIT, (_CLONE_ANY_NAMESPACE,), refuse, _ALLOW)
         # A filter can read neither the flags of `clone3` nor the mode of `openat2`, and memory that no process has

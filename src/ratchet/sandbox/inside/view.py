@@ -50,6 +50,7 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 _KERNEL_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _TO_READ = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV
 SCRATCH = ("/tmp", "/dev/shm")
+_BYTES_FOR_A_NAME, _LEAST_NAMES = 4096, 2048
 
 
 class FileView(NamedTuple):
@@ -83,9 +84,8 @@ def build(view: FileView) -> None:
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
     pieces += [_placed(target, path, _is_below(path, view.writable)) for target, path in sorted(view.places)]
     root = _whole_root() if view.everything else _bare_root(view)
-    size = "" if view.scratch_bytes is None else f",size={view.scratch_bytes or 4096}"
-    tree.cover(root, "/tmp", f"mode=1777{size}")
-    _furnish_devices(root, devices, f"mode=1777{size}")
+    tree.cover(root, "/tmp", memory_options(view.scratch_bytes))
+    _furnish_devices(root, devices, memory_options(view.scratch_bytes))
     for piece in pieces:
         tree.attach(root, piece)
     for top, rest in view.read_only:
@@ -97,6 +97,15 @@ def build(view: FileView) -> None:
     if not view.everything:
         tree.seal(root, "/")
     tree.become_root(root)
+
+
+def memory_options(scratch_bytes: int | None) -> str:
+    """How a directory in memory is mounted that all may write. Each name in it takes memory, too, which its size
+    does not count."""
+    if scratch_bytes is None:
+        return "mode=1777"
+    names = max(scratch_bytes // _BYTES_FOR_A_NAME, _LEAST_NAMES)
+    return f"mode=1777,size={scratch_bytes or 4096},nr_inodes={names}"
 
 
 def guard_kernel_settings() -> None:
@@ -139,7 +148,7 @@ def _whole_root() -> int:
     os.close(place)
     with contextlib.suppress(FileNotFoundError):
         os.close(open_below(root, "/run"))
-        tree.cover(root, "/run", "mode=0755,size=1m")
+        tree.cover(root, "/run", "mode=0755,size=1m,nr_inodes=1k")
     return root
 
 

@@ -33,7 +33,7 @@ def main() -> NoReturn:
     orders = socket.socket(fileno=int(sys.argv[-1]))
     if seccomp.known():
         for nested in (False, True):
-            seccomp.command_filter(nested=nested, internet=True, bound=False)
+            seccomp.command_filter(nested=nested, internet=True, bound=False, sharing=True)
     gc.collect()
     gc.disable()
     # What is here already is never looked at by a fork's collector, so its pages stay shared.

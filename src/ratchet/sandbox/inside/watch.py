@@ -7,22 +7,35 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TRUSTED_LOOKS = 3
+# What the kernel needs for a name in a directory in memory, and for a message or a semaphore.
+_NAME_BYTES, _ITEM_BYTES = 1024, 64
 
 
 class TreeWatch:
     """Looks through /proc at every process but this one. `peak_bytes` is the most memory seen at once."""
 
     def __init__(
-        self, *, memory_bytes: int | None, processes: int, cpu_seconds: float | None, scratch: tuple[str, ...]
+        self,
+        *,
+        memory_bytes: int | None,
+        processes: int,
+        cpu_seconds: float | None,
+        scratch: tuple[str, ...],
+        shared: bool,
     ) -> None:
+        """`scratch` are directories in memory. `shared`: what the kernel keeps for sharing is this tree's alone."""
         self._memory_bytes = memory_bytes
         self._processes = processes
         self._cpu_seconds = cpu_seconds
         self._scratch = scratch
+        self._shared = shared
         self._trusted_looks = 0
+        self._own_ticks: dict[tuple[int, str], int] = {}
+        self._ended_ticks = 0
         self.peak_bytes = 0
 
     def look(self, pids: list[int]) -> str | None:
@@ -31,12 +44,31 @@ class TreeWatch:
             return "processes"
         if self._passed_memory(pids):
             return "memory"
-        if self._cpu_seconds is not None and _cpu_seconds(pids) > self._cpu_seconds:
+        if self._cpu_seconds is not None and self._used_seconds(pids) > self._cpu_seconds:
             return "cpu"
         return None
 
+    @property
+    def seen_seconds(self) -> float:
+        """The CPU time of each process as it was when last looked at, also of those that no process waited for."""
+        return (self._ended_ticks + sum(self._own_ticks.values())) / _TICKS
+
+    def _used_seconds(self, pids: list[int]) -> float:
+        """The CPU time of the tree, by the kernel's sum or by ours: in the first those are missing whose parent had the
+        kernel forget them, in the second what a process used since the last look."""
+        living: dict[tuple[int, str], int] = {}
+        waited_for = 0
+        for pid in pids:
+            if (used := _ticks(pid)) is not None:
+                living[pid, used.start] = used.own
+                waited_for += used.own + used.of_children
+        self._ended_ticks += sum(ticks for each, ticks in self._own_ticks.items() if each not in living)
+        self._own_ticks = living
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return max(ended.ru_utime + ended.ru_stime + waited_for / _TICKS, self.seen_seconds)
+
     def _passed_memory(self, pids: list[int]) -> bool:
-        scratch = self._scratch_bytes()
+        scratch = self._scratch_bytes() + (_system_v_bytes() if self._shared else 0)
         used = scratch + sum(map(_own_bytes, pids))
         if self._memory_bytes is None or used <= self._memory_bytes:
             self.peak_bytes = max(self.peak_bytes, used)
@@ -57,6 +89,7 @@ class TreeWatch:
             with contextlib.suppress(OSError):
                 told = os.statvfs(path)
                 total += (told.f_blocks - told.f_bfree) * told.f_frsize
+                total += (told.f_files - told.f_ffree) * _NAME_BYTES
         return total
 
 
@@ -97,17 +130,37 @@ def _sum(path: str, kinds: tuple[str, ...]) -> int | None:
         return None
 
 
-def _cpu_seconds(pids: list[int]) -> float:
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime + sum(map(_ticks, pids)) / _TICKS
+class _Ticks(NamedTuple):
+    """What a process has used, and those of its children that it has waited for."""
+
+    own: int
+    of_children: int
+    start: str
 
 
-def _ticks(pid: int) -> int:
-    """Of a process and those of its children that it has waited for."""
+def _ticks(pid: int) -> _Ticks | None:
     try:
-        return sum(map(int, _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[11:15]))
-    except (OSError, ValueError):
-        return 0
+        words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        user, system, users, systems = map(int, words[11:15])
+        return _Ticks(user + system, users + systems, words[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _system_v_bytes() -> int:
+    """Shared memory, messages and semaphores that the kernel keeps whether or not a process uses them."""
+    total = 0
+    for kind in ("shm", "msg", "sem"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in _read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
+                words = line.split()
+                if kind == "shm":
+                    total += int(words[14]) + int(words[15])
+                elif kind == "msg":
+                    total += int(words[3]) + int(words[4]) * _ITEM_BYTES
+                else:
+                    total += int(words[3]) * _ITEM_BYTES
+    return total
 
 
 def _read(path: str) -> str:
