@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.engines.codex.events import Rollout
 from ratchet.engines.codex.session import KeptRollouts
 from ratchet.engines.session_home import KeptSessions
 
@@ -31,10 +32,11 @@ def kept(tmp_path: Path, calendar: Calendar) -> KeptRollouts:
     return KeptRollouts(KeptSessions(tmp_path / "kept", 7, today=calendar))
 
 
-def rollout(tmp_path: Path, text: str = "{}\n") -> Path:
-    path = tmp_path / "rollout.jsonl"
-    path.write_text(text)
-    return path
+def rollout(tmp_path: Path, text: str = "{}\n") -> Rollout:
+    place = tmp_path / "rollouts" / "2026" / "01" / "01"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "rollout-1.jsonl").write_text(text)
+    return Rollout(tmp_path / "rollouts")
 
 
 def brought_back(kept: KeptRollouts, place: Path) -> str | None:
@@ -79,3 +81,30 @@ def test_a_token_is_never_taken_for_a_path(tmp_path: Path, kept: KeptRollouts, t
     assert not kept.bring_back(token, tmp_path / "new")
     with pytest.raises(ValueError, match="not the id of a session"):
         kept.keep(token, rollout(tmp_path), str)
+
+
+USED = '{"type": "event_msg", "payload": {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 7}}}}\n'
+
+
+@pytest.mark.parametrize("link", ["rollouts/2026", "rollouts/2026/01/01/rollout-1.jsonl"])
+def test_a_rollout_that_a_command_has_replaced_by_a_link_is_not_followed(
+    tmp_path: Path, kept: KeptRollouts, link: str
+) -> None:
+    """Otherwise the next session would find there what only Ratchet may read."""
+    rollout(tmp_path / "elsewhere", "a secret\n" + USED)
+    found = rollout(tmp_path)
+    (tmp_path / link).rename(tmp_path / "away")
+    (tmp_path / link).symlink_to(tmp_path / "elsewhere" / link)
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        kept.keep(THREAD, found, str)
+    assert brought_back(kept, tmp_path / "new") is None
+    found.read()
+    assert found.used.tokens == 0
+
+
+def test_a_rollout_that_is_too_large_is_not_kept(tmp_path: Path, kept: KeptRollouts) -> None:
+    found = rollout(tmp_path)
+    with (tmp_path / "rollouts" / "2026" / "01" / "01" / "rollout-1.jsonl").open("a") as file:
+        file.truncate(200 << 20)
+    with pytest.raises(OSError, match="larger than"):
+        kept.keep(THREAD, found, str)

@@ -68,6 +68,31 @@ def test_an_answer_file_is_not_followed_out_of_the_session(
     assert fails(engine, Request("x", workspace)).failure is Failure.BAD_OUTPUT
 
 
+def test_an_answer_file_is_not_followed_through_a_directory_either(
+    bench: Bench, workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("not yours")
+    program = f"import os; os.symlink('{tmp_path}', os.environ['HOME'] + '/out')"
+    engine = bench.open(program, 'answer = "file:{home}/out/secret"')
+    assert fails(engine, Request("x", workspace)).failure is Failure.BAD_OUTPUT
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "open(os.environ['HOME'] + '/out.md', 'w').truncate(200 << 20)",
+        "os.mkfifo(os.environ['HOME'] + '/out.md')",
+    ],
+)
+def test_an_answer_file_that_cannot_be_an_answer_is_bad_output(
+    bench: Bench, workspace: Path, program: str
+) -> None:
+    engine = bench.open(f"import os; {program}", 'answer = "file:{home}/out.md"')
+    failed = fails(engine, Request("x", workspace))
+    assert failed.failure is Failure.BAD_OUTPUT
+    assert len(failed.session.text) == 0
+
+
 def test_the_budget_ends_an_agent_that_tells_its_usage_on_the_way(bench: Bench, workspace: Path) -> None:
     engine = bench.open(
         "import time; print('{\"in\": 500}', flush=True); time.sleep(60)",

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import gzip
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from ratchet.engines.engine import Failure, Fault
 from ratchet.kernel import Misuse
@@ -95,6 +97,44 @@ def _open_up(function: Callable[..., Any], path: str, _error: Any) -> None:
             function(path)
         else:
             shutil.rmtree(path, ignore_errors=True)
+
+
+_MOST_BYTES = 64 * 1024 * 1024
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ForeignFile(NamedTuple):
+    """A file at `path` below `top`, where a program of the session could write: only a plain file counts, and none that
+    a link leads to."""
+
+    top: Path
+    path: Path
+
+    def open(self) -> BinaryIO:
+        """Raises `OSError`, also for anything but a plain file."""
+        descriptor = os.open(self.top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            *directories, name = self.path.relative_to(self.top).parts
+            for part in directories:
+                inner = os.open(part, _TO_READ | os.O_DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            # Not blocking, since it could be a pipe.
+            file = os.fdopen(os.open(name, _TO_READ | os.O_NONBLOCK, dir_fd=descriptor), "rb")
+        finally:
+            os.close(descriptor)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EINVAL, "it is no plain file", str(self.path))
+        return file
+
+    def read(self, most: int = _MOST_BYTES) -> bytes:
+        """All of it. Raises `OSError`, also for more than `most` bytes."""
+        with self.open() as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(self.path))
+        return content
 
 
 _TOKEN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

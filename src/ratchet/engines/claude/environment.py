@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import signal
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
-from ratchet.engines.session_home import KeptSessions
+from ratchet.engines.session_home import ForeignFile, KeptSessions
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
@@ -95,8 +94,6 @@ def _login(environment: Mapping[str, str]) -> tuple[str, str]:
 PROJECT = "session"
 """The program keeps conversations by project. Ours is always this one, so that another workspace can resume it."""
 
-_LARGEST = 64 * 1024 * 1024
-
 
 class ClaudeConversations:
     def __init__(self, kept: KeptSessions) -> None:
@@ -104,10 +101,10 @@ class ClaudeConversations:
 
     def keep(self, token: str, home: Path, hide: Callable[[str], str]) -> bool:
         """Keep the conversation of the session whose home is `home`; false if nothing was said in it."""
-        content = b"".join(_belonging(_read_inside(home, _place(token))))
-        if not content:
-            return False
         try:
+            content = b"".join(_belonging(ForeignFile(home, home / _place(token)).read()))
+            if not content:
+                return False
             self._kept.put(token, hide(content.decode(errors="replace")).encode())
         except (OSError, ValueError):
             # A session that ended well did so even if there is no room to resume it.
@@ -135,26 +132,6 @@ def _belonging(content: bytes) -> Iterator[bytes]:
                 yield line
         except (ValueError, KeyError, TypeError):
             continue
-
-
-def _read_inside(top: Path, path: Path) -> bytes:
-    """What is at `path` below `top`, where commands of the session could write: only a plain file counts."""
-    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        *directories, name = path.parts
-        for part in directories:
-            inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        # Not blocking, since it could be a pipe.
-        inner = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
-        with os.fdopen(inner, "rb") as file:
-            found = os.fstat(inner)
-            return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 OURS = "ratchet"

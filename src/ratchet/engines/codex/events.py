@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines.engine import EventKind, Failure, Fault, Transcript
+from ratchet.engines.session_home import ForeignFile
 from ratchet.kernel import Usage
 
 _SANDBOX_ERROR = "bwrap: "
+_MOST_AT_ONCE = 64 * 1024 * 1024
 
 
 class Rollout:
@@ -19,7 +21,7 @@ class Rollout:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._path: Path | None = None
+        self._file: ForeignFile | None = None
         self._offset = 0
         self._total = self._before = Usage()
         self.model: str | None = None
@@ -45,22 +47,23 @@ class Rollout:
         )
 
     @property
-    def path(self) -> Path | None:
+    def file(self) -> ForeignFile | None:
         """The file, once there is one."""
-        if self._path is None:
-            self._path = next(iter(sorted(self._directory.glob("*/*/*/rollout-*.jsonl"))), None)
-        return self._path
+        if self._file is None and (found := sorted(self._directory.glob("*/*/*/rollout-*.jsonl"))):
+            self._file = ForeignFile(self._directory, found[0])
+        return self._file
 
     def read(self) -> None:
         """Take in the lines that came since; after the session, when the file is gone, there are none."""
-        if self.path is None:
+        if self.file is None:
             return
         try:
-            with self.path.open("rb") as file:
+            with self.file.open() as file:
                 file.seek(self._offset)
-                whole, end, _rest = file.read().rpartition(b"\n")
-        except FileNotFoundError:
-            # Asked for rather than looked for first: the directory may be on its way out.
+                whole, end, _rest = file.read(_MOST_AT_ONCE).rpartition(b"\n")
+        except OSError:
+            # Asked for rather than looked for first: the directory may be on its way out, or a command has put
+            # something else in its place.
             return
         self._offset += len(whole) + len(end)
         for line in whole.splitlines():

@@ -24,9 +24,10 @@ class KeptRollouts:
     def __init__(self, kept: KeptSessions) -> None:
         self._kept = kept
 
-    def keep(self, thread: str, rollout: Path, hide: Callable[[str], str]) -> None:
-        """Keep the rollout of a thread, without secrets."""
-        self._kept.put(thread, hide(rollout.read_text(errors="replace")).encode())
+    def keep(self, thread: str, rollout: Rollout, hide: Callable[[str], str]) -> None:
+        """Keep the rollout of a thread, without secrets. Raises `OSError` and `ValueError`."""
+        if rollout.file is not None:
+            self._kept.put(thread, hide(rollout.file.read().decode(errors="replace")).encode())
 
     def bring_back(self, thread: str, rollouts: Path) -> bool:
         """Put the rollout of a thread where Codex looks for it; false if it is not kept any more."""
@@ -174,10 +175,10 @@ class CodexSession:
     def keep(self, kept: KeptRollouts, hide: Callable[[str], str]) -> None:
         """Let the session be resumed later. One that cannot be is still a session."""
         thread, rollout = self.conversation.thread, self.rollout
-        if thread is None or rollout is None or rollout.path is None:
+        if thread is None or rollout is None or rollout.file is None:
             return
         try:
-            kept.keep(thread, rollout.path, hide)
+            kept.keep(thread, rollout, hide)
         except (OSError, ValueError) as error:
             self.conversation.transcript.say(EventKind.NOTE, f"the session cannot be resumed: {error}")
         else:

@@ -18,7 +18,7 @@ from ratchet.engines.engine import Capabilities, Engine, Failure, Fault, Readine
 from ratchet.engines.program import Invocation, check_fit, could_not_write, supervise, try_out
 from ratchet.engines.providers import price_of
 from ratchet.engines.registry import EngineContext
-from ratchet.engines.session_home import private_places, session_home
+from ratchet.engines.session_home import ForeignFile, private_places, session_home
 from ratchet.kernel import Misuse
 
 
@@ -85,14 +85,18 @@ def prepare(
     )
 
 
-def answer_file(description: CommandSettings, request: Request, home: Path) -> Path | None:
+def answer_file(description: CommandSettings, request: Request, home: Path) -> ForeignFile | None:
     """The file that the answer is in, if it is in one; a relative path starts at the workspace."""
     kind, _, name = description.answer.partition(":")
     if kind != "file":
         return None
     workspace = request.workspace.resolve() if request.workspace else home / "tmp"
     words = filled([name], {"home": str(home), "workspace": str(workspace)})
-    return workspace / words[0] if words else None
+    if not words:
+        return None
+    file = workspace / words[0]
+    top = next((top for top in (home, workspace) if file.is_relative_to(top)), file.parent)
+    return ForeignFile(top, file)
 
 
 def _values(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from ratchet.config.engine_settings import CommandSettings, Prices
@@ -22,6 +22,7 @@ from ratchet.engines.engine import (
 )
 from ratchet.engines.program import Invocation, answer_of, check_budget, refuse_cost_limit
 from ratchet.engines.providers import price_of, priced
+from ratchet.engines.session_home import ForeignFile
 from ratchet.kernel import Usage
 from ratchet.sandbox import Finished
 
@@ -93,7 +94,7 @@ class Findings:
             return sum(self._counted, Usage())
         return self._counted[-1] if self._counted else Usage()
 
-    def answer(self, file: Path | None) -> str | None:
+    def answer(self, file: ForeignFile | None) -> str | None:
         """The last message; `None` when there is none."""
         match self._kind:
             case "none":
@@ -178,11 +179,22 @@ def _last_document(output: str) -> Any:
     return _parsed(output[opening.start() :]) if opening else None
 
 
-def _content(file: Path | None) -> str | None:
-    # Not through a link: an agent could point it at what is not its own.
-    if file is None or file.is_symlink() or not file.is_file():
+_MOST_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+def _content(file: ForeignFile | None) -> str | None:
+    if file is None:
         return None
-    return file.read_text(errors="replace").strip() or None
+    try:
+        return file.read(_MOST_ANSWER_BYTES).decode(errors="replace").strip() or None
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            return None
+        raise Fault(
+            Failure.BAD_OUTPUT,
+            f"the answer in {file.path} is no answer: {error.strerror}",
+            hint="its transcript has all that it printed; check `answer` in its description",
+        ) from error
 
 
 def _text(value: Any) -> str:
@@ -320,7 +332,7 @@ class CommandSession:
             data={"layers": list(self._layers)},
         )
 
-    def conclude(self, finished: Finished, file: Path | None) -> Session:
+    def conclude(self, finished: Finished, file: ForeignFile | None) -> Session:
         """The session, now that its program has ended. Raises `Fault` unless it left something that can be used."""
         self._layers = finished.layers
         stderr = self._secrets.hide(finished.stderr.decode(errors="replace"))
@@ -338,7 +350,7 @@ class CommandSession:
         if answer is None:
             raise Fault(
                 Failure.BAD_OUTPUT,
-                f"{self._name} ended well but left no answer in {file or self._description.answer}",
+                f"{self._name} ended well but left no answer in {file.path if file else self._description.answer}",
                 hint="its transcript has all that it printed; check `answer` in its description",
             )
         self._text = self._secrets.hide(answer)
