@@ -48,6 +48,11 @@ def test_the_answer_is_found_where_it_is_said_to_be(
     assert propose(bench.open(program, toml), Request("x", workspace)).text == "the answer"
 
 
+def test_what_kept_each_bound_is_recorded(bench: Bench, workspace: Path) -> None:
+    session = propose(bench.open("print('x')", ""), Request("x", workspace))
+    assert {"wall_seconds", "processes"} <= set(session.data["bounded_by"])
+
+
 def test_an_agent_may_be_said_to_give_no_answer(bench: Bench, workspace: Path) -> None:
     engine = bench.open("open('made', 'w')", 'answer = "none"')
     assert propose(engine, Request("x", workspace)).text == ""

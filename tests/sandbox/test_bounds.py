@@ -109,6 +109,24 @@ def test_cpu_time_of_children_that_the_kernel_forgets_is_counted() -> None:
     assert 900 < done.cpu_ms < 3_000
 
 
+def test_cpu_time_of_children_too_short_to_be_looked_at_is_counted_where_the_kernel_counts_it() -> None:
+    done = attack("command", "burn_forgotten", 0.005, bounds=Bounds(wall_seconds=10, cpu_seconds=1))
+    if "counter" in done.bounded_by["cpu_seconds"]:
+        assert done.stopped is Stopped.CPU
+        assert 900 < done.cpu_ms < 3_000
+    else:
+        assert "each process" in done.bounded_by["cpu_seconds"]
+
+
+def test_a_run_says_of_each_bound_that_was_set_what_kept_it(way: str) -> None:
+    always = {"wall_seconds", "processes", "output_bytes"}
+    done = attack(way, "burn", 0.0, bounds=Bounds(memory_bytes=None, file_bytes=None))
+    assert set(done.bounded_by) == always
+    done = attack(way, "burn", 0.0, bounds=Bounds(cpu_seconds=5, cpus=(0,)))
+    assert set(done.bounded_by) == always | {"memory_bytes", "file_bytes", "cpu_seconds", "cpus"}
+    assert "nothing" not in done.bounded_by.values()
+
+
 def test_peak_memory_is_told_truthfully(way: str) -> None:
     done = attack(way, "allocate", 100 * MIB)
     assert 100 * MIB < done.peak_bytes < 140 * MIB

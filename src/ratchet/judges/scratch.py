@@ -171,6 +171,7 @@ def described(finished: Finished, *, tail: int = _SHOWN) -> dict[str, Any]:
         "cpu_ms": finished.cpu_ms,
         "peak_bytes": finished.peak_bytes,
         "layers": finished.layers,
+        "bounded_by": dict(finished.bounded_by),
         "stdout": _tail(finished.stdout, tail),
         "stderr": _tail(finished.stderr, tail),
     }

@@ -25,8 +25,10 @@ from ratchet.sandbox.policy import (
     Node,
     Policy,
     Stopped,
+    command_bounds,
     existing,
     hidden,
+    node_bounds,
     node_layers,
     placed,
     spec_of,
@@ -100,7 +102,9 @@ class Running:
     async def wait(self) -> Finished:
         """Its end. Raises `CannotStart` or `Broken` if there was no proper run."""
         report = await self._exchange.report(self._bounds.wall_seconds + BACKSTOP_SECONDS)
-        return finished(report, self._exchange, self._layers)
+        end = finished(report, self._exchange, self._layers)
+        counted = bool(report and report["counted"])
+        return replace(end, bounded_by=command_bounds(self._bounds, self._layers, counted=counted))
 
     def stop(self) -> None:
         """End it now; `wait` tells what it had used."""
@@ -264,7 +268,8 @@ async def _run_node(
         await exchange.leave()
     if report is None:
         raise _died(parent.last_words(), node.modules)
-    return _checked(finished(report, exchange, layers), bounds)
+    end = replace(finished(report, exchange, layers), bounded_by=node_bounds(bounds))
+    return _checked(end, bounds)
 
 
 # A string itself, also of a member of an enumeration: what a node is told is of Python's own types only.

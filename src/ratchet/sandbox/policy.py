@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -169,8 +169,8 @@ class Finished:
     """How a run ended and what it used.
 
     `exit_code` or `signal` says how the command itself ended; both are `None` when the sandbox `stopped` it first.
-    `cpu_ms` is that of the whole tree, `peak_bytes` the most memory seen at once. `layers` were on. `problem` says in
-    words why a run is not `ok`.
+    `cpu_ms` is that of the whole tree, `peak_bytes` the most memory seen at once. `layers` were on; for each bound that
+    was set `bounded_by` says what kept it. `problem` says in words why a run is not `ok`.
     """
 
     exit_code: int | None
@@ -183,6 +183,7 @@ class Finished:
     peak_bytes: int
     layers: tuple[str, ...]
     problem: str | None = None
+    bounded_by: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -305,6 +306,47 @@ def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, .
         )
     on = offered.names - left_out
     return tuple(str(layer) for layer in Layer if layer in on)
+
+
+_KERNEL = "the kernel"
+_READER = "Ratchet, as it reads"
+
+
+def command_bounds(bounds: Bounds, layers: Collection[str], *, counted: bool) -> dict[str, str]:
+    """What keeps each bound of a command. `counted`: whether the kernel counts the CPU time of the tree."""
+    looks = f"looks every {bounds.look_seconds * 1000:g} ms"
+    shared = ", System V sharing" if Layer.IPC in layers else ""
+    scratch = ", files in memory" if Layer.MOUNT in layers else ""
+    limits = Layer.LIMITS in layers
+    kept = {
+        "wall_seconds": "a clock in the sandbox",
+        "cpu_seconds": f"{looks} at {'a counter of the kernel' if counted else 'each process'}",
+        "memory_bytes": f"{looks} at processes{scratch}{shared}; not socket buffers",
+        "processes": looks,
+        "output_bytes": _READER,
+        "file_bytes": f"{_KERNEL}, for each file; not their sum" if limits else "nothing",
+        "cpus": _KERNEL,
+    }
+    return _of_those_set(bounds, kept)
+
+
+def node_bounds(bounds: Bounds) -> dict[str, str]:
+    """What keeps each bound of a node, which is one process. It must have the filter and the limits."""
+    kept = {
+        "wall_seconds": "a clock in the sandbox",
+        "cpu_seconds": _KERNEL,
+        "memory_bytes": f"{_KERNEL}, as address space, and again for its scratch",
+        "processes": f"{_KERNEL}: it can start none",
+        "output_bytes": _READER,
+        "file_bytes": f"{_KERNEL}, for each file",
+        "cpus": _KERNEL,
+    }
+    return _of_those_set(bounds, kept)
+
+
+def _of_those_set(bounds: Bounds, kept: dict[str, str]) -> dict[str, str]:
+    unset = {name for name in kept if getattr(bounds, name) is None} | (set() if bounds.cpus else {"cpus"})
+    return {name: by for name, by in kept.items() if name not in unset}
 
 
 def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> CommandSpec:

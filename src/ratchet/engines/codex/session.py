@@ -129,6 +129,7 @@ class CodexSession:
         self._reported = Usage()
         self._resume: str | None = None
         self._layers: tuple[str, ...] = ()
+        self._bounded_by: Mapping[str, str] = {}
         self.rollout: Rollout | None = None
         """None until there is a place for it."""
 
@@ -195,13 +196,13 @@ class CodexSession:
             usage=usage,
             resume=self._resume,
             transcript=self.conversation.transcript.content,
-            data={"layers": list(self._layers)},
+            data={"layers": list(self._layers), "bounded_by": dict(self._bounded_by)},
         )
 
     def conclude(self, finished: Finished, complaint: str) -> Session:
         """The session, now that Codex has ended. Raises `Fault` unless a turn was completed and can be used."""
         talk, usage = self.conversation, self.used()
-        self._layers = finished.layers
+        self._layers, self._bounded_by = finished.layers, finished.bounded_by
         if talk.error is not None or not talk.completed or finished.exit_code != 0:
             if complaint:
                 talk.transcript.say(EventKind.NOTE, complaint)

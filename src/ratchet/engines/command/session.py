@@ -288,6 +288,7 @@ class CommandSession:
         self._reported = Usage()
         self._text = ""
         self._layers: tuple[str, ...] = ()
+        self._bounded_by: Mapping[str, str] = {}
         self.worked = False
 
     def check_price(self) -> None:
@@ -329,12 +330,12 @@ class CommandSession:
             output=output,
             usage=usage,
             transcript=self._transcript.content,
-            data={"layers": list(self._layers)},
+            data={"layers": list(self._layers), "bounded_by": dict(self._bounded_by)},
         )
 
     def conclude(self, finished: Finished, file: ForeignFile | None) -> Session:
         """The session, now that its program has ended. Raises `Fault` unless it left something that can be used."""
-        self._layers = finished.layers
+        self._layers, self._bounded_by = finished.layers, finished.bounded_by
         stderr = self._secrets.hide(finished.stderr.decode(errors="replace"))
         self._findings.close(stderr)
         printed = f"{self._findings.output}\n{stderr}"

@@ -22,7 +22,7 @@ from . import names, view
 from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
 from .rights import give_up_for_command, most_tasks
 from .spec import CommandSpec
-from .watch import TreeWatch, descendants, everyone
+from .watch import TreeWatch, count_cpu, descendants, everyone
 
 _NOT_RUN = 127
 
@@ -78,7 +78,7 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
     _prepare(spec)
     # Kept for `sigtimedwait`. The command starts with none of them blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, STOP, *FORWARDED})
-    child = _start(spec)
+    child, counter = _start(spec)
     began = time.monotonic()
     watch = TreeWatch(
         memory_bytes=spec.memory_bytes,
@@ -86,6 +86,7 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         cpu_seconds=spec.cpu_seconds,
         scratch=view.SCRATCH if names.MOUNT in spec.layers else (),
         shared=names.IPC in spec.layers and names.MOUNT in spec.layers,
+        counter=counter,
     )
     status, stopped = _follow(spec, child, began, watch)
     ended = time.monotonic()
@@ -102,6 +103,7 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         "wall_ms": (ended - began) * 1000,
         "cpu_ms": max(used.ru_utime + used.ru_stime, watch.seen_seconds) * 1000,
         "peak_bytes": max(watch.peak_bytes, used.ru_maxrss * 1024),
+        "counted": counter is not None,
     }
 
 
@@ -122,12 +124,19 @@ def _prepare(spec: CommandSpec) -> None:
         _write("/proc/self/oom_score_adj", "500")
 
 
-def _start(spec: CommandSpec) -> int:
+def _start(spec: CommandSpec) -> tuple[int, int | None]:
+    """The command's process, and the counter of its CPU time if that is bounded and can be counted."""
     hear, tell = os.pipe()
+    wait, go = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(go)
+        os.read(wait, 1)
         become(spec, tell)
+    counter = None if spec.cpu_seconds is None else count_cpu(child)
     os.close(tell)
+    os.close(wait)
+    os.close(go)
     # From here on this process holds nothing that the command could want, and cannot be traced by it.
     prctl(PR_SET_DUMPABLE, 0)
     nowhere = os.open("/dev/null", os.O_RDWR)
@@ -139,7 +148,7 @@ def _start(spec: CommandSpec) -> int:
         trouble = file.read()
     if trouble:
         raise OSError(0, trouble.decode(errors="replace"))
-    return child
+    return child, counter
 
 
 def _follow(spec: CommandSpec, child: int, began: float, watch: TreeWatch) -> tuple[int | None, str | None]:
