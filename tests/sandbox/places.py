@@ -69,14 +69,26 @@ def root_without_rights() -> None:
         linux.drop_capabilities()
 
 
+def ordinary_user_without_namespaces() -> None:
+    ordinary_user()
+    without_namespaces()
+
+
+def without_user_namespaces() -> None:
+    """Under a kernel that lets only root make namespaces, and none of users."""
+    allow, refuse = seccomp._ALLOW, seccomp._ERRNO | errno.EPERM
+    code = seccomp._when("unshare", 0, seccomp._ANY_BIT, (linux.CLONE_NEWUSER,), refuse, allow)
+    _without((), errno.EPERM, before=code)
+
+
 def without_landlock() -> None:
     """Under a kernel that has none."""
     _without(range(444, 447), errno.ENOSYS)
 
 
-def _without(numbers: Iterable[int], error: int) -> None:
+def _without(numbers: Iterable[int], error: int, before: bytes = b"") -> None:
     answers = [seccomp._ALLOW] * seccomp._MOST
     for number in numbers:
         answers[number] = seccomp._ERRNO | error
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.SeccompFilter(seccomp._opening(seccomp._KILL) + seccomp._table(answers)).install()
+    seccomp.SeccompFilter(seccomp._opening(seccomp._KILL) + before + seccomp._table(answers)).install()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,14 +11,17 @@ import pytest
 from ratchet.sandbox import Policy
 from tests.sandbox.conftest import SECRET
 from tests.sandbox.places import (
+    NOBODY,
     as_here,
     ordinary_user,
+    ordinary_user_without_namespaces,
     python_as,
     root_without_rights,
     without_landlock,
     without_namespaces,
+    without_user_namespaces,
 )
-from tests.sandbox.ways import ATTACKS, attack, unconfined
+from tests.sandbox.ways import ATTACKS, attack
 
 PROGRAM = """
 import asyncio, json
@@ -97,25 +102,58 @@ return [ends, late.stopped, fine.value, "mount namespace" in fine.layers]
     assert secret.read_text() == SECRET
 
 
-PLACES = [as_here, ordinary_user, root_without_rights, without_namespaces]
+PLACES = [
+    as_here,
+    ordinary_user,
+    ordinary_user_without_namespaces,
+    root_without_rights,
+    without_namespaces,
+    without_user_namespaces,
+]
+
+
+@pytest.fixture
+def own_file(secret: Path) -> Iterator[Path]:
+    """A file that belongs to whoever runs Ratchet in a place, and can be reached from there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield Path(shutil.copy(secret, directory))
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_node_changes_nothing_of_a_file_that_is_not_its_own(
-    place: Callable[[], None], secret: Path
+    place: Callable[[], None], own_file: Path
 ) -> None:
     """Neither its mode nor its times, also of what belongs to the user who runs Ratchet: no layer but the view of files
     and the filter knows of these."""
-    if place is not ordinary_user:
-        assert "chmod" in str(unconfined("touch_foreign", [str(secret)]))
-    secret.parent.chmod(0o755)
-    paths = ["/dev/null", "/dev/full", "/dev/zero", os.__file__, str(secret)]
+    own_file.parent.chmod(0o755)
+    if os.geteuid() == 0 and "ordinary" in place.__name__:
+        os.chown(own_file, NOBODY, NOBODY)
+    paths = ["/dev/null", "/dev/full", "/dev/zero", os.__file__, str(own_file)]
     body = f"""
 given = json.dumps({paths!r}).encode()
+import sys
+sys.path.insert(0, {str(ATTACKS.parent)!r})
+import attacks
+outside = attacks.touch_foreign({[str(own_file)]!r})
 done = await run(Node(Path({str(ATTACKS)!r}), "touch_foreign"), stdin=given)
-return [done.value, done.problem]
+return [[each.split()[0] for each in outside][:3], done.value, done.problem]
 """
-    assert python_as(place, program(body)) == [[], None]
+    assert python_as(place, program(body)) == [["chmod", "fchmod", "utime"], [], None]
+
+
+def test_root_without_user_namespaces_runs_commands_that_change_nothing(own_file: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes namespaces without them")
+    paths = ["/dev/null", "/dev/full", os.__file__, str(own_file)]
+    body = f"""
+import sys
+line = "import attacks; print(attacks.touch_foreign({paths!r}))"
+shown = (Path({str(ATTACKS.parent)!r}), Path({str(own_file.parent)!r}))
+policy = Policy(readable=shown, environment={{"PYTHONPATH": str(shown[0])}})
+done = await run([sys.executable, "-S", "-c", line], cwd=ROOT, policy=policy)
+return [done.stdout.decode(), done.stderr.decode(), Layer.USER in done.layers]
+"""
+    assert python_as(without_user_namespaces, program(body)) == ["[]\n", "", False]
 
 
 def test_a_node_with_scratch_changes_only_what_lies_in_it(secret: Path) -> None:
