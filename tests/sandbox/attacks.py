@@ -3,7 +3,7 @@
 The same functions run as nodes, as commands, and with no sandbox at all, which shows that they can succeed.
 """
 
-# ruff: noqa: PTH101, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
+# ruff: noqa: PTH101, PTH102, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
 import ctypes
 import os
 import socket
@@ -452,3 +452,18 @@ def signal_first(number: int) -> bool:
         libc.syscall(129 if os.uname().machine == "x86_64" else 138, 1, number, words)
     time.sleep(0.3)
     return True
+
+
+def fill_with_files(given: list[Any]) -> int:
+    """Fill a directory with files each of which is small enough, and stay. One that is `closed` cannot be listed."""
+    import time
+
+    directory, count, closed = given
+    os.mkdir(f"{directory}/files")
+    for number in range(count):
+        with open(f"{directory}/files/{number}", "wb") as file:
+            file.write(b"x" * (8 << 20))
+    if closed:
+        os.chmod(f"{directory}/files", 0)
+    time.sleep(60)
+    return count

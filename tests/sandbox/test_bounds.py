@@ -120,11 +120,43 @@ def test_cpu_time_of_children_too_short_to_be_looked_at_is_counted_where_the_ker
 
 def test_a_run_says_of_each_bound_that_was_set_what_kept_it(way: str) -> None:
     always = {"wall_seconds", "processes", "output_bytes"}
-    done = attack(way, "burn", 0.0, bounds=Bounds(memory_bytes=None, file_bytes=None))
+    done = attack(way, "burn", 0.0, bounds=Bounds(memory_bytes=None, file_bytes=None, disk_bytes=None))
     assert set(done.bounded_by) == always
     done = attack(way, "burn", 0.0, bounds=Bounds(cpu_seconds=5, cpus=(0,)))
-    assert set(done.bounded_by) == always | {"memory_bytes", "file_bytes", "cpu_seconds", "cpus"}
+    more = {"memory_bytes", "file_bytes", "cpu_seconds", "cpus"} | (
+        {"disk_bytes"} if way == "command" else set()
+    )
+    assert set(done.bounded_by) == always | more
     assert "nothing" not in done.bounded_by.values()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_a_command_writes_in_all_has_a_bound(tmp_path: Path, closed: bool) -> None:
+    (tmp_path / "before").write_bytes(b"x" * (100 * MIB))
+    bounds = Bounds(wall_seconds=90, file_bytes=10 * MIB, disk_bytes=64 * MIB)
+    policy = Policy(writable=(tmp_path,))
+    done = attack("command", "fill_with_files", [str(tmp_path), 20, closed], bounds=bounds, policy=policy)
+    assert done.stopped is Stopped.DISK
+    assert "free space" in done.bounded_by["disk_bytes"]
+
+
+def test_what_others_write_to_the_same_disk_stops_no_command(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+
+    async def beside() -> Finished:
+        line = "echo here >&2; while ! test -e go; do sleep 0.02; done; sleep 0.3"
+        policy, begun = Policy(writable=(own,)), asyncio.Event()
+        bounds = Bounds(wall_seconds=60, disk_bytes=16 * MIB)
+        running = asyncio.create_task(
+            run(["sh", "-c", line], cwd=own, bounds=bounds, policy=policy, overhear=lambda _: begun.set())
+        )
+        await begun.wait()
+        (tmp_path / "beside").write_bytes(b"x" * (64 * MIB))
+        (own / "go").touch()
+        return await running
+
+    assert asyncio.run(beside()).ok
 
 
 def test_peak_memory_is_told_truthfully(way: str) -> None:

@@ -49,6 +49,7 @@ _CUT_SHORT = {
     Stopped.OUTPUT: (Failure.BAD_OUTPUT, f"it printed more than {_OUTPUT // 1024**2} MiB"),
     Stopped.PROCESSES: (Failure.CRASHED, f"it started more than {_PROCESSES} processes"),
     Stopped.MEMORY: (Failure.CRASHED, "it used more memory than there is"),
+    Stopped.DISK: (Failure.CRASHED, "it wrote more to disk than it may"),
     Stopped.CPU: (Failure.CRASHED, "it used more CPU time than it may"),
 }
 

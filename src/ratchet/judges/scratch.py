@@ -114,6 +114,7 @@ _STOPPED = {
     Stopped.CPU: "it used more CPU time than it may",
     Stopped.MEMORY: "it used more memory than it may",
     Stopped.PROCESSES: "it started more processes than it may",
+    Stopped.DISK: "it wrote more to disk than it may",
     Stopped.OUTPUT: "it wrote more output than it may",
     Stopped.CANCELLED: "it was cancelled",
 }

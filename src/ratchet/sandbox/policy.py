@@ -112,7 +112,8 @@ class Bounds:
     """How much one run may use; `None` is no limit.
 
     `wall_seconds`, `cpu_seconds`, `memory_bytes` and `processes` hold for the whole tree, `output_bytes` for stdout and
-    for stderr each, and `file_bytes` for each file that is written. `cpus` are the numbers of those it runs on; without
+    for stderr each, `file_bytes` for each file that is written, and `disk_bytes` for all that a command writes into its
+    writable directories. `cpus` are the numbers of those it runs on; without
     any it runs on all. A command's tree is looked at every `look_seconds`: more seldom costs less, which counts
     for what runs long, and lets it pass a bound by more.
     """
@@ -123,6 +124,7 @@ class Bounds:
     processes: int = 64
     output_bytes: int = _MIB
     file_bytes: int | None = 1024 * _MIB
+    disk_bytes: int | None = 32 * 1024 * _MIB
     cpus: tuple[int, ...] = ()
     look_seconds: float = 0.025
 
@@ -134,6 +136,7 @@ class Bounds:
             "processes",
             "output_bytes",
             "file_bytes",
+            "disk_bytes",
             "look_seconds",
         ):
             value = getattr(self, name)
@@ -160,6 +163,7 @@ class Stopped(StrEnum):
     CPU = "cpu"
     MEMORY = "memory"
     PROCESSES = "processes"
+    DISK = "disk"
     OUTPUT = "output"
     CANCELLED = "cancelled"
 
@@ -324,7 +328,8 @@ def command_bounds(bounds: Bounds, layers: Collection[str], *, counted: bool) ->
         "memory_bytes": f"{looks} at processes{scratch}{shared}; not socket buffers",
         "processes": looks,
         "output_bytes": _READER,
-        "file_bytes": f"{_KERNEL}, for each file; not their sum" if limits else "nothing",
+        "file_bytes": f"{_KERNEL}, for each file" if limits else "nothing",
+        "disk_bytes": f"{looks} at the free space, then at its files",
         "cpus": _KERNEL,
     }
     return _of_those_set(bounds, kept)
@@ -366,6 +371,7 @@ def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> C
         memory_bytes=bounds.memory_bytes,
         processes=bounds.processes,
         file_bytes=bounds.file_bytes,
+        disk_bytes=bounds.disk_bytes,
         cpus=list(bounds.cpus),
         look_seconds=bounds.look_seconds,
     )

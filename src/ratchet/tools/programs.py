@@ -153,7 +153,7 @@ def _failure_reason(finished: Finished, bounds: Bounds) -> tuple[str, str | None
             return f"was killed: it printed more than {most}", "raise its constraints.max_output_bytes"
         case Stopped.PROCESSES:
             return f"was killed: it started more than {bounds.processes} processes", None
-        case Stopped.CPU | Stopped.CANCELLED:
+        case Stopped.CPU | Stopped.DISK | Stopped.CANCELLED:
             return f"was {finished.problem}", None
     problem, last = finished.problem or "failed", _last_line(finished)
     if finished.signal is not None:

@@ -4,7 +4,7 @@ When it ends, the kernel kills whatever is left in its pid namespace; it dies wi
 """
 
 # pathlib is slow to import.
-# ruff: noqa: PTH123
+# ruff: noqa: PTH101, PTH123
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import names, view
 from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
 from .rights import give_up_for_command, most_tasks
 from .spec import CommandSpec
-from .watch import TreeWatch, count_cpu, descendants, everyone
+from .watch import DiskWatch, TreeWatch, count_cpu, descendants, everyone, files_below
 
 _NOT_RUN = 127
 
@@ -88,7 +88,8 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         shared=names.IPC in spec.layers and names.MOUNT in spec.layers,
         counter=counter,
     )
-    status, stopped = _follow(spec, child, began, watch)
+    disk = None if spec.disk_bytes is None else DiskWatch(spec.view.writable, spec.disk_bytes)
+    status, stopped = _follow(spec, child, began, watch, disk)
     ended = time.monotonic()
     _end_all(spec)
     if stopped:
@@ -151,7 +152,9 @@ def _start(spec: CommandSpec) -> tuple[int, int | None]:
     return child, counter
 
 
-def _follow(spec: CommandSpec, child: int, began: float, watch: TreeWatch) -> tuple[int | None, str | None]:
+def _follow(
+    spec: CommandSpec, child: int, began: float, watch: TreeWatch, disk: DiskWatch | None
+) -> tuple[int | None, str | None]:
     """Wait for the command: how it ended, or why it must be ended."""
     deadline = began + spec.wall_seconds
     next_look = began + _FIRST_LOOKS
@@ -171,7 +174,7 @@ def _follow(spec: CommandSpec, child: int, began: float, watch: TreeWatch) -> tu
         if now >= deadline:
             return None, "wall"
         if now >= next_look:
-            passed = watch.look(_living(spec))
+            passed = watch.look(_living(spec)) or (disk and disk.look())
             if passed:
                 return None, passed
             next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else later)
@@ -216,13 +219,11 @@ def _take_back_lent(top: str) -> None:
     Only for a command that could: a filter refuses it to others, but cannot read the mode of `openat2`, which sandboxes
     of its own need.
     """
-    with contextlib.suppress(OSError):
-        for _, _, files, directory in os.fwalk(top):
-            for name in files:
-                with contextlib.suppress(OSError):
-                    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-                    if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
-                        os.chmod(name, stat.S_IMODE(mode) & 0o777, dir_fd=directory)
+    for each in files_below(top, lambda _error: None):
+        with contextlib.suppress(OSError):
+            mode = each.stat(follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+                os.chmod(each.path, stat.S_IMODE(mode) & 0o777)
 
 
 def _write(path: str, text: str) -> None:

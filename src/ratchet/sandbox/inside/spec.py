@@ -22,6 +22,7 @@ class CommandSpec(NamedTuple):
     memory_bytes: int | None
     processes: int
     file_bytes: int | None
+    disk_bytes: int | None
     cpus: list[int]
     look_seconds: float
 

@@ -1,7 +1,7 @@
 """Watching what a whole process tree uses, for which the kernel has no limit of its own."""
 
 # pathlib is slow to import.
-# ruff: noqa: PTH123, PTH208
+# ruff: noqa: PTH112, PTH116, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
@@ -9,6 +9,8 @@ import os
 import resource
 import struct
 import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from .linux import machine, system_call
@@ -19,6 +21,7 @@ _TRUSTED_LOOKS = 3
 _NAME_BYTES, _ITEM_BYTES = 1024, 64
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _COUNTER_BYTES, _COUNTER_CLOEXEC = 112, 8
+_EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 30.0
 
 
 def count_cpu(pid: int) -> int | None:
@@ -114,6 +117,74 @@ class TreeWatch:
                 total += (told.f_blocks - told.f_bfree) * told.f_frsize
                 total += (told.f_files - told.f_ffree) * _NAME_BYTES
         return total
+
+
+class DiskWatch:
+    """Watches how much is written into directories in all, for which the kernel has no limit of its own.
+
+    Looking through them takes long, so that is done when their file systems have lost as much space as may be used,
+    else seldom, and never again before many times what it took have passed.
+    """
+
+    def __init__(self, directories: Iterable[str], most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        # The clock of file systems ticks slowly.
+        self._since = time.time() - 0.1
+        self._directories = [path for path in directories if os.path.isdir(path)]
+        self._free = {os.stat(path).st_dev: (path, _free_bytes(path)) for path in self._directories}
+        self._earliest_walk = 0.0
+        self._latest_walk = time.monotonic() + _WALK_SECONDS
+
+    def look(self) -> str | None:
+        """The bound, if it is passed."""
+        lost = sum(max(0, free - _free_bytes(path)) for path, free in self._free.values())
+        began = time.monotonic()
+        if began < (self._earliest_walk if lost > self._most_bytes else self._latest_walk):
+            return None
+        written = sum(map(self._written, self._directories))
+        ended = time.monotonic()
+        self._earliest_walk = ended + _EARLIEST_TIMES * (ended - began)
+        # Space that others free may hide what this tree has taken.
+        self._latest_walk = ended + max(_WALK_SECONDS, _LATEST_TIMES * (ended - began))
+        return "disk" if written > self._most_bytes else None
+
+    def _written(self, top: str) -> int:
+        """The sizes of all files below that were changed since the start. What cannot be looked at is too much."""
+        hidden: list[OSError] = []
+        total = 0
+        for each in files_below(top, hidden.append):
+            try:
+                found = each.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if found.st_ctime >= self._since:
+                total += found.st_blocks * 512
+        return self._most_bytes + 1 if hidden else total
+
+
+def files_below(top: str, trouble: Callable[[OSError], object]) -> Iterator[os.DirEntry[str]]:
+    """All but directories, without following a link. `trouble` is called with what keeps one from being listed."""
+    waiting = [top]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                for each in found:
+                    if each.is_dir(follow_symlinks=False):
+                        waiting.append(each.path)
+                    else:
+                        yield each
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            trouble(error)
+
+
+def _free_bytes(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bfree * found.f_frsize
 
 
 def everyone() -> list[int]:
