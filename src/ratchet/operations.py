@@ -55,8 +55,9 @@ class Param:
     as `module:function`, given the transaction, the text, and the project that was named with --project; and `read`
     is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
     it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
-    part is a query parameter of this name. Over HTTP an `engine` is not a recording, which is a file, and what is in
-    the `query` is there although the request has a body. Bounds of a list are those of each text in it.
+    part is a query parameter of this name. An `engine`, or a table with engines in it, names no recording over HTTP:
+    that is a file. What is in the `query` is there although the request has a body. Bounds of a list are
+    those of each text in it.
     """
 
     help: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionEvent, SessionFailed
+from ratchet.engines.cassette import MAX_CASSETTE_BYTES
 from ratchet.engines.engine import Capabilities, EngineTool, EventKind
 from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.replay import CassetteMismatch, Recording, ReplayEngine
@@ -431,3 +433,26 @@ def _write(cassette: Path, lines: list[dict[str, Any]]) -> None:
     header, *session, _end = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     signed = hashlib.sha256("".join(session).encode()).hexdigest()
     cassette.write_text("".join([header, *session, json.dumps({"end": signed}) + "\n"]))
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "a named pipe", "a directory", "too long"])
+def test_what_is_no_file_of_bounded_length_is_no_cassette_and_is_not_read(tmp_path: Path, place: str) -> None:
+    path = Path(place)
+    if place == "a named pipe":
+        os.mkfifo(path := tmp_path / "pipe")
+    elif place == "a directory":
+        path = tmp_path
+    elif place == "too long":
+        path = tmp_path / "sparse"
+        path.touch()
+        os.truncate(path, MAX_CASSETTE_BYTES + 1)
+    engine = ReplayEngine(path)
+    assert engine.name == "replay"
+    readiness = asyncio.run(engine.check())
+    assert (readiness.ready, str(path) in readiness.detail) == (False, True)
+
+
+def test_a_cassette_whose_first_line_is_endless_is_damaged(cassette: Path) -> None:
+    cassette.parent.mkdir()
+    cassette.write_bytes(b"x" * 10_000_000)
+    assert ReplayEngine(cassette).name == "replay"

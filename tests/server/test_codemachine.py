@@ -60,6 +60,23 @@ def test_a_workspace_becomes_a_planned_protocol(api: TestClient, checkout: Path)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("where", ["agent", "template"])
+def test_a_workspace_imported_with_a_project_token_names_no_recording(
+    api: TestClient, checkout: Path, where: str
+) -> None:
+    recording = "replay:/etc/passwd"
+    write_workspace(checkout, [{**AGENTS[0], "engineId": recording}] if where == "agent" else AGENTS)
+    if where == "template":
+        template = {"template": "t", "engineDefaults": {"execute": recording}}
+        (checkout / ".codemachine" / "template.json").write_text(json.dumps(template))
+    ok(api.put("/projects/1/secrets", json={"api_token": TOKEN}))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    answer = api.post("/projects/1/codemachine/import", json=wanted(), headers=headers)
+    assert (answer.status_code, "recording" in answer.json()["detail"]) == (400, True)
+    assert ok(api.get("/projects/1/protocols", headers=headers)) == []
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_one_that_cannot_be_read_is_400_and_leaves_nothing(api: TestClient, checkout: Path) -> None:
     write_workspace(checkout, [{"id": "plan"}])
     answer = api.post("/projects/1/codemachine/import", json=wanted())

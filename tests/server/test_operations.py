@@ -712,3 +712,20 @@ def _without_times(value: Any) -> Any:
     return {
         name: _without_times(each) for name, each in value.items() if name not in own and not is_time(name)
     }
+
+
+# Tables with what a node, a tool or a person is given, or with what has no engine in it.
+FREE = {"inputs", "arguments", "answer", "secrets", "default_models", "template_source", "spec", "details"}
+
+
+def test_every_parameter_that_can_name_an_engine_is_checked() -> None:
+    """What a caller over HTTP or MCP may name is decided in one place: `Param.engine` leads there."""
+    unchecked = [
+        f"{each.name} {parameter.name}"
+        for each in EVERY
+        for parameter in each.parameters.values()
+        if ("engine" in parameter.name or "dict" in str(parameter.type) or parameter.type is Any)
+        and parameter.name not in FREE
+        and not parameter.about.engine
+    ]
+    assert unchecked == []

@@ -28,6 +28,9 @@ BAD: list[dict[str, object]] = [
     {"policy": [7]},
     {"policy": {"behavior": "explode", "module_id": "m"}},
     {"depends_on": ["nobody"]},
+    {"engine_id": "replay:/dev/zero"},
+    {"engine_id": "replay:/etc/passwd"},
+    {"policy": {"behavior": "trigger", "module_id": "m", "engine": "replay:/etc/passwd"}},
     {"colour": "red"},
 ]
 

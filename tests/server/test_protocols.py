@@ -224,3 +224,13 @@ def test_a_protocol_that_was_planning_plans_again_when_its_run_is_resumed(
     for action, after in (("pause", "paused"), ("resume", "planning"), ("cancel", "cancelled")):
         assert api.post(f"/runs/{protocol}/actions/{action}").status_code == 200
         assert status(api, protocol) == after
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("role", ["plan", "execute", "qa"])
+def test_a_protocol_over_http_names_no_recording(api: TestClient, role: str) -> None:
+    project = new_project(api)
+    template = {"template": {"engineDefaults": {role: "replay:/dev/zero"}}}
+    body = {"protocol_name": "0001-change", "template_config": template}
+    answer = api.post(f"/projects/{project}/protocols", json=body)
+    assert (answer.status_code, "recording" in answer.text) == (422, True)

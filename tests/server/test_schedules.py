@@ -127,3 +127,16 @@ def test_a_wrong_schedule_is_refused_and_told_why(
     assert answer.status_code == 422
     assert told in answer.json()["detail"]
     assert api.get("/schedules").json()["items"] == []
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "thing",
+    [
+        {"optimise": {"engine": "replay:/dev/zero"}},
+        {"kind": "note", "payload": {"wish": [{"engine": "replay:/etc/passwd"}]}},
+    ],
+)
+def test_a_schedule_over_http_names_no_recording(api: TestClient, thing: dict[str, object]) -> None:
+    answer = api.post("/schedules", json={"name": "nightly", "when": "0 3 * * *", **thing})
+    assert (answer.status_code, "recording" in answer.text) == (422, True)

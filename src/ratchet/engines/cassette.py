@@ -22,12 +22,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from ratchet.engines.engine import Capabilities
 from ratchet.kernel import RatchetError
 
 _FILE, _PROGRAM, _LINK = "100644", "100755", "120000"
+MAX_CASSETTE_BYTES = 256 * 1024 * 1024
+_LONGEST_HEADER = 65_536
 MODES = frozenset({_FILE, _PROGRAM, _LINK})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -212,7 +214,8 @@ class _Unfinished:
 
 def read(path: Path) -> Cassette:
     """Read it whole. Raises `FileNotFoundError`, or `CassetteError` for anything that is not as it was recorded."""
-    first, *rest = path.read_bytes().splitlines(keepends=True) or [b""]
+    with _bounded(path) as file:
+        first, *rest = file.read(MAX_CASSETTE_BYTES).splitlines(keepends=True) or [b""]
     header = _header(path, first)
     sessions, current = [], _Unfinished()
     for number, line in enumerate(rest, 2):
@@ -232,8 +235,20 @@ def read(path: Path) -> Cassette:
 
 def read_header(path: Path) -> Header:
     """Only what made it. Raises `FileNotFoundError` or `CassetteError`."""
-    with path.open("rb") as file:
-        return _header(path, file.readline())
+    with _bounded(path) as file:
+        return _header(path, file.readline(_LONGEST_HEADER))
+
+
+@contextlib.contextmanager
+def _bounded(path: Path) -> Iterator[BinaryIO]:
+    """The file at `path`, which others may have named: nothing but a file of bounded length is read."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise _damaged(path, "it is not a file")
+        if found.st_size > MAX_CASSETTE_BYTES:
+            raise _damaged(path, f"it is longer than {MAX_CASSETTE_BYTES} bytes")
+        yield file
 
 
 def add(path: Path, header: Header, recorded: Recorded) -> None:
@@ -244,15 +259,22 @@ def add(path: Path, header: Header, recorded: Recorded) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.parent):
         try:
-            before = path.read_bytes()
+            with _bounded(path) as there:
+                before = there.read(MAX_CASSETTE_BYTES)
         except FileNotFoundError:
             before = _encoded_header(header)
         else:
             check_header(path, header)
+        whole = before + _encoded(recorded)
+        if len(whole) > MAX_CASSETTE_BYTES:
+            raise CassetteError(
+                f"the cassette {path} would be longer than {MAX_CASSETTE_BYTES} bytes",
+                hint="record to another file",
+            )
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(descriptor, "wb") as out:
-                out.write(before + _encoded(recorded))
+                out.write(whole)
                 out.flush()
                 os.fsync(out.fileno())
             Path(temporary).chmod(0o644)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ratchet.engines.engine import Engine, Readiness
 from ratchet.engines.providers import default_engine, maker_of
@@ -41,6 +41,7 @@ _BUILT_IN = {
     "search": "ratchet.engines.search:open_search",
     "replay": "ratchet.engines.replay:open_replay",
 }
+_RECORDING = "replay:"
 _COMMAND = "ratchet.engines.command:open_command"
 
 
@@ -72,6 +73,23 @@ def open_engine(name: str | None, surroundings: EngineContext) -> Engine:
         f"there is no engine {plain!r}",
         hint=f"use one of {names}, or describe it in ratchet.toml under [engines.command.{plain}]",
     )
+
+
+def names_recording(value: Any) -> bool:
+    """Whether `value` names a recording, which is a file of this machine: only its own user may choose one.
+
+    It is the name of an engine, or a table of any depth, where everything under a key with `engine` in it is one.
+    """
+    left: list[tuple[Any, bool]] = [(value, isinstance(value, str))]
+    while left:
+        found, of_engine = left.pop()
+        if isinstance(found, str) and of_engine and _RECORDING in found:
+            return True
+        if isinstance(found, Mapping):
+            left += [(each, of_engine or "engine" in str(key).lower()) for key, each in found.items()]
+        elif isinstance(found, list | tuple):
+            left += [(each, of_engine) for each in found]
+    return False
 
 
 def require_model(name: str | None, model: str | None, surroundings: EngineContext) -> None:

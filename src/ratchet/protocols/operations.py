@@ -298,7 +298,7 @@ def create(
         bool | None, Param("whether ready steps run by themselves; as the settings say, if null")
     ] = None,
     simulated: Annotated[bool, Param("allow recorded sessions; marks the protocol")] = False,
-    template_config: dict[str, Any] | None = None,
+    template_config: Annotated[dict[str, Any] | None, Param(engine=True)] = None,
     template_source: dict[str, Any] | None = None,
     worktree_path: Annotated[None, Param("only null: Ratchet chooses it")] = None,  # noqa: ARG001
     protocol_root: Annotated[None, Param("only null: it is `.protocols/NAME` on the branch")] = None,  # noqa: ARG001

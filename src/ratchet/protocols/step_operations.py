@@ -75,9 +75,9 @@ def add(
     step_type: Annotated[str, line_of("setup, work or qa")],
     status: Literal["pending"] = "pending",  # noqa: ARG001
     model: Annotated[str | None, line_of()] = None,
-    engine_id: Annotated[str | None, line_of()] = None,
+    engine_id: Annotated[str | None, line_of(engine=True)] = None,
     policy: Annotated[
-        dict[str, Any] | list[dict[str, Any]] | None, Param("what a loop or trigger module does")
+        dict[str, Any] | list[dict[str, Any]] | None, Param("what a loop or trigger module does", engine=True)
     ] = None,
     summary: Annotated[str | None, Param(longest=10_000)] = None,
     depends_on: Annotated[list[str], line_of("names of steps; none means those before it")] = [],  # noqa: B006

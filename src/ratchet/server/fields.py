@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from ratchet.engines.registry import names_recording
 from ratchet.operations import Listing, NameWindow, OrderWindow, Window
 
 # The largest number that both databases can hold.
@@ -33,10 +34,11 @@ def printable(text: str) -> str:
     return text
 
 
-def no_recording(engine: str) -> str:
-    if engine.startswith("replay:"):
+def no_recording(value: Any) -> Any:
+    """An engine, or a table with engines in it, as a caller may name it who is not on this machine."""
+    if names_recording(value):
         raise ValueError("a recording is a file on the server's disk, which cannot be named over HTTP")
-    return engine
+    return value
 
 
 # What a person would write on one line.

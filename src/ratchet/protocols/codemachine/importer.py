@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratchet.engines.registry import names_recording
 from ratchet.kernel import Conflict, JobId, LedgerError, RatchetError, RunId, RunStatus, StateChanged
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project, get_project
@@ -33,6 +34,7 @@ from ratchet.protocols.spec import (
     spec_hash,
     spec_problems,
     step_rows,
+    write_protocol_spec,
 )
 from ratchet.protocols.stream import identity_of
 from ratchet.runtime import JobContext, Runtime
@@ -129,6 +131,11 @@ def _prepare(clone: Clone, wanted: WantedImport) -> PreparedImport:
         path, workflow=wanted.workflow, track=wanted.track, conditions=wanted.conditions
     )
     spec, prompts = to_protocol_spec(workspace), prompt_files(workspace)
+    if wanted.inside and names_recording((workspace.template.data, write_protocol_spec(spec))):
+        raise WorkspaceInvalid(
+            "the workspace names a recording as an engine, which is a file on the server's disk",
+            hint="name another engine, or import it with the server's own token",
+        )
     pages = pages_of(workspace, spec, wanted.name, wanted.description, prompts)
     files = {f"{wanted.root}/{name}": text.encode() for name, text in (pages | prompts).items()}
     problems = spec_problems(spec, root=wanted.root, exists=files_of(files))

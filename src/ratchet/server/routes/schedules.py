@@ -6,12 +6,13 @@ import time
 from typing import Annotated, Self
 
 from fastapi import APIRouter
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from ratchet.runtime import Missed, Timetable, get_schedule, read_when
 from ratchet.runtime.job import DEFAULT_QUEUE
 from ratchet.runtime.operations.schedules import OPERATIONS, SHOWN, ScheduleAnswer, Times
 from ratchet.runtime.schedules import chosen_priority
+from ratchet.server.fields import EngineName, no_recording
 from ratchet.server.operation import add_operations, shape_of
 from ratchet.server.service import Access, Api
 from ratchet.workflows.schedules import Overlap, schedule_optimisation, schedule_workflow
@@ -36,7 +37,7 @@ class Batch(BaseModel):
 
     budget_usd: float | None = Field(None, gt=0, allow_inf_nan=False)
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    engine: str | None = None
+    engine: EngineName | None = None
     most: int | None = Field(None, ge=1, description="how many tools it takes on")
 
 
@@ -58,7 +59,9 @@ class NewSchedule(BaseModel):
     kind: str | None = Field(None, description="a kind of job")
     workflow: str | None = Field(None, description="a saved workflow, run as it is saved at each time")
     optimise: Batch | None = None
-    payload: JsonValue = Field(None, description="what a job of a kind is given")
+    payload: Annotated[JsonValue, AfterValidator(no_recording)] = Field(
+        None, description="what a job of a kind is given"
+    )
     inputs: dict[str, JsonValue] = Field(default_factory=dict, description="what the workflow is given")
     overlap: Overlap = Field(Overlap.SKIP, description="of a workflow whose run before has not ended")
     cached: bool = Field(
