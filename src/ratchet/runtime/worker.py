@@ -8,6 +8,7 @@ import contextvars
 import functools
 import inspect
 import logging
+import resource
 import threading
 import time
 import traceback
@@ -320,6 +321,15 @@ class Clock:
                 _log.exception("a look at the schedules went wrong")
 
 
+def _allow_descriptors() -> None:
+    """Have as many descriptors as this process may, within reason: children may go through all that are possible."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+_MOST_DESCRIPTORS = 65_536
 _log = logging.getLogger(__name__)
 # Looked for even without a ring, so that one that was lost costs time and nothing else.
 _STOPS_SECONDS = 2.0
@@ -369,6 +379,7 @@ class Worker:
 
     def start(self) -> None:
         """Enter the fleet and begin to claim jobs."""
+        _allow_descriptors()
         self.runtime.kinds.start(self.runtime)
         self._heartbeat.start()
         for thread in (*self._others, self._claiming):

@@ -22,11 +22,14 @@ from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
 from ratchet.runtime.addresses import ServerAddress, announced
 from ratchet.runtime.signals import StopSignals
 from ratchet.server.app import create_app
+from ratchet.server.connection import BoundedConnection
 from ratchet.server.port import listen, url_of
 from ratchet.server.service import Service
 from ratchet.server.token import find_token
 
 _log = logger(__name__)
+# Connections that are accepted at a time, before any of them can make room.
+_BACKLOG = 128
 # Requests that wait for the database at once; the rest of its connections are the worker's.
 _THREADS = 16
 # How long callers may take to read their answers when the server ends; then it hangs up.
@@ -129,6 +132,8 @@ class _Http(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=BoundedConnection,
+                backlog=_BACKLOG,
                 lifespan="off",
                 ws="none",
                 log_config=None,
