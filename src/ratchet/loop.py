@@ -33,6 +33,7 @@ from ratchet.kernel import (
     Superseded,
     Usage,
     Verdict,
+    exhausted,
     with_hint,
 )
 from ratchet.ledger import Transaction
@@ -228,6 +229,9 @@ async def _make(opened: OpenAttempt, plan: Plan) -> Attempted:
     except (Superseded, LedgerError):
         raise
     except Exception as error:
+        if exhausted(error) is not None:
+            # Left as by a process that died: the attempt continues when the machine has room.
+            raise
         await _end(opened, plan, Outcome.ERROR, f"{type(error).__name__}: {error}")
         raise
 

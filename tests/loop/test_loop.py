@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -81,6 +82,18 @@ class Behaves:
 
     async def check(self) -> Readiness:
         return Readiness(True, "always")
+
+
+def full_once(then: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """What finds no descriptor left the first time, and does as `then` after that."""
+    left = [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    async def called(*given: Any) -> Any:
+        if left:
+            raise left.pop()
+        return await then(*given)
+
+    return called
 
 
 class Place:
@@ -169,6 +182,23 @@ def test_a_change_that_passes_is_kept_and_everything_about_it_is_recorded(place:
     assert b"number.txt" in place.ledger.artifacts.read(session.transcript)
     kept = _files(place, ended)
     assert (kept[PROMPT_FILE], b"+1\n" in kept[CHANGE_FILE]) == (b"make it one", True)
+
+
+@pytest.mark.parametrize("who", ["engine", "judge"])
+def test_an_attempt_that_finds_no_descriptors_continues_when_there_are_some(place: Place, who: str) -> None:
+    engine, judge = FixedEngine({"number.txt": "1\n"}), Says(Outcome.PASSED)
+    if who == "engine":
+        plan = place.plan(engine=Behaves(full_once(engine.propose)))
+    else:
+        judge.judge = full_once(judge.judge)  # type: ignore[method-assign]
+        plan = place.plan(engine=engine, judge=judge)
+    ended = place.attempt(plan)
+    assert (ended.outcome, place.best) == (Outcome.PASSED, ended.commit)
+    with place.ledger.read() as tx:
+        told = log.since(tx.connection, where=EventFilter(type="job.retrying"))
+    assert [(event.message or "").partition(":")[0] for event in told] == [
+        "out of open files of this process"
+    ]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ERROR])

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ratchet.kernel import Misuse
 from ratchet.projects.jobs import add_kinds as add_project_kinds
 from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
@@ -64,6 +65,16 @@ def deaf(job: JobContext) -> Any:
 async def flaky(job: JobContext) -> Any:
     if job.job.attempt <= job.payload["failures"]:
         raise ValueError(f"try {job.job.attempt} fails")
+    return job.job.attempt
+
+
+async def starved(job: JobContext) -> Any:
+    """Find the machine without room, as an error of its own that says why, or without one."""
+    if job.job.delivery <= job.payload["failures"]:
+        lacking = OSError(job.payload["errno"], os.strerror(job.payload["errno"]))
+        if not job.payload["explained"]:
+            raise lacking
+        raise Misuse("it cannot be started") from lacking
     return job.job.attempt
 
 
@@ -141,7 +152,20 @@ async def plan_protocol_mortally(job: JobContext) -> Any:
 sys.path.append(str(Path(__file__).parents[1] / "workflows" / "announced"))
 
 MORTAL = (climb, evolve_mortally, optimise_mortally, plan_mortally, plan_protocol_mortally)
-ALL = (note, spell, plain_spell, deaf, flaky, unstorable, not_a_number, huge, leaving, dying, *MORTAL)
+ALL = (
+    note,
+    spell,
+    plain_spell,
+    deaf,
+    flaky,
+    starved,
+    unstorable,
+    not_a_number,
+    huge,
+    leaving,
+    dying,
+    *MORTAL,
+)
 
 
 class MortalKinds(Kinds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from pathlib import Path
 
@@ -56,6 +57,27 @@ def test_a_failing_job_is_tried_three_times_and_every_error_is_visible(
         f"ValueError: try {number} fails" for number in (1, 2, 3)
     ]
     assert [event.data.get("retry_in_seconds") for event in told] == [0.1, 0.2, None]
+
+
+@pytest.mark.parametrize("explained", [False, True])
+@pytest.mark.parametrize(
+    "lacking", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.EDQUOT], ids=errno.errorcode.get
+)
+def test_a_job_that_finds_no_room_on_its_machine_is_put_off_and_never_fails(
+    ledger: Ledger, runtime: Runtime, worker: Worker, lacking: int, explained: bool
+) -> None:
+    with ledger.write() as tx:
+        given = {"failures": 2, "errno": lacking, "explained": explained}
+        job_id = runtime.enqueue(tx, "starved", given, max_attempts=1)
+    job = ended(ledger, job_id)
+    assert (job.status, job.attempt, job.result) == (JobStatus.FINISHED, 1, 1)
+    with ledger.read() as tx:
+        told = events.since(tx.connection, where=EventFilter(job_id=job_id))
+    assert [(event.type, event.data["retry_in_seconds"]) for event in told] == [
+        ("job.retrying", 0.1),
+        ("job.retrying", 0.2),
+    ]
+    assert all((event.message or "").startswith("out of ") for event in told)
 
 
 @pytest.mark.soak

@@ -22,7 +22,7 @@ from ratchet.engines.engine import (
     Transcript,
 )
 from ratchet.engines.transcript import Account, Listener, SessionWriter, record_session
-from ratchet.kernel import RatchetError, Usage
+from ratchet.kernel import RatchetError, Usage, exhausted
 from ratchet.ledger import Transaction
 
 _LOOK_SECONDS = 20.0
@@ -76,6 +76,8 @@ async def _try(engine: Engine, request: Request) -> Session:
     except RatchetError:
         raise
     except Exception as error:
+        if exhausted(error) is not None:
+            raise
         raise SessionFailed(
             Failure.CRASHED,
             f"the engine {engine.name} broke down: {type(error).__name__}: {error}",

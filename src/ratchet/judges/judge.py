@@ -16,7 +16,7 @@ from ratchet.engines import Session, SessionEvent
 from ratchet.engines.engine import unheard
 from ratchet.engines.transcript import record_session
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.kernel import LedgerError, Limits, Misuse, Outcome, Superseded, Usage, Verdict
+from ratchet.kernel import LedgerError, Limits, Misuse, Outcome, Superseded, Usage, Verdict, exhausted
 from ratchet.ledger import ArtifactStore, Spender, Transaction
 from ratchet.observe.logs import logger
 from ratchet.sandbox import Bounds
@@ -169,7 +169,10 @@ async def hear(judge: Judge, candidate: Candidate) -> Judged:
         judged = await judge.judge(candidate)
     except (Misuse, Superseded, LedgerError):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the candidate was not judged
+    except Exception as error:
+        if exhausted(error) is not None:
+            raise
+        # Whatever it is, the candidate was not judged.
         _log.warning("a judge broke down", judge=judge.name, exc_info=True)
         return ruled(judge, Outcome.ERROR, f"the judge broke down: {type(error).__name__}: {error}")
     return _checked(judge, judged)

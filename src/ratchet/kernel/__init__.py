@@ -16,6 +16,7 @@ from ratchet.kernel.errors import (
     StateChanged,
     Superseded,
     Waiting,
+    exhausted,
     with_hint,
 )
 from ratchet.kernel.status import (
@@ -78,6 +79,7 @@ __all__ = [
     "Waiting",
     "check_transition",
     "dollars",
+    "exhausted",
     "exp_id",
     "is_name",
     "iso",

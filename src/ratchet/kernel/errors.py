@@ -6,6 +6,8 @@ the next step to take. `exit_code` is what the command line exits with, `http_st
 
 from __future__ import annotations
 
+import errno
+
 from ratchet.kernel.usage import dollars
 
 
@@ -23,6 +25,28 @@ class RatchetError(Exception):
 def with_hint(error: RatchetError) -> str:
     """The message and the next step, in one text for a record."""
     return f"{error} ({error.hint})" if error.hint else str(error)
+
+
+_RESOURCES = {
+    errno.EMFILE: "open files of this process",
+    errno.ENFILE: "open files of this machine",
+    errno.ENOMEM: "memory",
+    errno.ENOSPC: "disk space, or of inotify watches",
+    errno.EDQUOT: "disk quota",
+}
+
+
+def exhausted(error: BaseException | None) -> str | None:
+    """What this machine has run out of, if the error comes from that: later, or elsewhere, the same work succeeds."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return _RESOURCES[errno.ENOMEM]
+        if isinstance(error, OSError) and error.errno in _RESOURCES:
+            return _RESOURCES[error.errno]
+        if isinstance(error, BaseExceptionGroup):
+            return next(filter(None, map(exhausted, error.exceptions)), None)
+        error = error.__cause__
+    return None
 
 
 class Misuse(RatchetError):

@@ -24,6 +24,7 @@ from ratchet.kernel import (
     StateChanged,
     StepStatus,
     Superseded,
+    exhausted,
     with_hint,
 )
 from ratchet.ledger import Transaction
@@ -79,7 +80,10 @@ async def _attempt(stream: Stream, step: ProtocolStep) -> tuple[Attempted, dict[
         return await attempt(stream.job, step.name, plan, nth=nth), versions
     except (BudgetExceeded, LedgerError, Superseded, StateChanged):
         raise
-    except Exception:  # noqa: BLE001 - it is on record as the end of the attempt, and comes back as that
+    except Exception as error:
+        if exhausted(error) is not None:
+            raise
+        # It is on record as the end of the attempt, and comes back as that.
         return await attempt(stream.job, step.name, plan, nth=nth), versions
 
 

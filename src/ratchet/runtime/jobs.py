@@ -151,6 +151,17 @@ class Jobs:
         tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=error, data=data)
         return JobStatus.SCHEDULED
 
+    def postpone(self, tx: Transaction, job: Job, reason: str) -> None:
+        """Put a started job off that found no room on its machine; this try does not count, however often it comes."""
+        held = lock_job(tx, job.id)
+        if (held is not None and held.stop is not None) or _stopped_run(tx, job) is not None:
+            self.release(tx, job, reason)
+            return
+        pause = self._policy.pause_seconds(job.delivery)
+        self._place(tx, job, delay_seconds=pause, attempt=job.attempt - 1, error=reason)
+        data = {**_tries(job), "retry_in_seconds": pause}
+        tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=reason, data=data)
+
     def release(self, tx: Transaction, job: Job, reason: str = "its worker could not continue") -> None:
         """Give a started job back unfinished; this try does not count.
 

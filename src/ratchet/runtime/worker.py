@@ -18,7 +18,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ratchet.kernel import BudgetExceeded, LedgerUnavailable, Misuse, Superseded, Waiting, with_hint
+from ratchet.kernel import (
+    BudgetExceeded,
+    LedgerUnavailable,
+    Misuse,
+    Superseded,
+    Waiting,
+    exhausted,
+    with_hint,
+)
 from ratchet.ledger import Topic, Transaction, to_json
 from ratchet.ledger.database import now_ms
 from ratchet.observe import logs, metrics, tracing
@@ -139,7 +147,14 @@ class Raised:
     final: bool = False
 
 
-Outcome = Returned | Raised | JobEnded
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """The machine had no room for it."""
+
+    reason: str
+
+
+Outcome = Returned | Raised | Starved | JobEnded
 
 
 class Execution:
@@ -217,12 +232,14 @@ class Execution:
             return Raised(str(error))
         except Waiting as waiting:
             return Returned({"waiting": str(waiting)})
-        except (Misuse, BudgetExceeded) as error:
-            # Trying again would say the same, and where it was noticed tells a person nothing.
-            return Raised(with_hint(error), final=True)
         except CancelledError:
             return Raised("the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
+            if (lacking := exhausted(error)) is not None:
+                return Starved(f"out of {lacking}: {error}")
+            if isinstance(error, Misuse | BudgetExceeded):
+                # Trying again would say the same, and where it was noticed tells a person nothing.
+                return Raised(with_hint(error), final=True)
             return Raised(_error_report(error))
 
     def _record(self, tx: Transaction, job: Job, outcome: Outcome, go_on: bool) -> tuple[str, Job | None]:
@@ -250,6 +267,10 @@ class Execution:
             case JobEnded():
                 jobs.release(tx, job)
                 return "released"
+            case Starved(reason):
+                _log.warning("job %s is put off: %s", job.id, reason)
+                jobs.postpone(tx, job, reason[:_ERROR_LENGTH])
+                return "retrying"
             case Raised(error, final):
                 status = jobs.fail(tx, job, error, final=final)
                 return "failed" if status is JobStatus.FAILED else "retrying"

@@ -13,7 +13,7 @@ from typing import Any
 from ratchet.flowkit.errors import StepFailed, StepHeld
 from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, exhausted
 from ratchet.ledger import Spender, Transaction, to_json
 from ratchet.ledger.questions import ApprovalStatus, request_approval
 from ratchet.ledger.workflows import find_step_result, keep_step_result
@@ -102,6 +102,8 @@ class LedgerCaller:
         try:
             called = await self._carry_out(call, work)
         except ToolCallFailed as failed:
+            if exhausted(failed) is not None:
+                raise
             self._record(call, work.fixed, failed.use, error=str(failed))
             raise StepFailed(
                 str(failed),
