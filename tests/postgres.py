@@ -211,12 +211,18 @@ class PostgresServer:
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.directory}"
 
-    def create_database(self, template: str | None = None) -> str:
-        """Make a database under a name not used before, empty or a copy of the one at the URL `template`."""
+    def create_database(self, template: str | None = None, *, encoding: str | None = None) -> str:
+        """Make a database under a name not used before, empty or a copy of the one at the URL `template`.
+
+        One of another `encoding` is empty.
+        """
         name = f"test_{next(self._names)}"
         source = "template1" if template is None else _database_name(template)
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        self._execute(statement.format(sql.Identifier(name), sql.Identifier(source)))
+        made = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source))
+        if encoding is not None:
+            words = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'")
+            made = words.format(sql.Identifier(name), sql.Literal(encoding))
+        self._execute(made)
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

@@ -55,3 +55,10 @@ def test_the_password_is_never_printed(text: str) -> None:
     assert url.reveal() == text
     assert "********" in str(url)
     assert all("hid" not in shown for shown in (str(url), repr(url), f"{url}"))
+
+
+@pytest.mark.parametrize("name", ["password", "sslpassword", "passw%6Frd", "PASSWORD"])
+def test_a_password_in_the_query_is_not_shown(name: str) -> None:
+    url = DatabaseUrl.parse(f"postgresql://u@h/db?{name}=hidden&application_name=shop")
+    assert ("hidden" in str(url), "hidden" in repr(url)) == (False, False)
+    assert (str(url).endswith("application_name=shop"), "hidden" in url.reveal()) == (True, True)

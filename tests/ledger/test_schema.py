@@ -1,3 +1,4 @@
+import re
 import sqlite3
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from ratchet.doctor.home import ledger as doctor_ledger
 from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable, Misuse
 from ratchet.ledger import Ledger, migrations
 from ratchet.ledger import events as log
@@ -17,6 +19,8 @@ from ratchet.ledger.database import REVISIONS, current_revision, make_engine
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import metadata
 from tests.ledger.actors import acting, open_ledger
+from tests.postgres import PostgresServer
+from tests.runtime.worker_process import load
 
 
 def test_the_revisions_are_those_of_the_migrations_in_their_order() -> None:
@@ -236,3 +240,22 @@ def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path)
         Ledger.open(url, tmp_path / "artifacts")
     assert "hush" not in str(raised.value)
     assert "ratchet doctor" in str(raised.value.hint)
+
+
+def test_passwords_in_the_query_of_an_address_are_not_told(tmp_path: Path) -> None:
+    url = f"postgresql://me@/db?host={tmp_path}&password=hush&sslpassword=quiet&passw%6Frd=silent"
+    with pytest.raises(LedgerUnavailable, match="did not answer") as raised:
+        Ledger.open(url, tmp_path / "artifacts")
+    assert not {"hush", "quiet", "silent"} & set(re.findall(r"\w+", str(raised.value)))
+    assert "host=" in str(raised.value)
+
+
+def test_a_postgresql_without_an_encoding_is_refused_by_name(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres_server.create_database(encoding="SQL_ASCII")
+    with pytest.raises(LedgerError, match="SQL_ASCII") as raised:
+        Ledger.open(url, tmp_path / "artifacts")
+    assert "UTF8" in str(raised.value.hint)
+    [check] = doctor_ledger(load(tmp_path, url))
+    assert (check.status, "SQL_ASCII" in check.detail) == ("fail", True)

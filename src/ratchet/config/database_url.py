@@ -12,7 +12,8 @@ MASK = "********"
 
 # Greedy up to the last @ of the word: an unescaped / or @ in a password must not show the rest of it.
 _USER_INFO = re.compile(r"(://[^:/?#@\s]*):\S*@")
-_QUERY = re.compile(r"([?&][\w-]*(?:token|password|passwd|secret|api[_-]?key)=)[^&#\s]+", re.IGNORECASE)
+_QUERY = re.compile(r"([?&])([^=?&#\s]+)=([^&#\s]+)")
+_SECRET_NAME = re.compile(r"[\w-]*(?:token|password|passwd|secret|api[_-]?key)", re.IGNORECASE)
 _SECRET_KEY = re.compile(r"token(?!iz)|password|passwd|secret|api[_-]?key|authorization", re.IGNORECASE)
 
 
@@ -21,8 +22,14 @@ def mask_text(text: str) -> str:
     if "://" in text:
         text = _USER_INFO.sub(rf"\1:{MASK}@", text)
     if "=" in text:
-        text = _QUERY.sub(rf"\1{MASK}", text)
+        text = _QUERY.sub(_masked, text)
     return text
+
+
+def _masked(pair: re.Match[str]) -> str:
+    # Drivers read escaped names too.
+    secret = _SECRET_NAME.fullmatch(unquote(pair[2])) is not None
+    return f"{pair[1]}{pair[2]}={MASK}" if secret else pair[0]
 
 
 def is_secret_key(key: str) -> bool:

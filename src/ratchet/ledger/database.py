@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import select
 import time
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from ratchet.kernel import (
 from ratchet.ledger.files import turn_on_wal
 
 BUSY_MS = 30_000
+_PASSWORD = re.compile("passw", re.IGNORECASE)
 _CORRUPT = (
     "not a database",
     "malformed",
@@ -62,8 +65,18 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
-    return _parse(url).render_as_string(hide_password=True)
+    """The URL without its passwords, also those in its query."""
+    parsed = _parse(url)
+    hidden = {name: "***" for name in parsed.query if _PASSWORD.search(name)}
+    return parsed.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+def _without_passwords(text: str, url: sa.URL) -> str:
+    """What a driver says, without the passwords that it was given."""
+    queried = [values for name, values in url.normalized_query.items() if _PASSWORD.search(name)]
+    for each in filter(None, [url.password, *itertools.chain(*queried)]):
+        text = text.replace(each, "***")
+    return text
 
 
 @contextlib.contextmanager
@@ -81,7 +94,7 @@ def translated(url: str) -> Iterator[None]:
 
 def explain(error: Exception, url: str) -> LedgerError:
     """The ledger error that `error` amounts to."""
-    text = str(getattr(error, "orig", None) or error).strip()
+    text = _without_passwords(str(getattr(error, "orig", None) or error).strip(), _parse(url))
     low = text.lower()
     place = shown(url)
     if any(word in low for word in _CORRUPT):
@@ -183,6 +196,17 @@ def _postgresql(url: sa.URL) -> sa.Engine:
             "tcp_user_timeout": 60_000,
         },
     )
+
+    @event.listens_for(engine, "connect", insert=True)
+    def refuse_bytes(driver: Any, _record: Any) -> None:
+        """Before anything is read: of such a database the driver gives bytes where text is expected."""
+        if driver.info.parameter_status("server_encoding") == "SQL_ASCII":
+            driver.close()
+            raise LedgerError(
+                f"the database {shown(url.render_as_string(hide_password=False))} has the encoding SQL_ASCII, which"
+                " cannot hold text of every language",
+                hint="make it with `createdb --encoding UTF8 --template template0 NAME`",
+            )
 
     @event.listens_for(engine, "checkout")
     def look(driver: Any, _record: Any, _lent: Any) -> None:
