@@ -15,15 +15,18 @@ from ratchet.ledger import EventFilter, Ledger, events
 from ratchet.ledger.tables import schedules as table
 from ratchet.runtime import (
     Job,
+    JobStatus,
     Missed,
     Runtime,
     Schedule,
+    Worker,
     get_schedule,
     list_jobs,
     list_schedules,
     put_schedule,
     remove_schedule,
 )
+from ratchet.runtime.claim import queue_due
 from ratchet.runtime.schedules import MOST_MISSED, fire, set_schedule_paused
 from ratchet.runtime.worker import Clock
 from tests.runtime.fleet import Fleet
@@ -310,3 +313,28 @@ def test_a_schedule_that_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(Misuse, match=words), ledger.write() as tx:
         put_schedule(tx, "impossible", when, "note", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_worker_whose_clock_is_hours_ahead_fires_and_starts_nothing_early(
+    ledger: Ledger, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a fleet the time is that of the database."""
+    with ledger.write() as tx:
+        put_schedule(tx, "hourly", "0 * * * *", "note")
+        runtime.enqueue(tx, "note", delay_seconds=3600)
+        right = tx.now
+    real, ahead = time.time_ns, 5 * 3600
+    monkeypatch.setattr(time, "time_ns", lambda: real() + ahead * 10**9)
+    monkeypatch.setattr(time, "time", lambda: real() / 10**9 + ahead)
+    # As a worker does that starts with a wrong clock, and one whose clock is set while it works.
+    with Ledger.open(ledger.url, ledger.artifacts.root) as opened, opened.write() as tx:
+        assert abs(tx.now - right) < 600_000
+        assert queue_due(tx) is not None
+    worker = Worker(runtime)
+    worker.start()
+    worker.stop(0)
+    assert abs(ledger.now_ms() - right) < 600_000
+    with ledger.read() as tx:
+        assert [job.status for job in list_jobs(tx)] == [JobStatus.SCHEDULED]
+        assert get_schedule(tx, "hourly").last_fired_at is None

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+
+from ratchet.config import Loaded
+from ratchet.ledger import Ledger
+from ratchet.ledger.tables import processes
+from ratchet.runtime import Runtime
+from ratchet.runtime.processes import register
+from ratchet.server.app import create_app
+from tests.ledger.disks import SMALL, on_disk
+from tests.server.full_disk import readiness
 
 
 @pytest.mark.soak
@@ -29,3 +41,21 @@ def test_a_server_that_is_stopping_is_not_ready_and_opens_no_streams(working_api
     assert working_api.get("/health/ready").json()["reasons"] == ["the server is shutting down"]
     assert working_api.get("/events/stream").status_code == 503
     assert working_api.get("/runs").status_code == 200
+
+
+def test_a_server_on_a_full_disk_is_not_ready_until_there_is_room(tmp_path: Path) -> None:
+    ready = [200, []]
+    assert on_disk(SMALL, tmp_path, readiness, size="96m") == [ready, [503, ["the disk is full"]], ready]
+
+
+def test_a_server_whose_ledger_takes_no_writes_is_not_ready(
+    runtime: Runtime, loaded: Loaded, ledger: Ledger
+) -> None:
+    with ledger.write() as tx:
+        register(tx, "silent", "server", 1)
+    client = TestClient(create_app(runtime, loaded, "token", process_id="silent"))
+    assert client.get("/health/ready").status_code == 200
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(processes).values(beat_at=processes.c.beat_at - 60_000))
+    answer = client.get("/health/ready")
+    assert (answer.status_code, answer.json()["reasons"]) == (503, ["the ledger cannot be written"])

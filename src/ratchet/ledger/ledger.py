@@ -8,11 +8,13 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, iso
@@ -23,6 +25,7 @@ from ratchet.ledger.database import (
     begin_writing,
     ensure_schema,
     make_engine,
+    now_ms,
     refuse_failed,
     sqlite_path,
     translated,
@@ -30,6 +33,14 @@ from ratchet.ledger.database import (
 from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, EventFilter, last_id, latest, since
 from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
+
+_CLOCK = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+# By so much, clocks that are right may differ.
+_SKEW_MS = 1000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class Ledger:
@@ -42,6 +53,8 @@ class Ledger:
         self.artifacts = ArtifactStore(artifacts, self.read)
         self.bell = Bell(url)
         self._remembered = Remembered()
+        # A time of the database, and the milliseconds of this process's own count at that moment.
+        self._clock: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, url: str, artifacts: Path) -> Ledger:
@@ -57,6 +70,7 @@ class Ledger:
         try:
             with translated(url):
                 ensure_schema(ledger.engine)
+                ledger.set_clock()
         except BaseException:
             ledger.close()
             raise
@@ -70,7 +84,14 @@ class Ledger:
         """
         with translated(self.url), self.engine.connect() as connection:
             begin_writing(connection)
-            tx = Transaction(connection, self.artifacts, self._remembered, actor=actor, request_id=request_id)
+            tx = Transaction(
+                connection,
+                self.artifacts,
+                self._remembered,
+                actor=actor,
+                request_id=request_id,
+                now=self.now_ms(),
+            )
             try:
                 yield tx
                 appended = tx.flush()
@@ -90,9 +111,36 @@ class Ledger:
         """A transaction that sees one moment of the ledger and writes nothing."""
         with translated(self.url), self.engine.connect() as connection:
             begin_reading(connection)
-            yield Transaction(connection, self.artifacts, self._remembered, actor="reader", request_id=None)
+            yield Transaction(
+                connection,
+                self.artifacts,
+                self._remembered,
+                actor="reader",
+                request_id=None,
+                now=self.now_ms(),
+            )
             # Not rolled back: the driver would forget the statements that it has prepared.
             connection.commit()
+
+    def now_ms(self) -> int:
+        """The time by which everything in the ledger is dated, in milliseconds since 1970.
+
+        Where machines share a database it is that of the database: one whose clock is wrong does nothing early.
+        """
+        ours = now_ms()
+        if self._clock is None:
+            return ours
+        theirs = self._clock[0] + _monotonic_ms() - self._clock[1]
+        return ours if abs(ours - theirs) <= _SKEW_MS else theirs
+
+    def set_clock(self) -> None:
+        """Ask the database what time it is; with SQLite it is the time of this machine."""
+        if self.path is not None:
+            return
+        began = _monotonic_ms()
+        with translated(self.url), self.engine.connect() as connection:
+            theirs = int(connection.execute(_CLOCK).scalar_one())
+        self._clock = theirs, (began + _monotonic_ms()) // 2
 
     def close(self) -> None:
         self.engine.dispose()

@@ -102,12 +102,13 @@ class Transaction:
         *,
         actor: str,
         request_id: str | None,
+        now: int | None = None,
     ) -> None:
         self.connection = connection
         self.remembered = remembered
         self.actor = actor
         self.request_id = request_id
-        self.now = now_ms()
+        self.now = now_ms() if now is None else now
         self._artifacts = artifacts
         self._events: list[dict[str, Any]] = []
         self._after_commit: list[Callable[[], object]] = []

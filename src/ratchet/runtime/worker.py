@@ -28,7 +28,6 @@ from ratchet.kernel import (
     with_hint,
 )
 from ratchet.ledger import Topic, Transaction, to_json
-from ratchet.ledger.database import now_ms
 from ratchet.observe import logs, metrics, tracing
 from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.runtime.job import Job, JobStatus, stops_wanted
@@ -332,7 +331,8 @@ class Clock:
         pause = 0.0
         while not self._stop.wait(pause):
             try:
-                pause = self.look(time.time())
+                self._runtime.ledger.set_clock()
+                pause = self.look(self._runtime.ledger.now_ms() / 1000)
                 self._trouble.end()
             except LedgerUnavailable as error:
                 pause = _LOOK_SECONDS
@@ -457,7 +457,7 @@ class Worker:
                 lambda tx: look(tx, self.process_id, room, self._run_id)
             )
             if again_at is not None:
-                ahead = (again_at - now_ms()) / 1000
+                ahead = (again_at - self.runtime.ledger.now_ms()) / 1000
                 # What is due and still not claimed is in the hands of another this moment.
                 pause = min(pause, ahead if ahead > 0 else _IN_OTHER_HANDS_SECONDS)
         except LedgerUnavailable as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter, Response
@@ -17,11 +19,13 @@ from ratchet.observe import metrics
 from ratchet.observe.logs import logger
 from ratchet.observe.metrics import Gauge
 from ratchet.runtime import JobStatus, Runtime, list_processes, list_queues
-from ratchet.runtime.processes import ALIVE, all_snapshots
+from ratchet.runtime.processes import ALIVE, all_snapshots, is_silent
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["health"])
 _log = logger(__name__)
+# Below this, SQLite cannot be relied on to write its journal.
+_LEAST_FREE_BYTES = 16 * 1024 * 1024
 _STATES = {"draining": "the worker is draining", "dead": "the other processes have given this one up"}
 
 
@@ -66,18 +70,32 @@ def ready(api: Api, response: Response) -> ServerReadiness:
 def _reasons(api: Access) -> list[str]:
     """What keeps this process from working, in words that tell a stranger nothing."""
     reasons = ["the server is shutting down"] if api.service.stopping.is_set() else []
+    if _is_full(api.home):
+        reasons.append("the disk is full")
     try:
         with api.read() as tx:
-            states = {process.id: process.state for process in list_processes(tx)}
+            processes, now = {process.id: process for process in list_processes(tx)}, tx.now
     except LedgerError as error:
         _log.warning("the database does not answer", error=str(error))
         return [*reasons, "the database does not answer"]
-    state = states.get(api.service.process_id or "")
-    if state is None:
+    process = processes.get(api.service.process_id or "")
+    if process is None:
         reasons.append("no worker runs in this process")
-    elif state in _STATES:
-        reasons.append(_STATES[state])
+    elif process.state in _STATES:
+        reasons.append(_STATES[process.state])
+    elif is_silent(process, now, api.settings.runtime.dead_after_seconds):
+        # Its heartbeat is what it writes most often.
+        reasons.append("the ledger cannot be written")
     return reasons
+
+
+def _is_full(home: Path) -> bool:
+    """Whether nothing more can be kept, as far as this user may fill the disk."""
+    try:
+        disk = os.statvfs(home)
+    except OSError:
+        return True
+    return disk.f_bavail * disk.f_frsize < _LEAST_FREE_BYTES or (disk.f_files > 0 and disk.f_favail == 0)
 
 
 class Exposition(Response):
