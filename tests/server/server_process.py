@@ -1,4 +1,7 @@
-"""A server with the tests' kinds of jobs: python -m tests.server.server_process HOME DATABASE_URL [key=value …]."""
+"""A server with the tests' kinds of jobs: python -m tests.server.server_process HOME DATABASE_URL [key=value …].
+
+`port` alone is what `--port` gives.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,11 @@ def main() -> int:
     home, url, *pairs = sys.argv[1:]
     logs.configure("info")
     free = {"server.port": 0, "agents.port": 0}
-    loaded = load(Path(home), url, **{**free, **dict(pair.split("=", 1) for pair in pairs)})
+    given = {**free, **dict(pair.split("=", 1) for pair in pairs)}
+    port = given.pop("port", None)
+    loaded = load(Path(home), url, **given)
     try:
-        return serve(loaded, ready=tell, kinds=make_kinds())
+        return serve(loaded, port=None if port is None else int(port), ready=tell, kinds=make_kinds())
     except RatchetError as error:
         print(f"{error}\n{error.hint}", file=sys.stderr)
         return error.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -91,6 +92,14 @@ def test_a_chosen_token_opens_it_to_others_but_not_a_taken_port(start_server: St
     second = start_server(url, f"server.port={first.url.rpartition(':')[2]}", wait=False)
     assert second.process.wait(30) == 1
     assert "is taken" in second.words
+
+
+def test_a_server_at_another_port_also_finds_one_for_its_agents(start_server: Start, tmp_path: Path) -> None:
+    """The port of the agents is configured for both, as in the environment of a shell, and the first has it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        server = start_server(f"sqlite:///{tmp_path}/ledger.db", f"agents.port={number}", "port=0")
+        assert server.client.get("/health/ready").status_code == 200
 
 
 @pytest.mark.soak

@@ -63,7 +63,8 @@ def serve(
     """Serve until SIGTERM or SIGINT, then drain: finish jobs and requests, end streams. Returns the exit code.
 
     `host` and `port` default to the settings. `ready` is called once requests are answered. Call it in the main thread.
-    A port that nobody asked for and that is taken gives way to a free one, also that of the agents. Raises
+    A port that nobody asked for and that is taken gives way to a free one, also that of the agents; with a `port`, that
+    of the agents does so even if it is configured, as it is for a server beside another. Raises
     `ConfigError` rather than listen where strangers could come in without a token that somebody chose, and `Conflict`
     for a port that was asked for and is taken.
     """
@@ -88,7 +89,7 @@ def serve(
                 ready(Serving(url, agents, token.path, worker.process_id, token.link(url)))
 
         worker.start()
-        asyncio.run(_serve(app, token.value, bound, worker, signals, started))
+        asyncio.run(_serve(app, token.value, bound, worker, signals, started, any_port=port is not None))
     return 0
 
 
@@ -99,6 +100,8 @@ async def _serve(
     worker: Worker,
     signals: StopSignals,
     started: Callable[[], None],
+    *,
+    any_port: bool,
 ) -> None:
     service: Service = app.state.service
     current_default_thread_limiter().total_tokens = _THREADS
@@ -107,7 +110,7 @@ async def _serve(
     signals.when_asked(partial(loop.call_soon_threadsafe, asked.set))
     async with AsyncExitStack() as stack:
         try:
-            agents = hosting(service.runtime, service.loaded, api_token=token)
+            agents = hosting(service.runtime, service.loaded, api_token=token, any_port=any_port)
             service.host = await stack.enter_async_context(agents)
         except BaseException:
             await asyncio.to_thread(worker.stop)

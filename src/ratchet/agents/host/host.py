@@ -190,21 +190,23 @@ _TAKE_OVER_SECONDS = 0.5
 
 
 @asynccontextmanager
-async def hosting(runtime: Runtime, loaded: Loaded, *, api_token: str | None = None) -> AsyncIterator[Host]:
+async def hosting(
+    runtime: Runtime, loaded: Loaded, *, api_token: str | None = None, any_port: bool = False
+) -> AsyncIterator[Host]:
     """Serve the agents of this home for the block, or stand by while another process does, and take over when it ends.
 
-    Who brings `api_token` may use all that the Architect can. Raises `Conflict` if a port that was asked for is taken,
-    and `Misuse`.
+    Who brings `api_token` may use all that the Architect can. With `any_port` a port that is taken gives way to a
+    free one, also if it is configured. Raises `Conflict` if a port that was asked for is taken, and `Misuse`.
     """
     host = Host(runtime)
     with host_lock(loaded.home) as is_ours:
         if is_ours:
-            async with _serving(host, runtime, loaded, api_token):
+            async with _serving(host, runtime, loaded, api_token, any_port):
                 yield host
             return
     host.url = announced(loaded.home)
     _log.info("another process serves the agents of this home; standing by", url=host.url)
-    standing_by = asyncio.create_task(_take_over(host, runtime, loaded, api_token))
+    standing_by = asyncio.create_task(_take_over(host, runtime, loaded, api_token, any_port))
     try:
         yield host
     finally:
@@ -221,7 +223,9 @@ async def hosting_alone(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
         yield url
 
 
-async def _take_over(host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None) -> None:
+async def _take_over(
+    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, any_port: bool
+) -> None:
     while True:
         await asyncio.sleep(_TAKE_OVER_SECONDS)
         with host_lock(loaded.home) as is_ours:
@@ -229,7 +233,7 @@ async def _take_over(host: Host, runtime: Runtime, loaded: Loaded, api_token: st
             if not is_ours:
                 continue
             try:
-                async with _serving(host, runtime, loaded, api_token):
+                async with _serving(host, runtime, loaded, api_token, any_port):
                     _log.info("the other process has ended; serving its agents now", url=host.url)
                     await asyncio.Event().wait()
             except RatchetError as error:
@@ -238,11 +242,11 @@ async def _take_over(host: Host, runtime: Runtime, loaded: Loaded, api_token: st
 
 @asynccontextmanager
 async def _serving(
-    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None
+    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, any_port: bool
 ) -> AsyncIterator[None]:
     """Be the host of the home, which is ours."""
     settings = loaded.settings.agents
-    places = [(settings.host, ports_to_try(loaded, "agents.port"))]
+    places = [(settings.host, (*ports_to_try(loaded, "agents.port"), *([0] if any_port else ())))]
     if settings.host != _LOOPBACK:
         # Other machines need a token; agents and commands of this machine have an address of their own.
         places.insert(0, (_LOOPBACK, (0,)))

@@ -39,7 +39,7 @@ def serve(session: CliSession, host: str | None, port: int | None) -> int:
     terminal a link is printed that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish,
     nothing new is taken. Logs go to stderr. With --json one line on stdout has the addresses once requests are
     answered. Where the usual ports are taken, as by the server of another repository, the next free ones are used; a
-    port that you set is used or refused.
+    port that you set is used or refused. With --port, agents are served at a free one where theirs is taken.
     """
     loaded = session.load({"server.host": host, "server.port": port})
     configure_logs(loaded)
@@ -71,7 +71,7 @@ def serve(session: CliSession, host: str | None, port: int | None) -> int:
                 )
 
     try:
-        return serve_until_told(loaded, ready=ready)
+        return serve_until_told(loaded, port=port, ready=ready)
     finally:
         tracing.shutdown()
 
