@@ -13,8 +13,10 @@ import sqlalchemy as sa
 
 from ratchet.config import Loaded
 from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus
-from ratchet.ledger import Ledger, change_run
+from ratchet.ledger import Ledger, change_run, change_step
+from ratchet.ledger.check import check
 from ratchet.ledger.runs import create_steps, get_run, get_step, list_attempts, list_steps, open_attempt
+from ratchet.ledger.tables import jobs
 from ratchet.runtime import (
     JobContext,
     JobStatus,
@@ -27,6 +29,7 @@ from ratchet.runtime import (
     list_jobs,
     open_runtime,
     pause_run,
+    processes,
     resume_run,
     run_step,
     start_run,
@@ -34,6 +37,7 @@ from ratchet.runtime import (
 from ratchet.runtime.job import lock_job
 from ratchet.runtime.runs import carry_again
 from tests.runtime.kinds import mark, marks
+from tests.runtime.worker_process import load
 from tests.waiting import eventually
 
 
@@ -342,3 +346,86 @@ def _somebody_waits(ledger: Ledger) -> bool:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with ledger.read() as tx:
         return bool(tx.connection.execute(sa.text(waiting)).scalar())
+
+
+def die_with(ledger: Ledger, runtime: Runtime, run_id: int, work: Callable[[JobContext], None]) -> None:
+    """Let a process claim the run's job, do something for it, and be gone."""
+    name = "host-1-gone"
+    with ledger.write() as tx:
+        processes.register(tx, name, "worker", 1)
+        [job] = runtime.jobs.claim(tx, name, 1, run_id)
+    work(JobContext(runtime, job, name))
+    with ledger.write() as tx:
+        runtime.jobs.take_over(tx, name)
+        processes.leave(tx, name, reason="died")
+
+
+def test_a_run_that_makes_progress_outlives_any_number_of_its_workers(ledger: Ledger, tmp_path: Path) -> None:
+    runtime = open_with(ledger, tmp_path, **{"runtime.max_recoveries": 2})
+    run_id = start(ledger, runtime, tmp_path / "marks")
+
+    def step(name: str) -> Callable[[JobContext], None]:
+        async def work(_: object) -> None:
+            pass
+
+        return lambda job: asyncio.run(run_step(job, name, work))
+
+    for number in range(7):
+        die_with(ledger, runtime, run_id, step(f"step-{number}"))
+    assert _job_statuses(ledger, run_id) == [JobStatus.QUEUED]
+
+
+def test_a_run_whose_workers_die_without_progress_is_blocked_with_its_steps_and_can_be_resumed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    runtime = open_with(ledger, tmp_path, **{"runtime.max_recoveries": 2})
+    run_id = start(ledger, runtime, tmp_path / "marks")
+
+    def begin(job: JobContext) -> None:
+        with job.write() as tx:
+            if get_run(tx, run_id).status is RunStatus.PENDING:
+                enter_run(tx, run_id)
+                change_step(tx, create_steps(tx, run_id, [("one", {})])[0], StepStatus.RUNNING)
+            # Closes the one that the dead worker left, which is no progress.
+            open_attempt(tx, list_steps(tx, run_id)[0], process_id=job.process_id)
+
+    for _ in range(3):
+        assert status(ledger, run_id) is not RunStatus.BLOCKED
+        die_with(ledger, runtime, run_id, begin)
+    with ledger.read() as tx:
+        run, [step] = get_run(tx, run_id), list_steps(tx, run_id)
+        tries = list_attempts(tx, step.id)
+    assert (run.status, step.status) == (RunStatus.BLOCKED, StepStatus.BLOCKED)
+    assert "died 3 times in a row without progress" in (run.reason or "")
+    assert {attempt.outcome for attempt in tries} == {Outcome.ERROR}
+    assert check(ledger).findings == ()
+    with ledger.write() as tx:
+        resume_run(tx, runtime, run_id)
+    worker = Worker(runtime)
+    worker.start()
+    try:
+        eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+    finally:
+        worker.stop(drain_seconds=0)
+
+
+def test_a_step_left_running_without_a_job_is_found(ledger: Ledger, runtime: Runtime, tmp_path: Path) -> None:
+    run_id = start(ledger, runtime, tmp_path / "marks")
+    with ledger.write() as tx:
+        enter_run(tx, run_id)
+        change_step(tx, create_steps(tx, run_id, [("one", {})])[0], StepStatus.RUNNING)
+    assert check(ledger).ok
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(jobs).values(status="failed", ended_at=tx.now))
+    [finding] = check(ledger).findings
+    assert f"run {run_id} is running, and 1 of its steps" in finding.what
+    with ledger.write() as tx:
+        change_run(tx, run_id, RunStatus.FAILED)
+    [finding] = check(ledger).findings
+    assert (finding.severity, check(ledger).ok) == ("warning", True)
+
+
+def open_with(ledger: Ledger, home: Path, **flags: object) -> Runtime:
+    kinds = Kinds()
+    kinds.add("walk", walk)
+    return open_runtime(load(home, ledger.url, **flags), ledger, kinds)

@@ -115,7 +115,8 @@ class RuntimeSettings(Section):
     )
     retry_cap_seconds: Seconds = Field(60.0, description="the longest pause between two tries")
     max_recoveries: Count = Field(
-        20, description="workers that may die while doing one job before it has failed"
+        20,
+        description="workers that may die in a row while doing one job without progress; then its run is blocked",
     )
     job_timeout_seconds: Seconds | None = Field(
         None, description="wall time after which a job is stopped", examples=[3600.0]

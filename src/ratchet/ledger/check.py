@@ -22,6 +22,7 @@ from ratchet.ledger.tables import (
     artifacts,
     attempts,
     events,
+    jobs,
     metadata,
     processes,
     runs,
@@ -95,6 +96,7 @@ def check(ledger: Ledger) -> CheckReport:
             if not findings:
                 findings += _statuses(tx.connection)
                 findings += _open_attempts(tx.connection)
+                findings += _abandoned_steps(tx.connection)
                 findings += _totals(tx.connection)
                 findings += _days(tx.connection)
                 findings += _numbers(tx.connection)
@@ -174,6 +176,30 @@ def _open_attempts(connection: sa.Connection) -> Iterator[LedgerFinding]:
         yield LedgerFinding(
             "warning", f"attempt {attempt} is open, but its step {step} is {status}", "nothing to do"
         )
+
+
+def _abandoned_steps(connection: sa.Connection) -> Iterator[LedgerFinding]:
+    """Steps that run in no process: every job of their run has ended. A paused or blocked run is resumed with them."""
+    of_run = sa.exists().where(jobs.c.run_id == runs.c.id)
+    query = (
+        sa.select(runs.c.id, runs.c.status, sa.func.count())
+        .join(steps, steps.c.run_id == runs.c.id)
+        .where(
+            steps.c.status == str(StepStatus.RUNNING),
+            runs.c.status.not_in([str(RunStatus.PAUSED), str(RunStatus.BLOCKED)]),
+            of_run,
+            ~of_run.where(jobs.c.ended_at.is_(None)),
+        )
+        .group_by(runs.c.id, runs.c.status)
+        .order_by(runs.c.id)
+    )
+    for run, status, count in connection.execute(query.limit(_EXAMPLES)):
+        what = f"run {run} is {status}, and {count} of its steps are running with no job to carry them"
+        if RunStatus(status).final:
+            yield LedgerFinding("warning", what, "nothing to do: the run has ended")
+        else:
+            again = f"queue it again: `ratchet runs pause {run}`, then `ratchet runs resume {run}`"
+            yield LedgerFinding("error", what, again)
 
 
 def _totals(connection: sa.Connection) -> Iterator[LedgerFinding]:

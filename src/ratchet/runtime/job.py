@@ -96,8 +96,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Three tries by default; the pause doubles up to a cap. A worker's death is no fault of the job: it is counted
-    apart, and bounded so that a job that kills its workers ends."""
+    """Three tries by default; the pause doubles up to a cap. A worker's death is no fault of the job: deaths without
+    progress in between are counted apart, and bounded so that a job that kills its workers ends."""
 
     max_attempts: int = 3
     base_seconds: float = 1.0

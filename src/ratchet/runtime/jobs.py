@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Conflict, JobId, Misuse, NotFound, RunStatus
-from ratchet.ledger import Topic, Transaction, change_run, to_json
-from ratchet.ledger.runs import get_run
-from ratchet.ledger.tables import job_tallies, jobs, queues
+from ratchet.kernel import Conflict, JobId, Misuse, NotFound, Outcome, RunStatus, StepStatus
+from ratchet.ledger import Topic, Transaction, change_run, change_step, to_json
+from ratchet.ledger.runs import close_attempt, get_run, unended_attempt
+from ratchet.ledger.sessions import finished_stages
+from ratchet.ledger.tables import attempts, job_tallies, jobs, queues, stages, steps, trials
 from ratchet.ledger.transaction import upsert
 from ratchet.runtime.claim import QueueLook, QueueRule, claim, foreground_waits, look, must_wait
 from ratchet.runtime.job import (
@@ -138,12 +139,20 @@ class Jobs:
         """Record success."""
         self._end(tx, job, JobStatus.FINISHED, result=result, error=None)
 
-    def fail(self, tx: Transaction, job: Job, error: str, *, final: bool = False) -> JobStatus:
+    def fail(
+        self,
+        tx: Transaction,
+        job: Job,
+        error: str,
+        *,
+        final: bool = False,
+        run_becomes: RunStatus = RunStatus.FAILED,
+    ) -> JobStatus:
         """Record a failed try: the job is scheduled again, or failed for good. A run that stands is left as it is."""
         if final or job.attempt >= job.max_attempts or _stopped_run(tx, job) is not None:
             self._end(tx, job, JobStatus.FAILED, error=error)
             tx.event("job.failed", job_id=job.id, run_id=job.run_id, message=error, data=_tries(job))
-            _strand_run(tx, job, RunStatus.FAILED, error)
+            _strand_run(tx, job, run_becomes, error)
             return JobStatus.FAILED
         pause = self._policy.pause_seconds(job.attempt)
         self._place(tx, job, delay_seconds=pause, error=error)
@@ -211,14 +220,20 @@ class Jobs:
         for job in orphans:
             if job.stop is not None:
                 self.stopped(tx, job)
-            elif (status := _stopped_run(tx, job)) is not None:
+                continue
+            if (status := _stopped_run(tx, job)) is not None:
                 self.finish(tx, job, {"waiting": f"run {job.run_id} is {status}"})
-            elif job.recoveries >= self._policy.max_recoveries:
-                self.fail(tx, job, f"its worker died {job.recoveries + 1} times while doing it", final=True)
+                continue
+            progressed = _has_progressed(tx, job)
+            if not progressed and job.recoveries >= self._policy.max_recoveries:
+                reason = f"its worker died {job.recoveries + 1} times in a row without progress"
+                self.fail(tx, job, reason, final=True, run_becomes=RunStatus.BLOCKED)
             else:
                 tx.event("job.recovered", job_id=job.id, run_id=job.run_id, message=f"{process_id} is gone")
                 # The interrupted try does not count: the job did nothing wrong.
-                self._place(tx, job, attempt=job.attempt - 1, recoveries=job.recoveries + 1)
+                self._place(
+                    tx, job, attempt=job.attempt - 1, recoveries=1 if progressed else job.recoveries + 1
+                )
         return len(orphans)
 
     def free_stranded(self, tx: Transaction) -> int:
@@ -310,6 +325,43 @@ def _strand_run(tx: Transaction, job: Job, to: RunStatus, reason: str) -> None:
         return
     if not get_run(tx, job.run_id).status.stands:
         change_run(tx, job.run_id, to, reason=reason)
+        _stop_steps(
+            tx, job.run_id, StepStatus.BLOCKED if to is RunStatus.BLOCKED else StepStatus.FAILED, reason
+        )
+
+
+def _stop_steps(tx: Transaction, run_id: int, to: StepStatus, reason: str) -> None:
+    """Nothing works on the running steps of a run any more. An attempt with a finished stage can be resumed, so in a
+    blocked run it stays open."""
+    running = sa.select(steps.c.id).where(steps.c.run_id == run_id, steps.c.status == str(StepStatus.RUNNING))
+    for step_id in tx.connection.execute(running.order_by(steps.c.id)).scalars().all():
+        attempt_id = unended_attempt(tx, step_id)
+        if attempt_id is not None and (to is StepStatus.FAILED or not finished_stages(tx, attempt_id)):
+            close_attempt(tx, attempt_id, Outcome.ERROR, f"interrupted: {reason}")
+        change_step(tx, step_id, to, expected=(StepStatus.RUNNING,), reason=reason)
+
+
+def _has_progressed(tx: Transaction, job: Job) -> bool:
+    """Whether this delivery has recorded something that the next one need not repeat: the end of an attempt, stage,
+    step or trial of the run. What only began is no progress: a job that kills its workers begins it each time."""
+    if job.run_id is None or job.started_at is None:
+        return False
+    since, run_id = job.started_at, job.run_id
+    behind = [str(status) for status in (StepStatus.NEEDS_QA, StepStatus.COMPLETED, StepStatus.FAILED)]
+    recorded = (
+        sa.exists().where(
+            # One that began earlier was closed in the place of a worker that died.
+            attempts.c.run_id == run_id,
+            attempts.c.started_at >= since,
+            attempts.c.ended_at.is_not(None),
+        ),
+        sa.exists().where(
+            attempts.c.run_id == run_id, stages.c.attempt_id == attempts.c.id, stages.c.at >= since
+        ),
+        sa.exists().where(steps.c.run_id == run_id, steps.c.updated_at >= since, steps.c.status.in_(behind)),
+        sa.exists().where(trials.c.run_id == run_id, trials.c.ended_at >= since),
+    )
+    return bool(tx.connection.execute(sa.select(sa.or_(*recorded))).scalar())
 
 
 def check_priority(priority: int) -> None:

@@ -60,7 +60,7 @@ class Meta:
     once: str | None
     stop: str | None = field(metadata=described("why it is to stop, when a person asked for that"))
     process_id: str | None
-    recoveries: int = field(metadata=described("workers that died while doing it"))
+    recoveries: int = field(metadata=described("workers that died while doing it, since its last progress"))
     timeout_ms: int | None
 
 
