@@ -1,6 +1,9 @@
+import contextlib
 import re
 import sqlite3
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,22 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from ratchet.doctor.home import ledger as doctor_ledger
-from ratchet.kernel import ConfigError, LedgerCorrupt, LedgerError, LedgerTooNew, LedgerUnavailable, Misuse
+from ratchet.kernel import (
+    ConfigError,
+    Conflict,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerTooNew,
+    LedgerUnavailable,
+    Misuse,
+)
 from ratchet.ledger import Ledger, migrations
 from ratchet.ledger import events as log
-from ratchet.ledger.database import REVISIONS, current_revision, make_engine
+from ratchet.ledger.database import REVISIONS, current_revision, make_engine, now_ms
+from ratchet.ledger.processes import process_identity
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.tables import metadata
+from ratchet.ledger.tables import metadata, processes
+from ratchet.runtime.processes import register
 from tests.ledger.actors import acting, open_ledger
 from tests.postgres import PostgresServer
 from tests.runtime.worker_process import load
@@ -49,13 +62,21 @@ def test_partial_indexes_have_their_conditions_on_both_databases(ledger: Ledger)
             assert bool(found[index.name]["unique"]) == bool(index.unique), index.name
 
 
-def test_events_of_an_older_ledger_are_those_of_their_projects(database_url: str, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def older_ledger(database_url: str, revision: str) -> Iterator[sa.Connection]:
+    """The tables as an older Ratchet made them."""
     config = Config()
     config.set_main_option("script_location", "ratchet.ledger:migrations")
     engine = make_engine(database_url)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0005")
+        command.upgrade(config, revision)
+        yield connection
+    engine.dispose()
+
+
+def test_events_of_an_older_ledger_are_those_of_their_projects(database_url: str, tmp_path: Path) -> None:
+    with older_ledger(database_url, "0005") as connection:
         connection.execute(sa.text("INSERT INTO projects (id, name, created_at) VALUES (1, 'old', 1)"))
         connection.execute(
             sa.text(
@@ -67,7 +88,6 @@ def test_events_of_an_older_ledger_are_those_of_their_projects(database_url: str
         connection.execute(
             sa.text("INSERT INTO events (at, type, actor, run_id) VALUES (1, 'x', 'y', 1), (1, 'x', 'y', 2)")
         )
-    engine.dispose()
     with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.read() as tx:
         found = log.since(tx.connection)
     assert [(event.run_id, event.project_id) for event in found] == [(1, 1), (2, None)]
@@ -139,6 +159,55 @@ def test_a_ledger_of_a_newer_ratchet_is_refused_and_left_alone(database_url: str
     with ledger.engine.connect() as connection:
         assert current_revision(connection) == "9999"
     ledger.close()
+
+
+def older_process(**values: object) -> sa.Insert:
+    of_all = {"role": "serve", "state": "alive", "slots": 1, "busy": 0, "beat": 1, "started_at": 1}
+    return sa.insert(processes).values({**of_all, "id": "box-7-abc", "version": "0.1.0", **values})
+
+
+def test_a_schema_is_not_upgraded_under_a_living_process_of_this_machine(
+    database_url: str, tmp_path: Path
+) -> None:
+    old = subprocess.Popen(["sleep", "60"])
+    try:
+        identity = process_identity(old.pid)
+        with older_ledger(database_url, "0010") as connection:
+            connection.execute(older_process(host="box", pid=old.pid, identity=identity, beat_at=1))
+        with pytest.raises(Conflict, match=f"pid {old.pid} on box, Ratchet 0.1.0") as raised:
+            Ledger.open(database_url, tmp_path / "artifacts")
+    finally:
+        old.kill()
+        old.wait()
+    assert "has schema 0010" in str(raised.value)
+    assert "stop them, then run this again" in str(raised.value.hint)
+    with Ledger.open(database_url, tmp_path / "artifacts") as ledger, ledger.engine.connect() as connection:
+        assert current_revision(connection) == REVISIONS[-1]
+
+
+def test_a_schema_is_upgraded_once_the_processes_of_other_machines_are_silent(
+    database_url: str, tmp_path: Path
+) -> None:
+    with older_ledger(database_url, "0010") as connection:
+        connection.execute(older_process(host="far", pid=7, identity="", beat_at=now_ms() + 60_000))
+    with pytest.raises(Conflict, match="pid 7 on far"):
+        Ledger.open(database_url, tmp_path / "artifacts")
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.update(processes).values(beat_at=now_ms() - 61_000))
+    engine.dispose()
+    Ledger.open(database_url, tmp_path / "artifacts").close()
+
+
+def test_a_process_does_not_join_a_ledger_that_was_upgraded_since_it_was_opened(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        tx.connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    try:
+        with pytest.raises(LedgerTooNew), ledger.write() as tx:
+            register(tx, "box-7-abc", "worker", 1)
+    finally:
+        with ledger.write() as tx:
+            tx.connection.execute(sa.text(f"UPDATE alembic_version SET version_num = '{REVISIONS[-1]}'"))
 
 
 def test_a_database_of_something_else_is_refused_and_left_alone(database_url: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 from ratchet.ledger import Ledger
+from ratchet.ledger.processes import process_identity
 from ratchet.runtime import list_processes, processes
 from ratchet.runtime.processes import Process, Watch
 
@@ -66,7 +67,7 @@ def test_nobody_dies_of_a_database_that_was_away() -> None:
 
 def test_a_process_of_this_machine_that_ended_is_dead_at_once() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = processes._identity(child.pid)
+    identity = process_identity(child.pid)
     assert identity is not None
     here = replace(ELSEWHERE, id="here", pid=child.pid, identity=identity)
     assert Watch("me", 10).dead([here]) == []
@@ -75,7 +76,7 @@ def test_a_process_of_this_machine_that_ended_is_dead_at_once() -> None:
 
 
 def test_a_new_process_under_an_old_number_is_not_the_old_one() -> None:
-    mine = processes._identity(os.getpid())
+    mine = process_identity(os.getpid())
     assert mine is not None
     earlier = replace(ELSEWHERE, id="old", pid=os.getpid(), identity=mine[:-1] + "x")
     assert Watch("me", 10).dead([earlier]) == [earlier]

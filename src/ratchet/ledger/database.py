@@ -7,7 +7,7 @@ import itertools
 import re
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
+from ratchet import __version__
 from ratchet.kernel import (
     ConfigError,
+    Conflict,
     LedgerCorrupt,
     LedgerError,
     LedgerTooNew,
@@ -247,10 +249,11 @@ REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "00
 _MIGRATE_LOCK = 7_246_338_000
 
 
-def ensure_schema(engine: sa.Engine) -> None:
+def ensure_schema(engine: sa.Engine, dead_after_seconds: Callable[[], float]) -> None:
     """Bring the database to this Ratchet's version.
 
-    Raises `LedgerTooNew` when it is ahead, and `LedgerCorrupt` when its tables are of something else.
+    Raises `LedgerTooNew` when it is ahead, `LedgerCorrupt` when its tables are of something else, and `Conflict` while
+    processes work with the tables of an older version (heard of within `dead_after_seconds`).
     """
     with engine.connect() as connection:
         version = current_revision(connection)
@@ -269,9 +272,19 @@ def ensure_schema(engine: sa.Engine) -> None:
         _refuse_newer(version, engine)
         if version is None:
             _refuse_foreign(connection)
+        elif version != REVISIONS[-1]:
+            _refuse_in_use(connection, version, dead_after_seconds)
         if version != REVISIONS[-1]:
             _migrate(connection)
         connection.commit()
+
+
+def confirm_schema(connection: sa.Connection) -> None:
+    """Raise `LedgerTooNew` if the schema was upgraded meanwhile. In a transaction that writes, no other upgrades
+    it before the end."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _MIGRATE_LOCK})
+    _refuse_newer(current_revision(connection), connection.engine)
 
 
 def current_revision(connection: sa.Connection) -> str | None:
@@ -286,6 +299,20 @@ def _refuse_newer(version: str | None, engine: sa.Engine) -> None:
         raise LedgerTooNew(
             f"{_place(engine)} has schema {version}; this Ratchet knows only up to {REVISIONS[-1]}",
             hint="it was written by a newer Ratchet: upgrade this one",
+        )
+
+
+def _refuse_in_use(connection: sa.Connection, version: str, dead_after_seconds: Callable[[], float]) -> None:
+    # Only an upgrade comes here.
+    from ratchet.ledger.processes import living_processes
+
+    living = living_processes(connection, now_ms(), dead_after_seconds())
+    if living:
+        raise Conflict(
+            f"{_place(connection.engine)} has schema {version}, and Ratchet {__version__} would upgrade it to "
+            f"{REVISIONS[-1]}, but others still work with it: {'; '.join(map(str, living))}",
+            hint="stop them, then run this again: their work resumes with the new version; "
+            "or use the version of Ratchet that they have",
         )
 
 

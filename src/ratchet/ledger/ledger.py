@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -57,10 +57,13 @@ class Ledger:
         self._clock: tuple[int, int] | None = None
 
     @classmethod
-    def open(cls, url: str, artifacts: Path) -> Ledger:
+    def open(
+        cls, url: str, artifacts: Path, *, dead_after_seconds: Callable[[], float] = lambda: 60.0
+    ) -> Ledger:
         """Open the ledger at `url`, making or upgrading it as needed.
 
-        Raises `LedgerCorrupt`, `LedgerTooNew` or `LedgerUnavailable`; each says what to do.
+        Raises `LedgerCorrupt`, `LedgerTooNew` or `LedgerUnavailable`, and `Conflict` where it would have to be upgraded
+        while processes of an older version work on it (heard of within `dead_after_seconds`); each says what to do.
         """
         ledger = cls(url, artifacts)
         if ledger.path is not None:
@@ -69,7 +72,7 @@ class Ledger:
                 _close_to_others(ledger.path)
         try:
             with translated(url):
-                ensure_schema(ledger.engine)
+                ensure_schema(ledger.engine, dead_after_seconds)
                 ledger.set_clock()
         except BaseException:
             ledger.close()

@@ -38,6 +38,7 @@ from ratchet.ledger.backup import (
 from ratchet.ledger.check import NUMBERED, raise_counter
 from ratchet.ledger.database import REVISIONS
 from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.processes import RETIRED, living_processes
 from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
 from ratchet.ledger.transaction import Transaction
 
@@ -251,10 +252,6 @@ def _check_tail(zipped: gzip.GzipFile) -> None:
         raise _Wrong("there is something after its end")
 
 
-# The one row of `processes` that is no process: it keeps the sums of those that are gone.
-_RETIRED = "retired"
-
-
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
     """What was put back. `left_out` are artifacts that were lost before the backup was taken."""
@@ -369,16 +366,12 @@ def _be_alone(tx: Transaction) -> None:
 
 
 def _refuse(tx: Transaction, force: bool, dead_after_seconds: float) -> None:
-    heard = sa.select(processes.c.id).where(
-        processes.c.id != _RETIRED,
-        processes.c.state != "dead",
-        processes.c.beat_at > tx.now - int(dead_after_seconds * 1000),
-    )
-    living = list(tx.connection.execute(heard.order_by(processes.c.id)).scalars())
+    living = living_processes(tx.connection, tx.now, dead_after_seconds)
     if living:
         raise Conflict(
-            f"processes are working on this ledger: {', '.join(living)}",
-            hint=f"stop them first; one that was killed counts as gone after {dead_after_seconds:g} s",
+            f"processes are working on this ledger: {'; '.join(map(str, living))}",
+            hint="stop them first; one of another machine that was killed counts as gone after "
+            f"{dead_after_seconds:g} s",
         )
     filled = [
         table.name
@@ -394,7 +387,7 @@ def _refuse(tx: Transaction, force: bool, dead_after_seconds: float) -> None:
 
 
 def _insert(tx: Transaction, table: sa.Table, rows: list[Row]) -> None:
-    wanted = rows if table is not processes else [row for row in rows if row["id"] == _RETIRED]
+    wanted = rows if table is not processes else [row for row in rows if row["id"] == RETIRED]
     if not wanted:
         return
     try:

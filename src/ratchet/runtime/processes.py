@@ -13,13 +13,14 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ratchet import __version__
 from ratchet.kernel import new_id
+from ratchet.ledger.database import confirm_schema
+from ratchet.ledger.processes import RETIRED, is_running, process_identity
 from ratchet.ledger.tables import job_tallies, jobs, processes, runs
 from ratchet.runtime.job import JobStatus
 
@@ -54,8 +55,6 @@ class Complaint:
             self._log.warning("%s", self._over)
 
 
-# The row that keeps the sums of processes that are gone.
-RETIRED = "retired"
 # The role of a worker inside a command: it does the jobs of one run only.
 COMMAND = "command"
 ALIVE = ("alive", "draining")
@@ -102,13 +101,15 @@ def new_process_id() -> str:
 
 
 def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
-    """Enter this process; once more after the others had given it up."""
+    """Enter this process; once more after the others had given it up. Raises `LedgerTooNew` when the ledger was
+    upgraded since this process has opened it."""
+    confirm_schema(tx.connection)
     row = {
         "id": process_id,
         "role": role,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "identity": _identity(os.getpid()) or "",
+        "identity": process_identity(os.getpid()) or "",
         "version": __version__,
         "state": "alive",
         "slots": slots,
@@ -181,7 +182,11 @@ def anybody_works(tx: Transaction) -> bool:
 
 def cut_off_runs(tx: Transaction, kind: str, *, but: int) -> list[tuple[int, str]]:
     """The number and name of each run of a kind whose process is gone and that no other has claimed since."""
-    living = [each.id for each in list_processes(tx) if each.state in ALIVE and not _surely_gone(each)]
+    living = [
+        each.id
+        for each in list_processes(tx)
+        if each.state in ALIVE and is_running(each.pid, each.identity) is not False
+    ]
     unfinished = [str(status) for status in JobStatus if not status.final]
     gone = sa.or_(
         sa.and_(jobs.c.status == str(JobStatus.STARTED), jobs.c.process_id.not_in(living)),
@@ -243,38 +248,16 @@ class Watch:
         return [
             each
             for each in found
-            if each.id != self._me and (now - self._seen[each.id][1] > self._dead_after or _surely_gone(each))
+            if each.id != self._me
+            and (
+                now - self._seen[each.id][1] > self._dead_after
+                or is_running(each.pid, each.identity) is False
+            )
         ]
 
     def blind(self) -> None:
         """The database could not be read: nobody could beat, so all clocks start again."""
         self._seen.clear()
-
-
-def _surely_gone(process: Process) -> bool:
-    """Whether a process of this same machine has ended. Unknown is no."""
-    mine = _identity(os.getpid())
-    if not mine or not process.identity or _machine(mine) != _machine(process.identity):
-        return False
-    return _identity(process.pid) != process.identity
-
-
-def _machine(identity: str) -> str:
-    return identity.rsplit("/", 1)[0]
-
-
-def _identity(pid: int) -> str | None:
-    """Boot, process namespace and start time: no other process ever has the same. `None` where it cannot be told."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        namespace = Path("/proc/self/ns/pid").readlink()
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    state, started = fields[0], fields[19]
-    # A zombie has ended; its parent just has not looked yet.
-    return None if state == "Z" else f"{boot}/{namespace}/{pid}-{started}"
 
 
 def _retire_metrics(tx: Transaction, snapshot: dict[str, float] | None) -> None:

@@ -202,7 +202,12 @@ class Kinds:
 
 def open_ledger(loaded: Loaded) -> Ledger:
     loaded.close_to_others()
-    return Ledger.open(loaded.settings.database_url.reveal(), loaded.home / "artifacts")
+    return Ledger.open(
+        loaded.settings.database_url.reveal(),
+        loaded.home / "artifacts",
+        # Asked for only by an upgrade: to read it loads more than most commands need.
+        dead_after_seconds=lambda: loaded.settings.runtime.dead_after_seconds,
+    )
 
 
 def open_runtime(loaded: Loaded, ledger: Ledger, kinds: Kinds | None = None) -> Runtime:
