@@ -1,6 +1,7 @@
 import gzip
 import os
 import shutil
+import tarfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from ratchet.kernel import (
 from ratchet.ledger import Budgets, EventFilter, Ledger, Spender, change_run, change_step
 from ratchet.ledger import events as log
 from ratchet.ledger.agents import add_version, create_agent
-from ratchet.ledger.backup import backup
+from ratchet.ledger.backup import Manifest, Writer, backup
 from ratchet.ledger.check import check, counters
 from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.ledger.protocols import add_protocol, add_protocol_steps
@@ -60,6 +61,7 @@ from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.ledger.usage import charge, hold, set_budget
 from tests.ledger.actors import acting, append_steadily, heard, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
+from tests.ledger.test_hostile_backups import Archive
 
 HOSTILE = 'NUL \x00, lone \ud800, "quotes", é💥\n'
 JOB = {
@@ -594,3 +596,68 @@ def test_a_backup_that_does_not_fit_is_refused_before_anything_changes(
         restore(target, tmp_path / "b")
     assert contents(target) == {}
     assert rows(target)["runs"] == []
+
+
+def test_a_backup_of_the_schema_before_is_upgraded_and_restored(
+    ledger: Ledger, make_ledger, tmp_path
+) -> None:
+    # 0011 only added a table that is not in backups: else its file would have been the same.
+    source = make_ledger("sqlite")
+    fill(source)
+    taken = backup(source, tmp_path / "new")
+    archive = Archive(tmp_path / "new")
+    old = {**archive.json("manifest.json"), "schema_revision": "0010", "ratchet_version": "0.1.0"}
+    archive.put_json("manifest.json", old)
+    restored = restore(ledger, archive.write(tmp_path / "old"))
+    assert rows(ledger) == rows(source)
+    assert contents(ledger) == contents(source)
+    assert (restored.ratchet_version, restored.taken_at) == ("0.1.0", taken.taken_at)
+    assert check(ledger).findings == ()
+
+
+def test_a_much_older_backup_goes_through_every_migration(ledger: Ledger, tmp_path: Path) -> None:
+    """As schema 0005 was: events did not name their project yet."""
+    run = {"id": 4, "kind": "a", "name": "b", "project_id": 7, "status": "pending", "reason": None}
+    run |= {"spec": {"x": 1}, "result": None, "simulated": False, "used_recording": False}
+    run |= {"created_at": 1, "updated_at": 1, "ended_at": None}
+    event = {"id": 9, "at": 1, "type": "x", "actor": "y", "request_id": None, "project_id": None, "run_id": 4}
+    event |= {"step_id": None, "attempt_id": None, "job_id": None, "message": "é💥", "data": [HOSTILE]}
+    old = write_older(
+        tmp_path / "old",
+        "0005",
+        {
+            "events": [event],
+            "projects": [{"id": 7, "name": "old", "created_at": 1}],
+            "runs": [run],
+        },
+    )
+    restore(ledger, old)
+    found = rows(ledger)
+    assert (found["runs"], found["projects"][0]["name"]) == ([run], "old")
+    assert found["events"] == [{**event, "project_id": 7}]
+    assert check(ledger).findings == ()
+
+
+def test_an_older_backup_that_contradicts_itself_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    step = {"id": 1, "run_id": 5, "position": 0, "name": "a", "status": "pending", "reason": None}
+    step |= {"spec": {}, "result": None, "created_at": 1, "updated_at": 1, "ended_at": None}
+    before = all_rows(ledger)
+    with pytest.raises(LedgerCorrupt, match="contradicts itself in steps"):
+        restore(ledger, write_older(tmp_path / "old", "0005", {"steps": [step]}))
+    for unknown in ({"steps": [{"id": 1}]}, {"ships": [{"id": 1}]}):
+        with pytest.raises(LedgerCorrupt, match=r"does not have its columns|no table of schema 0005"):
+            restore(ledger, write_older(tmp_path / "old", "0005", unknown))
+    assert all_rows(ledger) == before
+
+
+def write_older(path: Path, revision: str, tables: dict[str, list[dict[str, Any]]]) -> Path:
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:
+        archive = Writer(tar)
+        given = {name: max(row["id"] for row in found) for name, found in tables.items()}
+        archive.add_manifest(
+            Manifest(format=1, schema_revision=revision, ratchet_version="0.0.5", taken_at=1, counters=given)
+        )
+        for name, found in tables.items():
+            archive.add_rows(sa.Table(name, sa.MetaData()), found)
+        archive.add_contents()
+    return path

@@ -188,17 +188,17 @@ class BackupReport:
     left_out: tuple[str, ...]
 
 
-def backup(ledger: Ledger, target: Path) -> BackupReport:
+def backup(ledger: Ledger, target: Path, *, like: Manifest | None = None) -> BackupReport:
     """Write the ledger, as it is at this moment, to the file `target`; others may continue working.
 
     The file appears whole or not at all, in the place of an older backup of that name. Artifacts that the ledger has
     lost are left out and reported. Raises `Conflict` when `target` is another kind of file, or is being written, and
-    `LedgerUnavailable` when it cannot be written.
+    `LedgerUnavailable` when it cannot be written. Made of another backup, it is as old as the one it is `like`.
     """
     try:
         _refuse_other_files(target)
         with _replacing(target) as out:
-            manifest, contents = _write(ledger, out, target.parent)
+            manifest, contents = _write(ledger, out, target.parent, like)
             size = out.tell()
     except OSError as error:
         raise LedgerUnavailable(
@@ -216,7 +216,9 @@ def backup(ledger: Ledger, target: Path) -> BackupReport:
     )
 
 
-def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Contents]:
+def _write(
+    ledger: Ledger, out: BinaryIO, directory: Path, like: Manifest | None
+) -> tuple[Manifest, Contents]:
     # The hold comes first: the files that the snapshot names stay until they are copied.
     with (
         ledger.artifacts.held(),
@@ -226,7 +228,7 @@ def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Co
     ):
         archive = Writer(tar)
         with ledger.read() as tx:
-            manifest = _manifest(tx)
+            manifest = _manifest(tx, like)
             archive.add_manifest(manifest)
             for table in TABLES:
                 archive.add_rows(table, _rows(tx, table))
@@ -244,12 +246,12 @@ def _write(ledger: Ledger, out: BinaryIO, directory: Path) -> tuple[Manifest, Co
         return manifest, archive.add_contents()
 
 
-def _manifest(tx: Transaction) -> Manifest:
+def _manifest(tx: Transaction, like: Manifest | None) -> Manifest:
     return Manifest(
         format=FORMAT,
         schema_revision=REVISIONS[-1],
-        ratchet_version=__version__,
-        taken_at=tx.now,
+        ratchet_version=__version__ if like is None else like.ratchet_version,
+        taken_at=tx.now if like is None else like.taken_at,
         counters=counters(tx.connection),
     )
 

@@ -275,7 +275,7 @@ def ensure_schema(engine: sa.Engine, dead_after_seconds: Callable[[], float]) ->
         elif version != REVISIONS[-1]:
             _refuse_in_use(connection, version, dead_after_seconds)
         if version != REVISIONS[-1]:
-            _migrate(connection)
+            migrate(connection)
         connection.commit()
 
 
@@ -338,11 +338,12 @@ def _place(engine: sa.Engine) -> str:
     return shown(engine.url.render_as_string(hide_password=False))
 
 
-def _migrate(connection: sa.Connection) -> None:
+def migrate(connection: sa.Connection, revision: str = "head") -> None:
+    """Bring the tables to a revision, in the connection's transaction."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "ratchet.ledger:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

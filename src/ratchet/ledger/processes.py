@@ -13,7 +13,8 @@ RETIRED = "retired"
 
 # By name, not from the tables of this version: older ones are asked for it too.
 _PROCESSES = sa.table("processes", *map(sa.column, ("id", "role", "host", "pid", "identity", "version")))
-_STATE, _BEAT_AT = sa.column("state"), sa.column("beat_at")
+_STATE: sa.ColumnClause[str] = sa.column("state")
+_BEAT_AT: sa.ColumnClause[int] = sa.column("beat_at")
 
 
 class LivingProcess(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import shutil
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import exc
 
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerTooNew, LedgerUnavailable, NotFound
-from ratchet.ledger._columns import Json
+from ratchet.ledger._columns import Json, to_json
 from ratchet.ledger.artifacts import INLINE_BYTES
 from ratchet.ledger.backup import (
     CHUNK_BYTES,
@@ -33,13 +35,14 @@ from ratchet.ledger.backup import (
     Contents,
     Manifest,
     artifact_name,
+    backup,
     part_name,
 )
 from ratchet.ledger.check import NUMBERED, raise_counter
-from ratchet.ledger.database import REVISIONS
+from ratchet.ledger.database import REVISIONS, make_engine, migrate
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.processes import RETIRED, living_processes
-from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
+from ratchet.ledger.tables import artifact_contents, artifacts, jobs, metadata, processes
 from ratchet.ledger.transaction import Transaction
 
 _ROWS = 1000
@@ -58,23 +61,45 @@ class Visitor:
     artifact: Callable[[str, int, BinaryIO], str]
 
 
-def read(file: BinaryIO, source: Path, visitor: Visitor) -> tuple[Manifest, Contents]:
+def read(
+    file: BinaryIO, source: Path, visitor: Visitor, older: OlderSchema | None = None
+) -> tuple[Manifest, Contents]:
     """Go through the whole backup and check all of it.
 
     Raises `LedgerCorrupt` at the first thing that is wrong, by which time the visitor has seen what came before it, and
-    `LedgerTooNew` when a newer Ratchet wrote it.
+    `LedgerTooNew` when a newer Ratchet wrote it. With `older` its rows are those of that schema.
     """
+    with _unpacked(file, source) as (zipped, tar):
+        found = (_Walk(tar, visitor) if older is None else _OlderWalk(tar, visitor, older)).walk()
+        _check_tail(zipped)
+        return found
+
+
+def read_revision(file: BinaryIO, source: Path) -> str:
+    """The schema of a backup. Raises `LedgerTooNew` and `LedgerCorrupt`."""
+    with _unpacked(file, source) as (_, tar):
+        return _Walk(tar, Visitor(rows=lambda _table, _rows: None, artifact=_refuse_artifact)).revision()
+
+
+def _refuse_artifact(sha256: str, _size: int, _stream: BinaryIO) -> str:
+    raise _Wrong(f"artifact {sha256} comes too early")
+
+
+@contextlib.contextmanager
+def _unpacked(file: BinaryIO, source: Path) -> Iterator[tuple[_Careful, tarfile.TarFile]]:
     file.seek(0)
     try:
-        with _Careful(fileobj=file, mode="rb") as zipped:
-            with tarfile.open(fileobj=zipped, mode="r:") as tar:
-                found = _Walk(tar, visitor).walk()
-            _check_tail(zipped)
-            return found
+        with (
+            _Careful(fileobj=file, mode="rb") as zipped,
+            tarfile.open(fileobj=zipped, mode="r:") as tar,
+        ):
+            yield zipped, tar
     except _Wrong as error:
         reason = str(error)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         reason = f"it is cut off or damaged ({error})"
+    else:
+        return
     raise LedgerCorrupt(
         f"{source} is not a usable backup: {reason}", hint="use another one; the ledger was not changed"
     )
@@ -101,11 +126,13 @@ class _Walk:
         self._visitor = visitor
         self._member = self._next()
 
+    def revision(self) -> str:
+        return self._page(MANIFEST, Manifest).schema_revision
+
     def walk(self) -> tuple[Manifest, Contents]:
         manifest = self._page(MANIFEST, Manifest)
-        if manifest.counters.keys() != {table.name for table in NUMBERED}:
-            raise _Wrong(f"{MANIFEST} does not have the counters of this schema")
-        parts = [part for table in TABLES for part in self._parts(table)]
+        self._check_manifest(manifest)
+        parts = [part for table in self._tables() for part in self._parts(table)]
         sizes = list(self._artifacts())
         contents = self._page(CONTENTS, Contents)
         if self._member is not None:
@@ -116,6 +143,22 @@ class _Walk:
         if found != contents:
             raise _Wrong("its rows or artifacts are not those that were written")
         return manifest, contents
+
+    def _check_manifest(self, manifest: Manifest) -> None:
+        if manifest.schema_revision != REVISIONS[-1]:
+            raise _Wrong(f"its schema is {manifest.schema_revision}, not {REVISIONS[-1]}")
+        if manifest.counters.keys() != {table.name for table in NUMBERED}:
+            raise _Wrong(f"{MANIFEST} does not have the counters of this schema")
+
+    def _tables(self) -> Iterator[sa.Table]:
+        return iter(TABLES)
+
+    def _row(self, table: sa.Table, line: bytes) -> Row:
+        row = _parsed(table, line)
+        for column in table.columns:
+            if not _fits(column, row[column.name]):
+                raise _Wrong(f"a row of {table.name} has a wrong {column.name}")
+        return row
 
     def _parts(self, table: sa.Table) -> Iterator[BackupPart]:
         number = 0
@@ -131,7 +174,7 @@ class _Walk:
             while line := stream.readline(MAX_ROW_BYTES + 1):
                 digest.update(line)
                 count += 1
-                batch.append(_row(table, line))
+                batch.append(self._row(table, line))
                 if len(batch) == _ROWS:
                     self._visitor.rows(table, batch)
                     batch = []
@@ -188,6 +231,48 @@ class _Walk:
         return member
 
 
+@dataclass(frozen=True, slots=True)
+class OlderSchema:
+    """The tables of an older Ratchet, as an empty database of its schema has them."""
+
+    revision: str
+    tables: dict[str, sa.Table]
+
+
+class _OlderWalk(_Walk):
+    """The same for a backup of an older schema. Its values are checked when they have been upgraded."""
+
+    def __init__(self, tar: tarfile.TarFile, visitor: Visitor, schema: OlderSchema) -> None:
+        super().__init__(tar, visitor)
+        self._schema = schema
+
+    def _check_manifest(self, manifest: Manifest) -> None:
+        if manifest.schema_revision != self._schema.revision:
+            raise _Wrong(f"its schema is {manifest.schema_revision}, not {self._schema.revision}")
+
+    def _tables(self) -> Iterator[sa.Table]:
+        """In the order in which they come: only the older Ratchet knew which one that is."""
+        left = dict(self._schema.tables)
+        while self._member is not None and self._member.name.startswith("tables/"):
+            name = self._member.name.removeprefix("tables/").rpartition(".")[0]
+            if name not in left:
+                raise _Wrong(f"{self._member.name!r} is of no table of schema {self._schema.revision}")
+            yield left.pop(name)
+
+    def _row(self, table: sa.Table, line: bytes) -> Row:
+        now = metadata.tables.get(table.name)
+        row = _parsed(table, line)
+        for name, value in row.items():
+            if isinstance(value, int) and abs(value) >= MAX_NUMBER:
+                raise _Wrong(f"a row of {table.name} has a wrong {name}")
+            is_json = now is not None and name in now.c and isinstance(now.c[name].type, Json)
+            if value is not None and (is_json or isinstance(value, dict | list)):
+                row[name] = to_json(value)
+            elif isinstance(value, str):
+                row[name] = value.encode("utf-8", "replace").decode()
+        return row
+
+
 def _check_versions(text: bytes) -> None:
     """Before anything else is looked at: a newer file may look like anything."""
     try:
@@ -202,14 +287,9 @@ def _check_versions(text: bytes) -> None:
             f"{FORMAT} and schemas up to {REVISIONS[-1]}",
             hint="upgrade this Ratchet, then restore",
         )
-    if schema != REVISIONS[-1]:
-        raise _Wrong(
-            f"its schema {schema} is older than this Ratchet's {REVISIONS[-1]}; restore it with Ratchet {by}, then "
-            "open the ledger with this one, which brings it up to date"
-        )
 
 
-def _row(table: sa.Table, line: bytes) -> Row:
+def _parsed(table: sa.Table, line: bytes) -> Row:
     if len(line) > MAX_ROW_BYTES:
         raise _Wrong(f"a row of {table.name} is too large")
     try:
@@ -218,9 +298,6 @@ def _row(table: sa.Table, line: bytes) -> Row:
         raise _Wrong(f"a row of {table.name} is not JSON") from error
     if not isinstance(row, dict) or row.keys() != set(table.columns.keys()):
         raise _Wrong(f"a row of {table.name} does not have its columns")
-    for column in table.columns:
-        if not _fits(column, row[column.name]):
-            raise _Wrong(f"a row of {table.name} has a wrong {column.name}")
     return row
 
 
@@ -275,17 +352,74 @@ def restore(
 
     Raises `Conflict` when the ledger holds something and `force` is not given, or, always, while processes work on it
     (heard of within `dead_after_seconds`); `LedgerCorrupt` when the backup is damaged; `LedgerTooNew` when it is from
-    a newer Ratchet.
+    a newer Ratchet. One of an older schema is upgraded in a database of its own first.
     """
     with ledger.read() as tx:
         _refuse(tx, force, dead_after_seconds)
     try:
-        with source.open("rb") as file:
-            return _restore(ledger, file, source, force, dead_after_seconds)
+        with source.open("rb") as file, _up_to_date(ledger, file, source) as current:
+            return _restore(ledger, current, source, force, dead_after_seconds)
     except OSError as error:
         raise LedgerUnavailable(
             f"the backup {source} could not be read: {error}", hint="is it there, and may this user read it?"
         ) from error
+
+
+@contextlib.contextmanager
+def _up_to_date(ledger: Ledger, file: BinaryIO, source: Path) -> Iterator[BinaryIO]:
+    """The backup itself; of an older schema, one that was made of it by the migrations in a database of its own."""
+    revision = read_revision(file, source)
+    if revision == REVISIONS[-1]:
+        yield file
+        return
+    home = ledger.artifacts.root.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix="restore-") as name:
+        place = Path(name)
+        try:
+            _upgrade(file, source, revision, place)
+        except exc.DBAPIError as error:
+            raise LedgerCorrupt(
+                f"{source} of schema {revision} could not be upgraded to {REVISIONS[-1]}: {error.orig}",
+                hint="restore it with the Ratchet that wrote it, then open that ledger with this one",
+            ) from error
+        with (place / "upgraded").open("rb") as upgraded:
+            yield upgraded
+
+
+def _upgrade(file: BinaryIO, source: Path, revision: str, place: Path) -> None:
+    """Write `place/upgraded`: the backup with its rows as they are at this Ratchet's schema."""
+    url = f"sqlite:///{place / 'ledger.db'}"
+    engine = make_engine(url)
+    with engine.begin() as connection:
+        migrate(connection, revision)
+    older = sa.MetaData()
+    older.reflect(engine)
+    store = Ledger(url, place / "artifacts").artifacts
+
+    def insert(table: sa.Table, rows: list[Row]) -> None:
+        named = sa.table(table.name, *(sa.column(column.name) for column in table.columns))
+        wanted = [row for row in rows if table.name != processes.name or row["id"] == RETIRED]
+        if wanted:
+            connection.execute(sa.insert(named), wanted)
+
+    def keep(_sha256: str, _size: int, stream: BinaryIO) -> str:
+        return store.keep(_chunks(stream))[0]
+
+    with engine.connect() as connection:
+        # A table may come before the one whose rows it names; the reading of the result finds what is missing.
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        connection.commit()
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        schema = OlderSchema(revision, dict(older.tables))
+        manifest, _ = read(file, source, Visitor(insert, keep), schema)
+        connection.commit()
+    engine.dispose()
+    with Ledger.open(url, place / "artifacts") as upgraded:
+        with upgraded.write(actor="restore") as tx:
+            for table in NUMBERED:
+                raise_counter(tx.connection, table.name, manifest.counters.get(table.name, 0))
+        backup(upgraded, place / "upgraded", like=manifest)
 
 
 def _restore(
