@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.ledger import Ledger
+from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.runtime.processes import register
 from tests.cli.conftest import Ratchet
 from tests.cli.program import Program
@@ -54,6 +55,26 @@ def test_a_backup_is_restored_where_there_is_no_ledger_yet(
     assert done.code == 0, done.err
     assert done.json["artifacts"] == 1
     assert elsewhere("events", "--json", "--type", "test.kept").lines[0]["message"] == "hello"
+
+
+@pytest.mark.soak
+def test_a_home_is_moved_with_its_keys_and_a_check_says_when_they_are_missing(
+    ratchet: Ratchet, filled: Ledger, tmp_path: Path
+) -> None:
+    with filled.write(actor="test") as tx:
+        put_ciphertext(tx, add_project(tx, "work"), "TOKEN", "ciphertext")
+    (filled.artifacts.root.parent / "secret.key").write_text("key")
+    for option, code, says in (("--with-keys", 0, "No damage found."), (None, 1, "secret.key is missing")):
+        file, place = tmp_path / f"{option}.tar.gz", tmp_path / f"home{option}"
+        taken = ratchet("ledger", "backup", str(file), *([option] if option else []))
+        assert taken.code == 0, taken.err
+        elsewhere = Program(tmp_path)
+        done = elsewhere("--home", str(place), "ledger", "restore", str(file))
+        assert done.code == 0, done.err
+        checked = elsewhere("--home", str(place), "ledger", "check")
+        assert (checked.code, says in checked.out) == (code, True)
+    misused = ratchet("ledger", "backup", str(tmp_path / "x"), "--ledger-only", "--with-keys")
+    assert misused.code == 2
 
 
 def test_restore_refuses_while_somebody_works(ratchet: Ratchet, filled: Ledger, tmp_path: Path) -> None:

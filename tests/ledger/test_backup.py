@@ -592,7 +592,7 @@ def test_a_backup_that_does_not_fit_is_refused_before_anything_changes(
     backup(source, tmp_path / "b")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
-    with pytest.raises(LedgerUnavailable, match=r"artifacts need \d+ bytes, but .* has 1000 left"):
+    with pytest.raises(LedgerUnavailable, match=r"artifacts and files need \d+ bytes, but .* has 1000 left"):
         restore(target, tmp_path / "b")
     assert contents(target) == {}
     assert rows(target)["runs"] == []

@@ -31,6 +31,7 @@ class Member:
     content: bytes
     type: bytes = tarfile.REGTYPE
     link: str = ""
+    mode: int = 0o600
 
 
 class Archive:
@@ -38,7 +39,7 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         with tarfile.open(path) as tar:
-            self.members = [Member(each.name, tar.extractfile(each).read()) for each in tar]
+            self.members = [Member(each.name, tar.extractfile(each).read(), mode=each.mode) for each in tar]
 
     def __getitem__(self, name: str) -> Member:
         return next(member for member in self.members if member.name == name)
@@ -65,7 +66,7 @@ class Archive:
         with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:
             for member in self.members:
                 info = tarfile.TarInfo(member.name)
-                info.type, info.linkname = member.type, member.link
+                info.type, info.linkname, info.mode = member.type, member.link, member.mode
                 info.size = len(member.content) if member.type == tarfile.REGTYPE else 0
                 tar.addfile(info, io.BytesIO(member.content))
         return path
@@ -242,7 +243,7 @@ def test_taking_it_apart_and_putting_it_together_changes_nothing(
     assert restore(target, Archive(good).write(tmp_path / "again")).rows["steps"] == 2
 
 
-@pytest.mark.parametrize(("name", "value"), [("schema_revision", "9999"), ("format", 2)])
+@pytest.mark.parametrize(("name", "value"), [("schema_revision", "9999"), ("format", 3)])
 def test_a_backup_of_a_newer_ratchet_is_refused_with_its_version(good, target, tmp_path, name, value) -> None:
     archive = Archive(good)
     change(name, value)(archive)

@@ -1,4 +1,4 @@
-"""Backups: the whole ledger as one file that either database can take in, written while others work."""
+"""Backups: the ledger and its home as one file that either database can take in, written while others work."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.check import counters
 from ratchet.ledger.database import REVISIONS
+from ratchet.ledger.home import FilesDigest, HomeFiles
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import artifact_contents, artifacts, metadata
 from ratchet.ledger.transaction import Transaction
 
-# A change that an older Ratchet cannot read raises it.
-FORMAT = 1
+# A change that an older Ratchet cannot read raises it. Without the home, a backup is what it was at 1.
+FORMAT = 2
+_LEDGER_ONLY = 1
 MANIFEST = "manifest.json"
 CONTENTS = "contents.json"
 # Room for millions of rows in parts; a real one is a thousand times smaller.
@@ -69,12 +71,19 @@ class BackupPart(_Page):
 
 
 class Contents(_Page):
-    """Everything between the two pages. `left_out` are artifacts that the ledger itself had lost."""
+    """Everything between the two pages. `left_out` are artifacts that the ledger itself had lost, and
+    `files_left_out` what could not be taken from the home."""
 
     parts: list[BackupPart]
     artifacts: NonNegativeInt
     artifact_bytes: NonNegativeInt
     left_out: list[Sha256]
+    files: NonNegativeInt = 0
+    file_bytes: NonNegativeInt = 0
+    files_sha256: Sha256 | None = None
+    directories: list[str] = []
+    links: dict[str, str] = {}
+    files_left_out: list[str] = []
 
     def rows(self) -> dict[str, int]:
         """How many rows there are of each table."""
@@ -92,6 +101,10 @@ def artifact_name(sha256: str) -> str:
     return f"artifacts/{sha256}"
 
 
+def file_name(path: str) -> str:
+    return f"files/{path}"
+
+
 class Writer:
     """Adds members to an open archive and keeps account of them."""
 
@@ -100,6 +113,8 @@ class Writer:
         self._parts: list[BackupPart] = []
         self._left_out: list[str] = []
         self._artifacts = self._artifact_bytes = 0
+        self._home: HomeFiles | None = None
+        self._files = FilesDigest()
 
     def add_manifest(self, manifest: Manifest) -> None:
         self._add_bytes(MANIFEST, manifest.model_dump_json(indent=2).encode())
@@ -128,6 +143,13 @@ class Writer:
         self._artifacts += 1
         self._artifact_bytes += size
 
+    def add_home(self, home: HomeFiles) -> None:
+        self._home = home
+        for path, mode, content, size in home.files():
+            read = _Hashed(content)
+            self._add(file_name(path), read, size, mode)  # type: ignore[arg-type]  # all that is asked of it
+            self._files.add(path, mode, size, read.hexdigest())
+
     def add_contents(self) -> Contents:
         contents = Contents(
             parts=self._parts,
@@ -135,17 +157,44 @@ class Writer:
             artifact_bytes=self._artifact_bytes,
             left_out=self._left_out,
         )
+        if self._home is not None:
+            held = {
+                "files": self._files.files,
+                "file_bytes": self._files.bytes,
+                "files_sha256": self._files.hexdigest(),
+                "directories": self._home.directories,
+                "links": self._home.links,
+                "files_left_out": self._home.left_out,
+            }
+            contents = contents.model_copy(update=held)
         self._add_bytes(CONTENTS, contents.model_dump_json(indent=2).encode())
         return contents
 
     def _add_bytes(self, name: str, content: bytes) -> None:
         self._add(name, io.BytesIO(content), len(content))
 
-    def _add(self, name: str, content: BinaryIO, size: int) -> None:
+    def _add(self, name: str, content: BinaryIO, size: int, mode: int = 0o600) -> None:
         member = tarfile.TarInfo(name)
         member.size = size
+        member.mode = mode
         self._tar.addfile(member, content)
         self._tar.members = []  # type: ignore[attr-defined]  # else it remembers every member
+
+
+class _Hashed:
+    """Hashes what is read."""
+
+    def __init__(self, content: BinaryIO) -> None:
+        self._content = content
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._content.read(size)
+        self._digest.update(chunk)
+        return chunk
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
 
 
 def _parts(rows: Iterable[sa.RowMapping]) -> Iterator[list[bytes]]:
@@ -186,10 +235,18 @@ class BackupReport:
     artifacts: int
     artifact_bytes: int
     left_out: tuple[str, ...]
+    files: int
+    file_bytes: int
+    files_left_out: tuple[str, ...]
 
 
-def backup(ledger: Ledger, target: Path, *, like: Manifest | None = None) -> BackupReport:
+def backup(
+    ledger: Ledger, target: Path, *, home: bool = False, keys: bool = False, like: Manifest | None = None
+) -> BackupReport:
     """Write the ledger, as it is at this moment, to the file `target`; others may continue working.
+
+    With `home` also the repositories, versions and settings of its home, as they are at the same moment: writers wait
+    while the refs are read. The keys are secrets, and come along only with `keys`.
 
     The file appears whole or not at all, in the place of an older backup of that name. Artifacts that the ledger has
     lost are left out and reported. Raises `Conflict` when `target` is another kind of file, or is being written, and
@@ -197,8 +254,9 @@ def backup(ledger: Ledger, target: Path, *, like: Manifest | None = None) -> Bac
     """
     try:
         _refuse_other_files(target)
+        found = HomeFiles(ledger.artifacts.root.parent, keys) if home else None
         with _replacing(target) as out:
-            manifest, contents = _write(ledger, out, target.parent, like)
+            manifest, contents = _write(ledger, out, target.parent, like, found)
             size = out.tell()
     except OSError as error:
         raise LedgerUnavailable(
@@ -213,11 +271,14 @@ def backup(ledger: Ledger, target: Path, *, like: Manifest | None = None) -> Bac
         artifacts=contents.artifacts,
         artifact_bytes=contents.artifact_bytes,
         left_out=tuple(contents.left_out),
+        files=contents.files,
+        file_bytes=contents.file_bytes,
+        files_left_out=tuple(contents.files_left_out),
     )
 
 
 def _write(
-    ledger: Ledger, out: BinaryIO, directory: Path, like: Manifest | None
+    ledger: Ledger, out: BinaryIO, directory: Path, like: Manifest | None, home: HomeFiles | None
 ) -> tuple[Manifest, Contents]:
     # The hold comes first: the files that the snapshot names stay until they are copied.
     with (
@@ -228,7 +289,9 @@ def _write(
     ):
         archive = Writer(tar)
         with ledger.read() as tx:
-            manifest = _manifest(tx, like)
+            if home is not None:
+                _read_refs(ledger, tx, home)
+            manifest = _manifest(tx, like, _LEDGER_ONLY if home is None else FORMAT)
             archive.add_manifest(manifest)
             for table in TABLES:
                 archive.add_rows(table, _rows(tx, table))
@@ -243,12 +306,26 @@ def _write(
             archive.add_artifact(
                 sha256, spool.read(int(size)) if in_database else ledger.artifacts.path(sha256)
             )
+        if home is not None:
+            archive.add_home(home)
         return manifest, archive.add_contents()
 
 
-def _manifest(tx: Transaction, like: Manifest | None) -> Manifest:
+def _read_refs(ledger: Ledger, tx: Transaction, home: HomeFiles) -> None:
+    """Let the snapshot and the refs be of one moment: a ref is moved just before its row, and no row comes now."""
+    with ledger.write(actor="backup") as alone:
+        if alone.on_postgresql:
+            alone.connection.execute(sa.text("SET LOCAL lock_timeout = '30s'"))
+            names = ", ".join(table.name for table in TABLES)
+            alone.connection.execute(sa.text(f"LOCK TABLE {names} IN SHARE MODE"))
+        # The first statement of the other transaction decides what it sees.
+        tx.connection.execute(sa.select(artifacts.c.id).limit(1)).all()
+        home.read_refs()
+
+
+def _manifest(tx: Transaction, like: Manifest | None, format_: int) -> Manifest:
     return Manifest(
-        format=FORMAT,
+        format=format_,
         schema_revision=REVISIONS[-1],
         ratchet_version=__version__ if like is None else like.ratchet_version,
         taken_at=tx.now if like is None else like.taken_at,

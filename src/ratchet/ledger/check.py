@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound, RunStatus, StepStatus, Usage
 from ratchet.ledger.database import current_revision, translated
+from ratchet.ledger.home import missing_from_home
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import (
     artifact_contents,
@@ -85,8 +86,13 @@ class CheckReport:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-def check(ledger: Ledger) -> CheckReport:
-    """Check the database, the schema, the rows and the artifact files. Others may continue working meanwhile."""
+def check(
+    ledger: Ledger, *, home: bool = False, key_is_configured: Callable[[], bool] = lambda: False
+) -> CheckReport:
+    """Check the database, the schema, the rows and the artifact files. Others may continue working meanwhile.
+
+    With `home` also the repositories and keys that rows rely on; `key_is_configured` is asked if no file has the key.
+    """
     findings: list[LedgerFinding] = []
     try:
         with ledger.read() as tx:
@@ -101,6 +107,10 @@ def check(ledger: Ledger) -> CheckReport:
                 findings += _days(tx.connection)
                 findings += _numbers(tx.connection)
                 findings += _files(ledger)
+                if home:
+                    place = ledger.artifacts.root.parent
+                    lost = missing_from_home(tx.connection, place, key_is_configured=key_is_configured)
+                    findings += [LedgerFinding("error", what, fix) for what, fix in lost]
     except LedgerCorrupt as error:
         findings.append(LedgerFinding("error", str(error), _RESTORE))
     return CheckReport(tuple(findings))

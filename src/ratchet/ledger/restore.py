@@ -10,6 +10,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +37,21 @@ from ratchet.ledger.backup import (
     Manifest,
     artifact_name,
     backup,
+    file_name,
     part_name,
 )
 from ratchet.ledger.check import NUMBERED, raise_counter
 from ratchet.ledger.database import REVISIONS, make_engine, migrate
+from ratchet.ledger.files import sync_file_system
+from ratchet.ledger.home import (
+    CONFIGURATION,
+    DIRECTORIES,
+    KEYS,
+    FilesDigest,
+    is_inside,
+    is_place,
+    write_file,
+)
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.processes import RETIRED, living_processes
 from ratchet.ledger.tables import artifact_contents, artifacts, jobs, metadata, processes
@@ -55,10 +67,12 @@ Page = TypeVar("Page", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """What to do with the things that are found. `artifact` reads the stream to its end and returns its hash."""
+    """What to do with the things that are found. `artifact`, and `file` of the home, which is given its place and mode,
+    read the stream to its end and return its hash."""
 
     rows: Callable[[sa.Table, list[Row]], None]
     artifact: Callable[[str, int, BinaryIO], str]
+    file: Callable[[str, int, BinaryIO], str]
 
 
 def read(
@@ -78,11 +92,7 @@ def read(
 def read_revision(file: BinaryIO, source: Path) -> str:
     """The schema of a backup. Raises `LedgerTooNew` and `LedgerCorrupt`."""
     with _unpacked(file, source) as (_, tar):
-        return _Walk(tar, Visitor(rows=lambda _table, _rows: None, artifact=_refuse_artifact)).revision()
-
-
-def _refuse_artifact(sha256: str, _size: int, _stream: BinaryIO) -> str:
-    raise _Wrong(f"artifact {sha256} comes too early")
+        return _Walk(tar).revision()
 
 
 @contextlib.contextmanager
@@ -93,7 +103,13 @@ def _unpacked(file: BinaryIO, source: Path) -> Iterator[tuple[_Careful, tarfile.
             _Careful(fileobj=file, mode="rb") as zipped,
             tarfile.open(fileobj=zipped, mode="r:") as tar,
         ):
-            yield zipped, tar
+            try:
+                yield zipped, tar
+            except LedgerTooNew:
+                # Unless its versions are damaged: the checksum is at the end.
+                for _ in _chunks(zipped):
+                    pass
+                raise
     except _Wrong as error:
         reason = str(error)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -121,9 +137,13 @@ class _Careful(gzip.GzipFile):
 class _Walk:
     """One way through the archive, member by member."""
 
-    def __init__(self, tar: tarfile.TarFile, visitor: Visitor) -> None:
+    def __init__(self, tar: tarfile.TarFile, visitor: Visitor | None = None) -> None:
         self._tar = tar
-        self._visitor = visitor
+        self._visitor = visitor or Visitor(
+            rows=lambda _table, _rows: None,
+            artifact=lambda _sha256, _size, stream: _digest(stream),
+            file=lambda _path, _mode, stream: _digest(stream),
+        )
         self._member = self._next()
 
     def revision(self) -> str:
@@ -134,14 +154,25 @@ class _Walk:
         self._check_manifest(manifest)
         parts = [part for table in self._tables() for part in self._parts(table)]
         sizes = list(self._artifacts())
+        files = self._files()
         contents = self._page(CONTENTS, Contents)
         if self._member is not None:
             raise _Wrong(f"{self._member.name!r} is one too many")
-        found = Contents(
-            parts=parts, artifacts=len(sizes), artifact_bytes=sum(sizes), left_out=contents.left_out
-        )
-        if found != contents:
-            raise _Wrong("its rows or artifacts are not those that were written")
+        found = {
+            "parts": parts,
+            "artifacts": len(sizes),
+            "artifact_bytes": sum(sizes),
+            "files": files.files,
+            "file_bytes": files.bytes,
+            "files_sha256": files.hexdigest() if manifest.format == FORMAT else None,
+        }
+        if contents.model_copy(update=found) != contents:
+            raise _Wrong("its rows, artifacts or files are not those that were written")
+        for path, target in contents.links.items():
+            if not is_place(path) or not is_inside(path, target):
+                raise _Wrong(f"the link {path!r} leads out of the home")
+        if not all(map(is_place, contents.directories)):
+            raise _Wrong("it has a directory that is not of a home")
         return manifest, contents
 
     def _check_manifest(self, manifest: Manifest) -> None:
@@ -196,6 +227,21 @@ class _Walk:
                     raise _Wrong(f"artifact {sha256!r} does not match its hash")
             yield size
             self._member = self._next()
+
+    def _files(self) -> FilesDigest:
+        found = FilesDigest()
+        while self._member is not None and self._member.name.startswith(file_name("")):
+            path, mode, size = (
+                self._member.name.removeprefix(file_name("")),
+                self._member.mode,
+                self._member.size,
+            )
+            if not is_place(path) or mode & ~0o700:
+                raise _Wrong(f"{path!r} with mode {mode:o} is not a file of a home")
+            with self._opened() as stream:
+                found.add(path, mode, size, self._visitor.file(path, mode, stream))
+            self._member = self._next()
+        return found
 
     def _page(self, name: str, model: type[Page]) -> Page:
         if not self._at(name):
@@ -331,7 +377,8 @@ def _check_tail(zipped: gzip.GzipFile) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was put back. `left_out` are artifacts that were lost before the backup was taken."""
+    """What was put back. `left_out` are artifacts that were lost before the backup was taken; `home` names what of the
+    home was not there as the backup has it."""
 
     taken_at: int
     ratchet_version: str
@@ -339,16 +386,25 @@ class RestoreReport:
     artifacts: int
     artifact_bytes: int
     left_out: tuple[str, ...]
+    files: int
+    home: tuple[str, ...]
 
 
 def restore(
-    ledger: Ledger, source: Path, *, force: bool = False, dead_after_seconds: float = 60.0
+    ledger: Ledger,
+    source: Path,
+    *,
+    force: bool = False,
+    dead_after_seconds: float = 60.0,
+    ledger_only: bool = False,
 ) -> RestoreReport:
     """Make the ledger what it was when the backup `source` was taken.
 
     The whole file is checked before anything changes. Then all rows change in one transaction: after a crash the ledger
     is as it was, and restoring may be repeated. The processes of the old world are forgotten; the jobs they had are
-    handed on by the first worker that starts, as those of any unknown process.
+    handed on by the first worker that starts, as those of any unknown process. Right behind that, what the backup has
+    of the home takes the place of what is there, unless `ledger_only` or it is there already; a `ratchet.toml` that is
+    there stays.
 
     Raises `Conflict` when the ledger holds something and `force` is not given, or, always, while processes work on it
     (heard of within `dead_after_seconds`); `LedgerCorrupt` when the backup is damaged; `LedgerTooNew` when it is from
@@ -358,7 +414,7 @@ def restore(
         _refuse(tx, force, dead_after_seconds)
     try:
         with source.open("rb") as file, _up_to_date(ledger, file, source) as current:
-            return _restore(ledger, current, source, force, dead_after_seconds)
+            return _restore(ledger, current, source, force, dead_after_seconds, ledger_only)
     except OSError as error:
         raise LedgerUnavailable(
             f"the backup {source} could not be read: {error}", hint="is it there, and may this user read it?"
@@ -412,22 +468,101 @@ def _upgrade(file: BinaryIO, source: Path, revision: str, place: Path) -> None:
         connection.commit()
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         schema = OlderSchema(revision, dict(older.tables))
-        manifest, _ = read(file, source, Visitor(insert, keep), schema)
+        files = _NewHome(place, place, {*DIRECTORIES, *KEYS, CONFIGURATION})
+        manifest, contents = read(file, source, Visitor(insert, keep, files.file), schema)
         connection.commit()
     engine.dispose()
     with Ledger.open(url, place / "artifacts") as upgraded:
         with upgraded.write(actor="restore") as tx:
             for table in NUMBERED:
                 raise_counter(tx.connection, table.name, manifest.counters.get(table.name, 0))
-        backup(upgraded, place / "upgraded", like=manifest)
+        if contents.files_sha256 is None:
+            backup(upgraded, place / "upgraded", like=manifest)
+            return
+        files.finish(contents)
+        for each in (place / "new").iterdir():
+            each.rename(place / each.name)
+        backup(upgraded, place / "upgraded", home=True, keys=True, like=manifest)
 
 
 def _restore(
-    ledger: Ledger, file: BinaryIO, source: Path, force: bool, dead_after_seconds: float
+    ledger: Ledger,
+    file: BinaryIO,
+    source: Path,
+    force: bool,
+    dead_after_seconds: float,
+    ledger_only: bool,
 ) -> RestoreReport:
-    look = _Look(ledger)
-    manifest, contents = read(file, source, Visitor(rows=lambda _table, _rows: None, artifact=look.artifact))
+    look = _Look(ledger, ledger_only)
+    manifest, contents = read(
+        file, source, Visitor(rows=lambda _table, _rows: None, artifact=look.artifact, file=look.file)
+    )
     look.check_room()
+    if not force:
+        look.refuse_replacing()
+    home = ledger.artifacts.root.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix="restore-") as name:
+        new = _NewHome(home, Path(name), look.changed)
+        report = _restore_rows(ledger, file, source, force, dead_after_seconds, manifest, contents, new)
+        new.take_place()
+    return report
+
+
+class _NewHome:
+    """The files of the home, beside those that they are to replace."""
+
+    def __init__(self, home: Path, place: Path, names: set[str]) -> None:
+        self.names = sorted(names)
+        self._home = home
+        self._new = place / "new"
+        self._old = place / "old"
+
+    def file(self, path: str, mode: int, stream: BinaryIO) -> str:
+        return write_file(self._new, path, mode, stream) if _top(path) in self.names else _digest(stream)
+
+    def finish(self, contents: Contents) -> None:
+        """Make directories and links, and put all of it on disk. Links come last: nothing is written through one."""
+        self._new.mkdir(exist_ok=True)
+        for path in contents.directories:
+            if _top(path) in self.names:
+                (self._new / path).mkdir(parents=True, exist_ok=True)
+        for path, target in contents.links.items():
+            if _top(path) in self.names:
+                (self._new / path).parent.mkdir(parents=True, exist_ok=True)
+                (self._new / path).symlink_to(target)
+        sync_file_system(self._new)
+
+    def take_place(self) -> None:
+        self._old.mkdir()
+        for name in self.names:
+            if (self._home / name).exists():
+                (self._home / name).rename(self._old / name)
+            (self._new / name).rename(self._home / name)
+        sync_file_system(self._home)
+
+
+def _top(path: str) -> str:
+    return path.split("/", maxsplit=1)[0]
+
+
+def _digest(stream: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(stream):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _restore_rows(
+    ledger: Ledger,
+    file: BinaryIO,
+    source: Path,
+    force: bool,
+    dead_after_seconds: float,
+    manifest: Manifest,
+    contents: Contents,
+    new: _NewHome,
+) -> RestoreReport:
     # Held until the rows are committed: no collector takes a file that no row names yet.
     with ledger.artifacts.held(), ledger.write(actor="restore") as tx:
         _be_alone(tx)
@@ -441,6 +576,7 @@ def _restore(
             Visitor(
                 rows=lambda table, rows: _insert(tx, table, rows),
                 artifact=lambda _sha256, size, stream: _put_back(ledger, tx, size, stream),
+                file=new.file,
             ),
         )
         if again != (manifest, contents):
@@ -448,6 +584,7 @@ def _restore(
                 f"{source} was changed while it was restored", hint="the ledger was not changed"
             )
         _check_files(tx, ledger, contents, source)
+        new.finish(contents)
         _outdate_leases(tx, newest)
         for name, number in manifest.counters.items():
             raise_counter(tx.connection, name, number)
@@ -460,34 +597,66 @@ def _restore(
         artifacts=contents.artifacts,
         artifact_bytes=contents.artifact_bytes,
         left_out=tuple(contents.left_out),
+        files=contents.files,
+        home=tuple(new.names),
     )
 
 
 class _Look:
-    """The first reading: it only checks, and adds up the room that is needed."""
+    """The first reading: it only checks, finds what of the home is not there yet, and adds up the room it needs."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, ledger_only: bool) -> None:
         self._store = ledger.artifacts
+        self._home = ledger.artifacts.root.parent
+        self._ledger_only = ledger_only
         self._needed = 0
+        self._sizes: Counter[str] = Counter()
+        self.changed: set[str] = set()
 
     def artifact(self, sha256: str, size: int, stream: BinaryIO) -> str:
-        digest = hashlib.sha256()
-        for chunk in _chunks(stream):
-            digest.update(chunk)
-        if size > INLINE_BYTES and digest.hexdigest() == sha256 and not self._store.path(sha256).exists():
+        digest = _digest(stream)
+        if size > INLINE_BYTES and digest == sha256 and not self._store.path(sha256).exists():
             self._needed += size
-        return digest.hexdigest()
+        return digest
+
+    def file(self, path: str, _mode: int, stream: BinaryIO) -> str:
+        digest = _digest(stream)
+        self._sizes[_top(path)] += stream.tell()
+        there = self._home / path
+        if self._ledger_only or (path == CONFIGURATION and there.exists()):
+            return digest
+        try:
+            with there.open("rb") as file:
+                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except OSError:
+            same = False
+        if not same:
+            self.changed.add(_top(path))
+        return digest
+
+    def refuse_replacing(self) -> None:
+        filled = sorted(name for name in self.changed if _is_filled(self._home / name))
+        if filled:
+            raise Conflict(
+                f"{self._home} has other files than the backup in {', '.join(filled)}",
+                hint="restore with --force to replace them, or with --ledger-only to leave them",
+            )
 
     def check_room(self) -> None:
         place = self._store.root
         while not place.exists():
             place = place.parent
         free = shutil.disk_usage(place).free
+        self._needed += sum(self._sizes[name] for name in self.changed)
         if self._needed > free:
             raise LedgerUnavailable(
-                f"the backup's artifacts need {self._needed} bytes, but {place} has {free} left",
+                f"the backup's artifacts and files need {self._needed} bytes, but {place} has {free} left",
                 hint="free some space, then restore; the ledger was not changed",
             )
+
+
+def _is_filled(place: Path) -> bool:
+    return place.exists() and (not place.is_dir() or any(place.iterdir()))
 
 
 def _be_alone(tx: Transaction) -> None:
@@ -544,7 +713,7 @@ def _put_back(ledger: Ledger, tx: Transaction, size: int, stream: BinaryIO) -> s
     return sha256
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+def _chunks(stream: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk
 

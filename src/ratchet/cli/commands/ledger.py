@@ -15,7 +15,7 @@ from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import clock
-from ratchet.kernel import LedgerCorrupt
+from ratchet.kernel import LedgerCorrupt, Misuse
 from ratchet.operations import record
 from ratchet.runtime import open_ledger
 
@@ -28,24 +28,39 @@ if TYPE_CHECKING:
 _DAY_MS = 86_400_000
 
 
-@command(examples=["ratchet ledger backup ledger.tar.gz"], see=["ledger restore"])
+@command(
+    examples=["ratchet ledger backup ledger.tar.gz", "ratchet ledger backup home.tar.gz --with-keys"],
+    see=["ledger restore"],
+)
 @click.argument("file", type=click.Path(path_type=Path), help="The file to write, such as ledger.tar.gz.")
+@click.option("--ledger-only", is_flag=True, help="Leave out the repositories and settings of the home.")
+@click.option(
+    "--with-keys", is_flag=True, help="Hold secret.key and the token as well. Keep the file secret."
+)
 @click.pass_obj
-def backup(session: CliSession, file: Path) -> None:
-    """Write a backup of ledger and artifacts to a file.
+def backup(session: CliSession, file: Path, ledger_only: bool, with_keys: bool) -> None:
+    """Write a backup of the ledger and its home to a file.
 
-    Others may continue working. The file appears whole or not at all, and either database can take it in.
+    It holds rows, artifacts, ratchet.toml, and the agents, research, projects and evolution of the home, all of one
+    moment. Others may continue working. The file appears whole or not at all, and either database can take it in.
     """
     from ratchet.ledger.backup import backup as write_backup
 
+    if ledger_only and with_keys:
+        raise Misuse("--ledger-only leaves out the keys", hint="give one of the two")
     with existing_ledger(session) as ledger, working("writing the backup"):
-        report = write_backup(ledger, file)
+        report = write_backup(ledger, file, home=not ledger_only, keys=with_keys)
     _mention_losses(report.left_out)
+    if report.files_left_out:
+        note(
+            f"warning: not in it, since they cannot be read or lead elsewhere: {', '.join(report.files_left_out)}"
+        )
     rows = sum(report.rows.values())
     confirm(
         session,
         {**record(report), "path": str(report.path)},
-        f"{report.path} holds {rows} rows and {report.artifacts} artifacts in {_size(report.bytes)}.",
+        f"{report.path} holds {rows} rows, {report.artifacts} artifacts and {report.files} files in "
+        f"{_size(report.bytes)}.",
     )
 
 
@@ -57,12 +72,16 @@ def backup(session: CliSession, file: Path) -> None:
     see=["ledger backup", "ledger check"],
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A backup.")
-@click.option("--force", is_flag=True, help="Replace a ledger that is not empty.")
+@click.option(
+    "--force", is_flag=True, help="Replace a ledger that is not empty, and files of the home that differ."
+)
+@click.option("--ledger-only", is_flag=True, help="Leave the files of the home as they are.")
 @click.pass_obj
-def restore(session: CliSession, file: Path, force: bool) -> None:
-    """Put a backup in the place of the ledger.
+def restore(session: CliSession, file: Path, force: bool, ledger_only: bool) -> None:
+    """Put a backup in the place of the ledger and of its home.
 
-    Stop every server and worker first. Where there is no ledger yet, one is made.
+    Stop every server and worker first. Where there is no ledger yet, one is made. A ratchet.toml that is there stays.
+    Backups of older versions are brought up to date.
     """
     from ratchet.ledger.restore import restore as put_back
 
@@ -70,7 +89,11 @@ def restore(session: CliSession, file: Path, force: bool) -> None:
     configure_logs(loaded)
     with _sound_ledger(loaded) as ledger, working("restoring"):
         report = put_back(
-            ledger, file, force=force, dead_after_seconds=loaded.settings.runtime.dead_after_seconds
+            ledger,
+            file,
+            force=force,
+            dead_after_seconds=loaded.settings.runtime.dead_after_seconds,
+            ledger_only=ledger_only,
         )
     _mention_losses(report.left_out)
     rows = sum(report.rows.values())
@@ -87,15 +110,19 @@ def restore(session: CliSession, file: Path, force: bool) -> None:
 )
 @click.pass_obj
 def check(session: CliSession) -> int:
-    """Check ledger and artifacts for damage.
+    """Check ledger, artifacts, repositories and keys for damage.
 
-    Reads all of it and changes nothing; others may continue working. Exits with 1 if something is wrong.
+    Reads all of it and changes nothing; others may continue working. Finds commits and refs that rows rely on and the
+    home does not have. Exits with 1 if something is wrong.
     """
     # Each loaded where it is used: both build every table.
     from ratchet.ledger.check import check as look_over
 
     with existing_ledger(session) as ledger, working("reading the whole ledger"):
-        report = look_over(ledger)
+        settings = session.load().settings
+        report = look_over(
+            ledger, home=True, key_is_configured=lambda: settings.projects.secret_key is not None
+        )
     if session.json:
         print_document({"ok": report.ok, "findings": [asdict(each) for each in report.findings]})
     else:

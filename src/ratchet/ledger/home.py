@@ -1,0 +1,359 @@
+"""The home beside ledger and artifacts: the repositories, versions and keys that rows rely on.
+
+A backup holds them as they were at the moment of its rows. Refs are read while nobody can commit a row; objects never
+change and no ref is moved before they are on disk, so they are copied afterwards, while others work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+import sqlalchemy as sa
+
+from ratchet.kernel import LedgerUnavailable
+from ratchet.ledger.tables import (
+    agent_versions,
+    agents,
+    project_secrets,
+    projects,
+    protocol_steps,
+    protocols,
+    trials,
+)
+
+DIRECTORIES = ("agents", "evolution", "projects", "research")
+CONFIGURATION = "ratchet.toml"
+KEY = "secret.key"
+KEYS = (KEY, "token")
+
+_REPOSITORIES = ("agents/*/repo.git", "evolution/*/repo.git", "research/*/repo.git", "projects/*/*")
+# What lies beside the clone of a project: it is made again when it is needed.
+_BESIDE_CLONES = ("under-way", "worktrees")
+_HEADS = ("HEAD", "packed-refs")
+_TEMPORARY = ("tmp_obj_", "tmp_pack_", "tmp_idx_")
+_MEMORY_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+# More than a repository is packed while it is copied.
+_SCANS = 10
+
+
+class HomeFile(NamedTuple):
+    """A file of the home, to be read from its beginning."""
+
+    path: str
+    mode: int
+    content: BinaryIO
+    size: int
+
+
+@dataclass(slots=True)
+class HomeFiles:
+    """What of a home goes into a backup, as it was when its refs were read."""
+
+    home: Path
+    keys: bool
+    directories: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    _refs: dict[str, bytes] = field(default_factory=dict)
+    _repositories: list[str] = field(default_factory=list)
+
+    def read_refs(self) -> None:
+        """Remember where every ref is. To be called while no row can be committed."""
+        for repository in git_directories(self.home):
+            self._repositories.append(_relative(repository, self.home))
+            loose = [
+                Path(directory) / name
+                for directory, _, names in os.walk(repository / "refs")
+                for name in names
+                if not name.endswith(".lock")
+            ]
+            # Loose ones first: what is packed meanwhile is in both, and the other way round it would be in none.
+            for path in (*loose, *(repository / name for name in _HEADS)):
+                content = _read(path)
+                if content is not None:
+                    self._refs[_relative(path, self.home)] = content
+
+    def files(self) -> Iterator[HomeFile]:
+        """Every file, each ready to be read; directories, links and what was left out are known at the end."""
+        for path, content in self._refs.items():
+            yield from self._remembered(path, content)
+        single = [CONFIGURATION, *(KEYS if self.keys else ())]
+        yield from self._opened(name for name in single if (self.home / name).is_file())
+        for top in DIRECTORIES:
+            yield from self._opened(self._walk(top))
+        seen: set[str] = set()
+        for repository in self._repositories:
+            for _ in range(_SCANS):
+                new = [path for path in self._objects(repository) if path not in seen]
+                if not new:
+                    break
+                seen.update(new)
+                yield from self._opened(new)
+
+    def _walk(self, top: str) -> Iterator[str]:
+        """The files below a directory, without refs and objects."""
+        for directory, below, names in os.walk(self.home / top):
+            here = _relative(Path(directory), self.home)
+            below[:] = sorted(name for name in below if self._is_kept(f"{here}/{name}"))
+            for name in below:
+                if (Path(directory) / name).is_symlink():
+                    self._link(f"{here}/{name}")
+                else:
+                    self.directories.append(f"{here}/{name}")
+            below[:] = [name for name in below if not (Path(directory) / name).is_symlink()]
+            if here in self._repositories:
+                below[:] = [name for name in below if name not in ("refs", "objects")]
+                names = [name for name in names if name not in _HEADS and not name.endswith(".lock")]
+            for name in sorted(names):
+                path = f"{here}/{name}"
+                if not self._is_kept(path):
+                    continue
+                if (Path(directory) / name).is_symlink():
+                    self._link(path)
+                elif (Path(directory) / name).is_file():
+                    yield path
+
+    def _objects(self, repository: str) -> Iterator[str]:
+        for directory, below, names in os.walk(self.home / repository / "objects"):
+            below.sort()
+            here = _relative(Path(directory), self.home)
+            # Of a pack the index comes last: without it, it is not there.
+            for name in sorted(names, key=lambda name: (name.endswith(".idx"), name)):
+                if not name.startswith(_TEMPORARY) and not name.endswith(".lock"):
+                    yield f"{here}/{name}"
+
+    def _is_kept(self, path: str) -> bool:
+        parts = PurePosixPath(path).parts
+        if parts[0] == "projects" and len(parts) == 3 and parts[2] in _BESIDE_CLONES:
+            return False
+        if parts[0] == "agents" and len(parts) == 3 and parts[2].endswith("-staging"):
+            return False
+        return parts[-1] not in (".lock", "__pycache__")
+
+    def _link(self, path: str) -> None:
+        target = str((self.home / path).readlink())
+        if is_inside(path, target) and _is_text(path + target):
+            self.links[path] = target
+        else:
+            self.left_out.append(_shown(path))
+
+    def _opened(self, paths: Iterable[str]) -> Iterator[HomeFile]:
+        for path in paths:
+            if not _is_text(path):
+                self.left_out.append(_shown(path))
+                continue
+            try:
+                with (
+                    (self.home / path).open("rb") as file,
+                    tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as copy,
+                ):
+                    mode = os.fstat(file.fileno()).st_mode
+                    # Its length is known only when it has been read: others may write it.
+                    while chunk := file.read(_CHUNK_BYTES):
+                        copy.write(chunk)
+                    size = copy.tell()
+                    copy.seek(0)
+                    yield HomeFile(path, mode & 0o700, copy, size)  # type: ignore[arg-type]  # it reads as one
+            except FileNotFoundError:
+                # Removed, or packed, since its directory was read.
+                continue
+            except PermissionError:
+                self.left_out.append(_shown(path))
+
+    def _remembered(self, path: str, content: bytes) -> Iterator[HomeFile]:
+        with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as copy:
+            copy.write(content)
+            copy.seek(0)
+            yield HomeFile(path, 0o600, copy, len(content))  # type: ignore[arg-type]  # it reads as one
+
+
+def git_directories(home: Path) -> list[Path]:
+    """The repositories of a home."""
+    places = [place for pattern in _REPOSITORIES for place in sorted(home.glob(pattern))]
+    return [
+        directory
+        for place in places
+        for directory in (place, place / ".git")
+        if (directory / "objects").is_dir() and (directory / "HEAD").is_file()
+    ]
+
+
+def is_place(path: str) -> bool:
+    """Whether a backup may put a file there."""
+    parts = path.split("/")
+    if not path.isprintable() or len(path) > 4096 or any(part in ("", ".", "..") for part in parts):
+        return False
+    return parts[0] in DIRECTORIES if len(parts) > 1 else path in (CONFIGURATION, *KEYS)
+
+
+def is_inside(path: str, target: str) -> bool:
+    """Whether a link at `path` leads to something in the same directory of the home."""
+    top = path.split("/", maxsplit=1)[0]
+    end = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120 - nothing is there
+    return not target.startswith("/") and end.split("/", maxsplit=1)[0] == top
+
+
+class FilesDigest:
+    """One hash of all files: their places, their modes and their contents."""
+
+    def __init__(self) -> None:
+        self.files = self.bytes = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, path: str, mode: int, size: int, sha256: str) -> None:
+        self.files += 1
+        self.bytes += size
+        self._digest.update(f"{path}\0{mode:o}\0{size}\0{sha256}\n".encode())
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def write_file(place: Path, path: str, mode: int, stream: BinaryIO) -> str:
+    """Write a new file below `place`; its hash."""
+    target = place / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(target, new, 0o600 | (mode & 0o100)), "wb") as file:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
+    return digest.hexdigest()
+
+
+def missing_from_home(
+    connection: sa.Connection, home: Path, *, key_is_configured: Callable[[], bool]
+) -> Iterator[tuple[str, str]]:
+    """What rows rely on and the home does not have, each with what to do about it."""
+    again = "restore a backup of the whole home: `ratchet ledger restore FILE --force`"
+    for place, what, commits in _named(connection, home):
+        repository = next((each for each in (place, place / ".git") if (each / "HEAD").is_file()), None)
+        if repository is None:
+            yield f"{what} has no repository: {place} is missing", again
+            continue
+        lost = _lost_commits(repository, commits)
+        if lost:
+            shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+            yield f"{what}: {place} does not have {len(lost)} commits that rows name: {shown}", again
+        broken = _broken_refs(repository)
+        if broken:
+            yield f"{what}: {place} has refs to nothing: {', '.join(broken[:3])}", again
+    secrets = connection.execute(sa.select(sa.func.count()).select_from(project_secrets)).scalar_one()
+    if secrets and not (home / KEY).is_file() and not key_is_configured():
+        yield (
+            f"{secrets} secrets of projects cannot be read: {home / KEY} is missing",
+            f"copy {KEY} from the old home, restore a backup that was made with --with-keys, or give the secrets again",
+        )
+
+
+def _named(connection: sa.Connection, home: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """Each repository that rows name, and the commits in it."""
+    tried = sa.select(trials.c.run_id, trials.c.commit).where(trials.c.commit.is_not(None))
+    for run_id, commits in _grouped(connection, tried.order_by(trials.c.run_id)):
+        yield home / "research" / str(run_id) / "repo.git", f"research run {run_id}", commits
+    made = (
+        sa.select(agents.c.name, agent_versions.c.commit)
+        .join(agents, agents.c.id == agent_versions.c.agent_id)
+        .where(agents.c.status != "deleted")
+        .order_by(agents.c.name)
+    )
+    for name, commits in _grouped(connection, made):
+        yield home / "agents" / str(name) / "repo.git", f"agent {name}", commits
+    of_steps = (
+        sa.select(projects.c.id, protocol_steps.c.commit)
+        .join(protocols, protocols.c.run_id == protocol_steps.c.run_id)
+        .join(projects, projects.c.id == protocols.c.project_id)
+        .where(protocol_steps.c.commit.is_not(None), projects.c.archived_at.is_(None))
+        .order_by(projects.c.id)
+    )
+    for project_id, commits in _grouped(connection, of_steps):
+        path = sa.select(projects.c.local_path).where(projects.c.id == project_id)
+        local = connection.execute(path).scalar()
+        below = home / "projects" / str(project_id)
+        clones = [each for each in git_directories(home) if each.is_relative_to(below)]
+        place = Path(local) if local is not None and Path(local).exists() else next(iter(clones), below)
+        yield place, f"project {project_id}", commits
+
+
+def _grouped(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[tuple[object, list[str]]]:
+    owner: object = None
+    commits: list[str] = []
+    for key, commit in connection.execute(query):
+        if key != owner and commits:
+            yield owner, commits
+            commits = []
+        owner = key
+        commits.append(commit)
+    if commits:
+        yield owner, commits
+
+
+def _lost_commits(repository: Path, commits: list[str]) -> list[str]:
+    asked = "".join(f"{commit}^{{commit}}\n" for commit in commits)
+    told = _git(repository, "cat-file", "--batch-check=%(objectname)", given=asked).splitlines()
+    return [commit for commit, line in zip(commits, told, strict=True) if line.endswith("missing")]
+
+
+def _broken_refs(repository: Path) -> list[str]:
+    refs = _git(repository, "for-each-ref", "--format=%(objectname) %(refname)").split("\n")
+    named = {name: hash_ for hash_, _, name in (line.partition(" ") for line in refs if line)}
+    lost = _lost_objects(repository, list(named.values()))
+    return [name for name, hash_ in named.items() if hash_ in lost]
+
+
+def _lost_objects(repository: Path, hashes: list[str]) -> set[str]:
+    told = _git(repository, "cat-file", "--batch-check=%(objectname)", given="\n".join([*hashes, ""]))
+    return {line.split()[0] for line in told.splitlines() if line.endswith("missing")}
+
+
+def _git(repository: Path, *words: str, given: str = "") -> str:
+    own = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
+    # Nothing of the repository's own settings may run a program, and it may be another user's.
+    command = [
+        "git",
+        f"--git-dir={repository}",
+        "-c",
+        "safe.directory=*",
+        "-c",
+        "core.fsmonitor=false",
+        *words,
+    ]
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, env=own, check=True, timeout=600
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or error
+        raise LedgerUnavailable(
+            f"the repository {repository} cannot be read: {said}",
+            hint="is git installed, and may this user read it?",
+        ) from error
+    return done.stdout
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _relative(path: Path, home: Path) -> str:
+    return path.relative_to(home).as_posix()
+
+
+def _is_text(path: str) -> bool:
+    return path.isprintable()
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "replace").decode()
