@@ -8,7 +8,8 @@ pay for all of them, so an `__init__` lists its names for readers and type check
     else:
         __getattr__ = on_demand(__name__)
 
-No name may be that of a module in the same package: the module would take its place once it is imported.
+`implicit_reexport` in pyproject.toml names the package, so that the type checker lets others import these names. No
+name may be that of a module in the same package: the module would take its place once it is imported.
 """
 
 from __future__ import annotations

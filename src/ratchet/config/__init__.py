@@ -21,20 +21,3 @@ if TYPE_CHECKING:
     from ratchet.config.settings import Settings
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Artifacts",
-    "BudgetLimits",
-    "BudgetSettings",
-    "DatabaseUrl",
-    "Loaded",
-    "Log",
-    "Origin",
-    "Queue",
-    "RuntimeSettings",
-    "Server",
-    "Settings",
-    "Tracing",
-    "load_settings",
-    "write_initial",
-]

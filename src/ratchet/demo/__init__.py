@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ratchet.runtime import JobContext, Kinds
 
-__all__ = ["add_kinds"]
-
 
 def add_kinds(kinds: Kinds) -> None:
     kinds.add("demo.primes", _count_primes)

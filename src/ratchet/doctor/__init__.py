@@ -6,18 +6,3 @@ A probe returns checks and never raises for a thing that is absent.
 from ratchet.doctor.home import addresses, engines, extras, ledger
 from ratchet.doctor.machine import disk, git, python, sandbox_layers
 from ratchet.doctor.run import Probe, ProbeCheck, Status, run_all
-
-__all__ = [
-    "Probe",
-    "ProbeCheck",
-    "Status",
-    "addresses",
-    "disk",
-    "engines",
-    "extras",
-    "git",
-    "ledger",
-    "python",
-    "run_all",
-    "sandbox_layers",
-]

@@ -21,18 +21,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Capabilities",
-    "Engine",
-    "EngineTool",
-    "EventKind",
-    "Failure",
-    "Guard",
-    "McpServer",
-    "Readiness",
-    "Request",
-    "Session",
-    "SessionEvent",
-    "SessionFailed",
-]

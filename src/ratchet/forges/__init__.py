@@ -30,29 +30,3 @@ if TYPE_CHECKING:
     from ratchet.forges.webhooks import Delivery, MalformedDelivery, UnsignedDelivery, open_forge, provider_of
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "CheckState",
-    "Delivery",
-    "Forge",
-    "ForgeCheck",
-    "ForgeError",
-    "ForgeEvent",
-    "ForgeEventKind",
-    "ForgeForbidden",
-    "ForgeJob",
-    "ForgeRefused",
-    "MalformedDelivery",
-    "NoForge",
-    "NotThere",
-    "Provider",
-    "PullRequest",
-    "PullRequestState",
-    "RateLimited",
-    "Trouble",
-    "Unauthenticated",
-    "Unreachable",
-    "UnsignedDelivery",
-    "open_forge",
-    "provider_of",
-]

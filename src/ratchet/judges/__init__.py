@@ -23,22 +23,3 @@ if TYPE_CHECKING:
     from ratchet.judges.scratch import Function, Pinned
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "AllOf",
-    "Candidate",
-    "CommandJudge",
-    "Evaluator",
-    "EvaluatorTrial",
-    "FirstFailure",
-    "Function",
-    "JsonReport",
-    "Judge",
-    "Judged",
-    "Pinned",
-    "Report",
-    "VerdictJudge",
-    "all_of",
-    "first_failure",
-    "hear",
-]

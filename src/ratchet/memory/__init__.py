@@ -22,24 +22,3 @@ if TYPE_CHECKING:
     from ratchet.memory.store import FILE_NAME, best_embedder, open_memory, reembed, search_advice
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "FILE_NAME",
-    "Embedder",
-    "FoundEntry",
-    "Memory",
-    "MemoryCorrupt",
-    "MemoryEntry",
-    "MemoryFault",
-    "MemoryFilter",
-    "MemoryTooNew",
-    "MemoryUnavailable",
-    "SharedWords",
-    "Where",
-    "WordLlama",
-    "WrongEmbedder",
-    "best_embedder",
-    "open_memory",
-    "reembed",
-    "search_advice",
-]

@@ -22,23 +22,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Exchange",
-    "ModelServer",
-    "Script",
-    "ScriptFile",
-    "ScriptedCall",
-    "Seen",
-    "Tokens",
-    "Turn",
-    "answer",
-    "call",
-    "call_freely",
-    "call_mcp",
-    "cut",
-    "fail",
-    "hang",
-    "read_script",
-    "say",
-]

@@ -30,34 +30,3 @@ if TYPE_CHECKING:
     from ratchet.workspaces.worktree import Pruned
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "LEAST_GIT",
-    "Commit",
-    "GitFailed",
-    "Identity",
-    "KindUnavailable",
-    "LogEntry",
-    "NotARepository",
-    "PatchRefused",
-    "Pruned",
-    "RefsMoved",
-    "Repository",
-    "RepositoryCorrupt",
-    "RepositoryDirty",
-    "RepositoryError",
-    "RepositoryLocked",
-    "RepositoryShallow",
-    "RepositoryUnwritable",
-    "TooLarge",
-    "TreeBounds",
-    "TreeChange",
-    "TreeEntry",
-    "UnsafePath",
-    "Workspace",
-    "WorkspaceError",
-    "WorkspaceGone",
-    "WorkspaceKind",
-    "find_git",
-    "memory_directory",
-]

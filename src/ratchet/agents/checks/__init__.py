@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.agents.checks.version import CheckedVersion, VersionJudge, check_version
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["CheckedVersion", "VersionJudge", "check_version"]

@@ -16,5 +16,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["AgentRoute", "Directory", "Entered", "Gateway", "GatewayLimits", "SessionOver", "Unavailable"]

@@ -9,5 +9,3 @@ if TYPE_CHECKING:
     from ratchet.agents.host.host import Host, hosting
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["Host", "hosting", "reached"]

@@ -10,16 +10,3 @@ if TYPE_CHECKING:
     from ratchet.agents.servers.server import AgentServer, Pair, serving, serving_pair
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "AgentServer",
-    "Called",
-    "Launch",
-    "Pair",
-    "ServerGaveNoAnswer",
-    "StartFailed",
-    "call_tool",
-    "list_tools",
-    "serving",
-    "serving_pair",
-]

@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.engines.claude.engine import ClaudeEngine, open_claude
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["ClaudeEngine", "open_claude"]

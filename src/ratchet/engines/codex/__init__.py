@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.engines.codex.engine import open_codex
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["open_codex"]

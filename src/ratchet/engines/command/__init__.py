@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.engines.command.engine import open_command
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["open_command"]

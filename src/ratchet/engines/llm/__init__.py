@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.engines.llm.engine import LlmEngine, open_llm
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["LlmEngine", "open_llm"]

@@ -9,5 +9,3 @@ if TYPE_CHECKING:
     from ratchet.engines.search.program import BadDeclaration
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["BadDeclaration", "SearchEngine", "open_search"]

@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.memory.sqlite.memory import SqliteMemory
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["SqliteMemory"]

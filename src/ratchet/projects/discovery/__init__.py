@@ -20,18 +20,3 @@ if TYPE_CHECKING:
     from ratchet.projects.discovery.tree import SourceTree
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "CheckKind",
-    "ProjectCheck",
-    "ProjectFacts",
-    "Provider",
-    "Source",
-    "SourceTree",
-    "discover_files",
-    "discover_project",
-    "inside",
-    "manager_package",
-    "read_facts",
-    "unmoved",
-]

@@ -16,13 +16,3 @@ if TYPE_CHECKING:
     from ratchet.projects.environments.packages import missing_packages
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Environment",
-    "Environments",
-    "Recipe",
-    "SetupFailed",
-    "missing_packages",
-    "recipe_of",
-    "stays_inside",
-]

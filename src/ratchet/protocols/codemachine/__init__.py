@@ -11,14 +11,3 @@ if TYPE_CHECKING:
     from ratchet.protocols.codemachine.workspace import CodeMachine, read_workspace
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "CodeMachine",
-    "WorkspaceInvalid",
-    "enqueue_import",
-    "import_in_job",
-    "import_workspace",
-    "prompt_files",
-    "read_workspace",
-    "to_protocol_spec",
-]

@@ -10,10 +10,3 @@ if TYPE_CHECKING:
     from ratchet.protocols.planning.planner import plan_protocol
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "PLAN_SCHEMA",
-    "PlanBlocked",
-    "PlanFailed",
-    "plan_protocol",
-]

@@ -9,13 +9,3 @@ if TYPE_CHECKING:
     from ratchet.protocols.qa.review import FindingSeverity, QaFinding
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "MARKDOWN",
-    "SKIPPED",
-    "FindingSeverity",
-    "QaFinding",
-    "QaJudge",
-    "judge_step_commit",
-    "qa_judge",
-]

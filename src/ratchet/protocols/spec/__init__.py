@@ -39,35 +39,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "SCHEMA",
-    "Exists",
-    "ProtocolSpec",
-    "Qa",
-    "QaPolicy",
-    "SpecInvalid",
-    "StepOutputs",
-    "StepSpec",
-    "check_paths",
-    "check_spec",
-    "dependencies",
-    "dependency_problems",
-    "files_below",
-    "files_of",
-    "files_of_commit",
-    "find_path",
-    "infer_step_type",
-    "is_step_file",
-    "prompt_version",
-    "read_protocol_spec",
-    "record_spec",
-    "root_of",
-    "spec_from_files",
-    "spec_hash",
-    "spec_problems",
-    "step_rows",
-    "unsafe_path",
-    "write_protocol_spec",
-    "write_step_spec",
-]

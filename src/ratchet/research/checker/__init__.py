@@ -11,14 +11,3 @@ if TYPE_CHECKING:
     from ratchet.research.checker.faults import check_harness
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "CheckPart",
-    "Grade",
-    "OnCheck",
-    "TaskCheck",
-    "check",
-    "check_attacks",
-    "check_conformance",
-    "check_harness",
-]

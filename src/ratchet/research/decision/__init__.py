@@ -19,23 +19,3 @@ if TYPE_CHECKING:
     from ratchet.research.decision.rule import Strict, check_rule, delta_text, strict
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Champion",
-    "Decided",
-    "HeldOut",
-    "MeasuredBaseline",
-    "Noise",
-    "Phase",
-    "Side",
-    "Strict",
-    "TakenMeasurement",
-    "calibrate",
-    "certificate",
-    "certificate_json",
-    "check_certificate",
-    "check_rule",
-    "decide",
-    "delta_text",
-    "strict",
-]

@@ -11,19 +11,3 @@ if TYPE_CHECKING:
     from ratchet.research.exchange.state import HistoryReplay, ImportedState, Mismatch, read_state, replay
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "ColumnLayout",
-    "HistoryReplay",
-    "ImportReport",
-    "ImportedRun",
-    "ImportedState",
-    "Mismatch",
-    "Remark",
-    "RemarkKind",
-    "ResultRow",
-    "export_run",
-    "import_run",
-    "read_state",
-    "replay",
-]

@@ -9,5 +9,3 @@ if TYPE_CHECKING:
     from ratchet.research.measurement.slots import Lease, SlotPool
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["Lease", "SlotPool", "TaskMeter"]

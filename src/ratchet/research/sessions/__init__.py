@@ -11,15 +11,3 @@ if TYPE_CHECKING:
     from ratchet.research.sessions.tools import tool_names, tools_for
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Idea",
-    "SessionContext",
-    "Submit",
-    "hypothesis_of",
-    "shared_prompt",
-    "system_prompt",
-    "tool_names",
-    "tools_for",
-    "user_prompt",
-]

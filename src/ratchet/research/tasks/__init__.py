@@ -22,20 +22,3 @@ if TYPE_CHECKING:
     from ratchet.research.tasks.validation import OWN_TOOLS, check_task
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "OWN_TOOLS",
-    "TaskAnswer",
-    "check_task",
-    "find_installed",
-    "find_task",
-    "initial_files",
-    "installed_task",
-    "installed_tasks",
-    "pin_task",
-    "pinned_task",
-    "read_task",
-    "scaffold",
-    "task_hash",
-    "task_names",
-]

@@ -11,16 +11,3 @@ if TYPE_CHECKING:
     from ratchet.workflows.evolution.requests import evolve_tool, optimise_batch, roll_back_tool
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "EvolveDecision",
-    "Opportunity",
-    "evolve",
-    "evolve_tool",
-    "find_opportunities",
-    "note_look",
-    "optimise",
-    "optimise_batch",
-    "roll_back_tool",
-    "should_evolve",
-]

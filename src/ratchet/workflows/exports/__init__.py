@@ -9,5 +9,3 @@ if TYPE_CHECKING:
     from ratchet.workflows.exports.target import NotExportable, Target, read_target
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["Exported", "NotExportable", "Target", "export_workflow", "read_target"]

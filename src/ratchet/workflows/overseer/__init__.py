@@ -17,15 +17,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "LONGEST_SENTENCE",
-    "RUN_KIND",
-    "Planned",
-    "Reused",
-    "WorkflowPlanFailed",
-    "plan",
-    "plan_workflow",
-    "planned_of",
-    "start_plan",
-]

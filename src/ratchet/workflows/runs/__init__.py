@@ -10,5 +10,3 @@ if TYPE_CHECKING:
     from ratchet.workflows.runs.results import read_outputs, report_run
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["RunPlan", "prepare", "read_outputs", "report_run", "start_workflow"]
