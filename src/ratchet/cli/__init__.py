@@ -6,5 +6,3 @@ import gc
 gc.set_threshold(50_000, 20, 20)
 
 from ratchet.cli.program import main, run  # noqa: E402
-
-__all__ = ["main", "run"]

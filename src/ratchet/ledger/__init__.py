@@ -16,25 +16,3 @@ if TYPE_CHECKING:
     from ratchet.ledger.usage import Budgets, Spender
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "Artifact",
-    "ArtifactStore",
-    "Attempt",
-    "Budgets",
-    "Collected",
-    "Event",
-    "EventFilter",
-    "Ledger",
-    "Run",
-    "Spender",
-    "Step",
-    "Topic",
-    "Transaction",
-    "change_run",
-    "change_step",
-    "collect_artifacts",
-    "follow",
-    "follow_async",
-    "to_json",
-]

@@ -25,25 +25,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = [
-    "COMMAND_FLOOR",
-    "NODE_FLOOR",
-    "Bounds",
-    "Broken",
-    "CannotStart",
-    "Finished",
-    "IsolationRefused",
-    "Layer",
-    "Layers",
-    "Node",
-    "Policy",
-    "Running",
-    "Stopped",
-    "close",
-    "command_layers",
-    "granted",
-    "run",
-    "start",
-    "wrapped",
-]

@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.cli.completing.shapes import answer
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["answer"]

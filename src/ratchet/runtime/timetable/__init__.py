@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.runtime.timetable.moments import Timetable, When, read_when
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["Timetable", "When", "read_when"]

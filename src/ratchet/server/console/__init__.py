@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.server.console.app import create_console
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["create_console"]

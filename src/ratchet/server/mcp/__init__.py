@@ -8,5 +8,3 @@ if TYPE_CHECKING:
     from ratchet.server.mcp.server import Answering, serve_http, serve_stdio
 else:
     __getattr__ = on_demand(__name__)
-
-__all__ = ["Answering", "serve_http", "serve_stdio"]
