@@ -19,6 +19,7 @@ from ratchet.research.checker.bench import (
     Stopwatch,
     TaskCheck,
     TrialEnd,
+    check_of,
     new_place,
     open_bench,
 )
@@ -360,13 +361,5 @@ class Assault:
     def _finding(
         self, name: str, expected: str, ended: TrialEnd, problems: list[str], watch: Stopwatch
     ) -> TaskCheck:
-        return TaskCheck(
-            part=CheckPart.ATTACK,
-            what=name,
-            grade=Grade.FAILED if problems else Grade.OK,
-            detail=self.outside.plain("; ".join(problems) or ended.summary),
-            hint=_MEND if problems else "",
-            expected=expected,
-            seen=self.outside.plain(ended.summary),
-            seconds=watch.seconds,
-        )
+        seen, *shown = map(self.outside.plain, (ended.summary, *problems))
+        return check_of(CheckPart.ATTACK, name, expected, seen, shown, watch, hint=_MEND)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -53,6 +53,29 @@ class TaskCheck:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
+
+
+def check_of(
+    part: CheckPart,
+    what: str,
+    expected: str,
+    seen: str,
+    problems: Sequence[str],
+    watch: Stopwatch,
+    *,
+    hint: str = "this is a fault of Ratchet or of this machine: see `ratchet doctor`",
+) -> TaskCheck:
+    """What came of an attack or a fault; `hint` is given where there is a problem."""
+    return TaskCheck(
+        part=part,
+        what=what,
+        grade=Grade.FAILED if problems else Grade.OK,
+        detail="; ".join(problems) or seen,
+        hint=hint if problems else "",
+        expected=expected,
+        seen=seen,
+        seconds=watch.seconds,
+    )
 
 
 OnCheck = Callable[[TaskCheck], None]

@@ -74,13 +74,8 @@ async def reads(case: TaskCase) -> Observation:
         return failed(
             "the pinned copy is not what was copied", "start again when the task's folder is not being edited"
         )
-    how = (
-        "is only read"
-        if task.trial is None
-        else "runs as a function"
-        if task.trial.is_node
-        else "is a command"
-    )
+    how = "is a command" if task.trial and not task.trial.is_node else "runs as a function"
+    how = how if task.trial else "is only read"
     names = ", ".join(each.name for each in task.roster)
     return Observation(
         f"the recipe {how}; {len(files)} files, {sum(map(len, files.values()))} bytes; for {names}"
@@ -351,7 +346,6 @@ _MEASURED: Mapping[str, Look] = {
     "held-out split": held_out,
     "limits have room": limits,
 }
-_OPENED = "the task can be pinned"
 
 
 async def check_conformance(task: TaskAdapter, report: OnCheck = lambda _finding: None) -> list[TaskCheck]:
@@ -376,7 +370,7 @@ async def check_conformance(task: TaskAdapter, report: OnCheck = lambda _finding
                 for what, look in _MEASURED.items() if case.samples else ():
                     add(await _finding(what, look, case))
         except RatchetError as error:
-            add(_check_result(_OPENED, _failure(error), watch))
+            add(_check_result("the task can be pinned", _failure(error), watch))
     return found
 
 
@@ -398,14 +392,7 @@ def _failure(error: RatchetError) -> Observation:
 
 
 def _check_result(what: str, seen: Observation, watch: Stopwatch) -> TaskCheck:
-    return TaskCheck(
-        part=CheckPart.TASK,
-        what=what,
-        grade=seen.grade,
-        detail=seen.detail,
-        hint=seen.hint,
-        seconds=watch.seconds,
-    )
+    return TaskCheck(part=CheckPart.TASK, what=what, seconds=watch.seconds, **seen._asdict())
 
 
 async def check(
@@ -426,22 +413,9 @@ async def check(
     except Misuse as error:
         if not _is_there(reference):
             raise
-        finding = TaskCheck(
-            part=CheckPart.TASK,
-            what="the task reads",
-            grade=Grade.FAILED,
-            detail=str(error),
-            hint=error.hint or "",
-            seconds=watch.seconds,
-        )
+        finding = _check_result("the task reads", _failure(error), watch)
         report(finding)
         return [finding]
-    return await _checked(task, attack, real_home, report)
-
-
-async def _checked(
-    task: TaskAdapter, attack: bool, real_home: Path | None, report: OnCheck
-) -> list[TaskCheck]:
     found = await check_conformance(task, report)
     if attack:
         found += await check_attacks(task, report, real_home=real_home)

@@ -29,6 +29,7 @@ from ratchet.research.checker.bench import (
     Stopwatch,
     TaskCheck,
     TrialEnd,
+    check_of,
     new_place,
     open_bench,
 )
@@ -61,16 +62,8 @@ def try_killed_supervisor(folder: Path, place: Path, url: str | None = None) -> 
     with Ledger.open(url or f"sqlite:///{home / 'ledger.db'}", home / "artifacts") as ledger:
         home.mkdir(parents=True, exist_ok=True)
         problems, seen = _killed_and_resumed(ledger, home, folder)
-    return TaskCheck(
-        part=CheckPart.MACHINE,
-        what=_WHAT,
-        grade=Grade.FAILED if problems else Grade.OK,
-        detail="; ".join(problems) or seen,
-        hint="this is a fault of Ratchet; what the run has recorded is in its ledger" if problems else "",
-        expected=_EXPECTED,
-        seen=seen,
-        seconds=watch.seconds,
-    )
+    hint = "this is a fault of Ratchet; what the run has recorded is in its ledger"
+    return check_of(CheckPart.MACHINE, _WHAT, _EXPECTED, seen, problems, watch, hint=hint)
 
 
 def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[str], str]:
@@ -132,6 +125,7 @@ def _started(url: str, home: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether it came true in time. No event says when a process has begun or ended, so it is looked for."""
     watch = Stopwatch()
     while not condition():
         if watch.seconds > seconds:
@@ -140,7 +134,6 @@ def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-_HINT = "this is a fault of Ratchet or of this machine: see `ratchet doctor`"
 _INFRA: frozenset[TrialStatus | None] = frozenset({TrialStatus.INFRA_ERROR})
 _TRIAL_SECONDS = 2
 _WAIT_SECONDS = 20.0
@@ -229,26 +222,12 @@ def found(
 ) -> TaskCheck:
     """`None` among what is expected stands for a score."""
     strange = [] if ended.status in expected else [f"it ended as {ended.summary}"]
-    return TaskCheck(
-        part=CheckPart.MACHINE,
-        what=what,
-        grade=Grade.FAILED if strange or problems else Grade.OK,
-        detail="; ".join([*strange, *problems]) or ended.summary,
-        hint=_HINT if strange or problems else "",
-        expected=" or ".join(sorted(str(each or "a score") for each in expected)),
-        seen=ended.summary,
-        seconds=watch.seconds,
-    )
+    ends = " or ".join(sorted(str(each or "a score") for each in expected))
+    return check_of(CheckPart.MACHINE, what, ends, ended.summary, [*strange, *problems], watch)
 
 
 async def _until(condition: Callable[[], bool]) -> bool:
-    """Whether it came true in time. Nobody tells when a process has begun or ended, so it is looked for."""
-    watch = Stopwatch()
-    while not condition():
-        if watch.seconds > _WAIT_SECONDS:
-            return False
-        await asyncio.sleep(_LOOK_SECONDS)
-    return True
+    return await asyncio.to_thread(_wait_for, condition, _WAIT_SECONDS)
 
 
 _CRASH, _OVERRUN = TrialStatus.CRASH, TrialStatus.EVAL_BUDGET_OVERRUN
@@ -338,7 +317,8 @@ async def try_evaluator(scene: Scene, fault: EvaluatorFault) -> TaskCheck:
     for pid in living:
         kill_process(pid)
     problems += [f"{len(living)} of its processes live on"] if living else []
-    return _finding(fault.name, str(fault.status or "a score"), ended, problems, watch)
+    expected = str(fault.status or "a score")
+    return check_of(CheckPart.EVALUATOR, fault.name, expected, ended.summary, problems, watch)
 
 
 async def try_meddling(scene: Scene) -> TaskCheck:
@@ -347,7 +327,8 @@ async def try_meddling(scene: Scene) -> TaskCheck:
     bench = scene.with_evaluator(_function("return {'error': 1.0}"), kind=_Meddling)
     ended = await measured(bench)
     problems = [] if ended.status is TrialStatus.INFRA_ERROR else [f"it ended as {ended.summary}"]
-    return _finding("is edited while it runs", "infra_error", ended, problems, watch)
+    what = "is edited while it runs"
+    return check_of(CheckPart.EVALUATOR, what, "infra_error", ended.summary, problems, watch)
 
 
 class _Meddling(TaskAdapter):
@@ -362,19 +343,6 @@ class _Meddling(TaskAdapter):
 def _content(bench: Bench) -> dict[str, bytes]:
     directory = Path(bench.task.evaluator_dir)
     return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
-def _finding(name: str, expected: str, ended: TrialEnd, problems: list[str], watch: Stopwatch) -> TaskCheck:
-    return TaskCheck(
-        part=CheckPart.EVALUATOR,
-        what=name,
-        grade=Grade.FAILED if problems else Grade.OK,
-        detail="; ".join(problems) or ended.summary,
-        hint="this is a fault of Ratchet or of this machine: see `ratchet doctor`" if problems else "",
-        expected=expected,
-        seen=ended.summary,
-        seconds=watch.seconds,
-    )
 
 
 NAME = "sine"
