@@ -20,25 +20,29 @@ from ratchet.research.views._knowledge import Insights, insights, tree
 from ratchet.research.views._status import Status, better, read_status
 from ratchet.research.views.markup import CSS, Markup, grid, joined, tag
 from ratchet.research.views.plot import Frame, Level, Mark, Plot, draw_plot, plotted
-from ratchet.research.views.specialists import CalibrationView, calibration
-from ratchet.research.views.text import NOTHING, both_ends, cost_of, duration, number, one_line, signed
+from ratchet.research.views.specialists import calibration
+from ratchet.research.views.text import (
+    NOTHING,
+    ResearchView,
+    cost_of,
+    duration,
+    number,
+    one_line,
+    signed,
+)
 from ratchet.research.views.trials import (
     TOP,
     Leaderboard,
-    NearMisses,
     leaderboard,
-    measured,
     near_misses,
     recent_activity,
     status_of,
-    why,
 )
 from ratchet.workspaces import Repository
 
 if TYPE_CHECKING:
     from ratchet.research.views._knowledge import TrialNode, TrialTree
     from ratchet.research.views.plot import Plotted
-    from ratchet.research.views.specialists import Yields
 
 
 _LINES = 2000
@@ -226,15 +230,17 @@ def report(
     """
     status = read_status(tx, run_id)
     shown = plotted(tx, run_id, status.standing.next_number, max(2, points))
+    expected = calibration(tx, run_id)
+    looked_at = _none(f"Over the newest {expected.trials:,} trials of the run.")
     sections = [
         _section("Score over trials", score_plot(status, shown)),
         _section("Leaderboard", _leaders(leaderboard(tx, run_id, columns=columns))),
         _section("Lineage of the best", branches(tree(tx, run_id, sideways=3))),
-        _section("Specialists", _specialists(status.specialists)),
-        _section("Expected and measured", _calibration(calibration(tx, run_id))),
-        _section("Near misses", _missed(near_misses(tx, run_id))),
+        _section("Specialists", _table(status.specialists, range(1, 8))),
+        _section("Expected and measured", _table(expected, range(1, 5), looked_at)),
+        _section("Near misses", _table(near_misses(tx, run_id), range(3))),
         _section("Lessons", _lessons(insights(tx, run_id))),
-        _section("Recent activity", _recent(recent_activity(tx, run_id).rows)),
+        _section("Recent activity", _table(recent_activity(tx, run_id), (0, 3, 4))),
     ]
     if diff is not None:
         sections.append(_section("What the best changed", difference(diff)))
@@ -309,92 +315,21 @@ def _none(words: str) -> Markup:
     return tag("p", words, class_="soft")
 
 
+def _table(found: ResearchView, numeric: Sequence[int] = (), more: Markup | None = None) -> Markup:
+    head, *rows = found.table(_TEXT)
+    if not rows:
+        return _none(found.none)
+    return joined([grid(head, rows, numeric=numeric), *([] if more is None else [more])])
+
+
 def _leaders(found: Leaderboard) -> Markup:
     if not found.rows:
-        return _none("Nothing was kept yet.")
-    extra = [one_line(name, 40) for name in found.columns]
-    columns = ["exp", one_line(found.score_field, 40), *extra, "Δ", "specialist", "commit", "hypothesis"]
-    rows = [
-        [
-            each.exp_id,
-            number(each.score),
-            *(number(measured(each, name)) for name in found.columns),
-            signed(each.delta),
-            one_line(each.specialist, 40),
-            (each.commit or NOTHING)[:10],
-            one_line(each.hypothesis, _TEXT),
-        ]
-        for each in found.rows
-    ]
-    return grid(columns, rows, numeric=(*range(3 + len(extra)), 4 + len(extra)))
-
-
-def _specialists(found: Yields) -> Markup:
-    if not found.rows:
-        return _none("No session has ended yet.")
-    columns = [
-        "specialist",
-        "sessions",
-        "trials",
-        "keeps",
-        "per trial",
-        "tokens",
-        "cost",
-        "time",
-        "last problem",
-    ]
-    rows = [
-        [
-            one_line(each.specialist, 40),
-            f"{each.sessions:,}",
-            f"{each.trials:,}",
-            f"{each.keeps:,}",
-            NOTHING if each.keeps_per_trial is None else f"{each.keeps_per_trial:.3f}",
-            f"{each.usage.tokens:,}",
-            cost_of(each.usage),
-            duration(each.usage.wall_seconds),
-            f"{each.failures}× {one_line(each.problem or '', _TEXT)}" if each.failures else "",
-        ]
-        for each in found.rows
-    ]
-    return grid(columns, rows, numeric=range(1, 8))
-
-
-def _calibration(found: CalibrationView) -> Markup:
-    if not found.rows:
-        return _none("No trial with an expectation has a score yet.")
-    columns = ["specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected"]
-    rows = [
-        [
-            one_line(each.specialist, 40),
-            f"{each.trials}",
-            signed(each.expected),
-            signed(each.actual),
-            f"{each.right_way} of {each.trials}",
-        ]
-        for each in found.rows
-    ]
-    note = _none(f"Over the newest {found.trials:,} trials of the run.")
-    return joined([grid(columns, rows, numeric=range(1, 5)), note])
-
-
-def _missed(found: NearMisses) -> Markup:
-    if not found.rows:
-        return _none("No near misses.")
-    columns = ["exp", one_line(found.standing.score_field, 40), "better than best by", "status"]
-    rows = [
-        [
-            each.exp_id,
-            number(each.score),
-            signed(found.gain(each)),
-            status_of(each),
-            one_line(each.specialist, 40),
-            one_line(each.hypothesis, _TEXT),
-            both_ends(each.reason, _TEXT) if each.reason else why(each, _TEXT),
-        ]
-        for each in found.rows
-    ]
-    return grid([*columns, "specialist", "hypothesis", "why not kept"], rows, numeric=range(3))
+        return _none(found.none)
+    head, *rows = found.table(_TEXT)
+    for row, trial in zip(rows, found.rows, strict=True):
+        row.insert(-1, (trial.commit or NOTHING)[:10])
+    numbers = 3 + len(found.columns)
+    return grid([*head[:-1], "commit", head[-1]], rows, numeric=(*range(numbers), numbers + 1))
 
 
 def _lessons(found: Insights) -> Markup:
@@ -402,23 +337,6 @@ def _lessons(found: Insights) -> Markup:
         return _none("No lessons yet.")
     rows = [[one_line(each.specialist, 40), one_line(each.text, 600)] for each in found.rows]
     return grid(["specialist", "lesson"], rows)
-
-
-def _recent(rows: Sequence[Trial]) -> Markup:
-    if not rows:
-        return _none("Nothing was tried yet.")
-    shown = [
-        [
-            each.exp_id,
-            number(each.score),
-            signed(each.delta),
-            status_of(each),
-            one_line(each.specialist, 40),
-            one_line(each.hypothesis, _TEXT),
-        ]
-        for each in rows
-    ]
-    return grid(["exp", "score", "Δ", "status", "specialist", "hypothesis"], shown, numeric=range(3))
 
 
 def columns_of(run: Run) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ class PromptTrial:
     @cached_property
     def latest(self) -> PromptEntry:
         """Among what was tried last."""
-        full, short = tried_cells(self.trial), tried_cells(self.trial, _ABOVE)
+        full, short = tried_cells(self.trial), tried_cells(self.trial, text=_ABOVE)
         return PromptEntry(table_row(full), table_row(short), self.trial.number)
 
     @cached_property

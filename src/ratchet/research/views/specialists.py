@@ -17,14 +17,13 @@ from ratchet.operations import filled
 from ratchet.research.views.text import (
     NOTHING,
     ResearchView,
-    cell,
     cost_of,
     duration,
     finite,
     json_text,
     money,
+    one_line,
     signed,
-    table,
 )
 
 if TYPE_CHECKING:
@@ -111,10 +110,10 @@ class CostView(ResearchView):
             ],
         )
 
-    def to_markdown(self) -> str:
+    def table(self, limit: int = 100) -> list[list[str]]:
         parts = [(each.specialist, each.usage, each.trials, each.keeps) for each in self.specialists]
         rows = [_row(*each) for each in [("all", self.total, self.trials, self.keeps), *parts]]
-        return "\n".join(table(("who", "tokens", "cost", "per trial", "per keep", "time"), rows))
+        return [["who", "tokens", "cost", "per trial", "per keep", "time"], *rows]
 
 
 def cost(tx: Transaction, run_id: int) -> CostView:
@@ -128,7 +127,7 @@ def _share(usage: Usage, number: int) -> float | None:
 
 def _row(who: str, usage: Usage, trials: int, keeps: int) -> list[str]:
     return [
-        cell(who, 40),
+        one_line(who, 40),
         f"{usage.tokens:,}",
         cost_of(usage),
         *(
@@ -179,39 +178,23 @@ class SpecialistYield:
 
 @dataclass(frozen=True, slots=True)
 class Yields(ResearchView):
+    none = "No session has ended yet."
     rows: tuple[SpecialistYield, ...]
 
     def answer(self) -> list[YieldAnswer]:
         return [each.answer() for each in self.rows]
 
-    def to_markdown(self) -> str:
-        columns = (
-            "specialist",
-            "sessions",
-            "trials",
-            "keeps",
-            "per trial",
-            "tokens",
-            "cost",
-            "time",
-            "problem",
-        )
-        return "\n".join(table(columns, [cells(each) for each in self.rows]))
+    def table(self, limit: int = 80) -> list[list[str]]:
+        head = ["specialist", "sessions", "trials", "keeps", "per trial", "tokens", "cost", "time", "problem"]
+        return [head, *(_cells(each, limit) for each in self.rows)]
 
 
-def cells(row: SpecialistYield) -> list[str]:
-    share = row.keeps_per_trial
-    return [
-        cell(row.specialist, 40),
-        f"{row.sessions}",
-        f"{row.trials}",
-        f"{row.keeps}",
-        NOTHING if share is None else f"{share:.3f}",
-        f"{row.usage.tokens:,}",
-        cost_of(row.usage),
-        duration(row.usage.wall_seconds),
-        f"{row.failures}× {cell(row.problem or '', 80)}" if row.failures else "",
-    ]
+def _cells(row: SpecialistYield, limit: int) -> list[str]:
+    share = NOTHING if row.keeps_per_trial is None else f"{row.keeps_per_trial:.3f}"
+    counts = [f"{count:,}" for count in (row.sessions, row.trials, row.keeps)]
+    used = [f"{row.usage.tokens:,}", cost_of(row.usage), duration(row.usage.wall_seconds)]
+    problem = f"{row.failures}× {one_line(row.problem or '', limit)}" if row.failures else ""
+    return [one_line(row.specialist, 40), *counts, share, *used, problem]
 
 
 def yields(tx: Transaction, run_id: int) -> Yields:
@@ -254,11 +237,17 @@ class SpecialistCalibration:
             json_text(self.specialist) or "", self.trials, self.expected, self.actual, share
         )
 
+    def cells(self, limit: int) -> list[str]:
+        share = f"{self.right_way} of {self.trials}"
+        means = [signed(self.expected), signed(self.actual)]
+        return [one_line(self.specialist, min(limit, 40)), f"{self.trials}", *means, share]
+
 
 @dataclass(frozen=True, slots=True)
 class CalibrationView(ResearchView):
     """Over the newest trials of the run: `trials` of them."""
 
+    none = "No trial with an expectation has a score yet."
     trials: int
     rows: tuple[SpecialistCalibration, ...]
 
@@ -268,11 +257,9 @@ class CalibrationView(ResearchView):
     def answer(self) -> CalibrationAnswer:
         return CalibrationAnswer(self.trials, [each.answer() for each in self.rows])
 
-    def to_markdown(self) -> str:
-        if not self.rows:
-            return "No trial with an expectation has a score yet."
-        columns = ("specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected")
-        return "\n".join(table(columns, [_cells(each) for each in self.rows]))
+    def table(self, limit: int = 40) -> list[list[str]]:
+        head = ["specialist", "trials", "mean Δ expected", "mean Δ measured", "moved as expected"]
+        return [head, *(each.cells(limit) for each in self.rows)]
 
 
 def calibration(tx: Transaction, run_id: int) -> CalibrationView:
@@ -326,8 +313,3 @@ def _calibrated(specialist: str, pairs: Sequence[Expectation]) -> SpecialistCali
         actual=statistics.fmean(actual for _, actual in pairs),
         right_way=sum(expected * actual > 0 for expected, actual in pairs),
     )
-
-
-def _cells(row: SpecialistCalibration) -> list[str]:
-    share = f"{row.right_way} of {row.trials}"
-    return [cell(row.specialist, 40), f"{row.trials}", signed(row.expected), signed(row.actual), share]

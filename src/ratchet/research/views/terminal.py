@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.research.views._status import Status, better
 from ratchet.research.views.text import NOTHING, cost_of, duration, number, one_line, signed, trials
-from ratchet.research.views.trials import status_of
+from ratchet.research.views.trials import activity_head, tried_cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from ratchet.ledger.trials import Trial
     from ratchet.research.views._status import LiveView
-    from ratchet.research.views.specialists import SpecialistYield
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
+_WIDEST = 20
 _STYLES = {
     "keep": "bold green",
     "baseline": "green",
@@ -45,25 +45,24 @@ def draw_live(value: LiveView, *, whole: bool = False) -> RenderableType:
         Panel(Text("\n".join(_head(status))), title=Text(_title(status)), title_align="left"),
         Text("\n".join(_lines_of_scores(value))),
     ]
-    if status.specialists.rows:
-        parts.append(_table("specialists", _YIELD, [_yield(each) for each in status.specialists.rows], whole))
-    if status.in_flight:
-        parts.append(
-            _table("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight], whole)
-        )
-    if value.last:
-        parts.append(_table("last trials", _TRIAL, [_trial(each) for each in value.last], whole))
-    return Group(*parts)
+    return Group(*parts, *(_table(title, rows, whole) for title, rows in _tables(value)))
 
 
 def live_text(value: LiveView) -> str:
     """The same in plain lines, for a pipe or a log."""
     status = value.status
     lines = [_title(status), *_head(status), *_lines_of_scores(value)]
-    lines += _aligned("specialists", _YIELD, [_yield(each) for each in status.specialists.rows])
-    lines += _aligned("in flight", _FLIGHT, [_flight(each, value.now) for each in status.in_flight])
-    lines += _aligned("last trials", _TRIAL, [_trial(each) for each in value.last])
-    return "\n".join(lines)
+    return "\n".join(lines + [line for title, rows in _tables(value) for line in _aligned(title, rows)])
+
+
+def _tables(value: LiveView) -> list[tuple[str, list[list[str]]]]:
+    """Each with its title, the names of its columns first; none that would have no rows."""
+    yields = [[*row[:5], row[6], row[8]] for row in value.status.specialists.table(60)]
+    flights = [["exp", "specialist", "for", "hypothesis"]]
+    flights += [_flight(each, value.now) for each in value.status.in_flight]
+    last = [activity_head("score"), *(tried_cells(each, 100) for each in value.last)]
+    found = [("specialists", yields), ("in flight", flights), ("last trials", last)]
+    return [(title, rows) for title, rows in found if len(rows) > 1]
 
 
 def sparkline(scores: Sequence[float]) -> str:
@@ -117,43 +116,12 @@ def _lines_of_scores(value: LiveView) -> list[str]:
     return [f"kept    {sparkline(kept)}", f"recent  {sparkline(recent)}"]
 
 
-_WIDEST = 20
-_YIELD = ("specialist", "sessions", "trials", "keeps", "per trial", "cost", "problem")
-_FLIGHT = ("exp", "specialist", "for", "hypothesis")
-_TRIAL = ("exp", "specialist", "status", "score", "Δ", "hypothesis")
-
-
-def _yield(row: SpecialistYield) -> list[str]:
-    share = row.keeps_per_trial
-    return [
-        one_line(row.specialist, 30),
-        f"{row.sessions}",
-        f"{row.trials}",
-        f"{row.keeps}",
-        NOTHING if share is None else f"{share:.3f}",
-        cost_of(row.usage),
-        f"{row.failures}× {one_line(row.problem or '', 60)}" if row.failures else "",
-    ]
-
-
 def _flight(trial: Trial, now: int) -> list[str]:
     since = duration(max(0, now - trial.started_at) / 1000)
     return [trial.exp_id, one_line(trial.specialist, 30), since, one_line(trial.hypothesis, 100)]
 
 
-def _trial(trial: Trial) -> list[str]:
-    name, status = one_line(trial.specialist, 30), status_of(trial)
-    return [
-        trial.exp_id,
-        name,
-        status,
-        number(trial.score),
-        signed(trial.delta),
-        one_line(trial.hypothesis, 100),
-    ]
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], whole: bool) -> Table:
+def _table(title: str, lines: Sequence[Sequence[str]], whole: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -161,6 +129,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wh
     drawn = Table(
         box=None, pad_edge=False, title=title, title_justify="left", header_style="bold", expand=True
     )
+    columns, *rows = lines
     for name in columns:
         last = name == columns[-1]
         wraps = whole and last
@@ -176,11 +145,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wh
     return drawn
 
 
-def _aligned(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    if not rows:
-        return []
-    lines = [columns, *rows]
-    widths = [max(len(row[at]) for row in lines) for at in range(len(columns))]
+def _aligned(title: str, lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ratchet.kernel import Usage, dollars
 from ratchet.operations import record
@@ -16,11 +16,19 @@ class ResearchView:
 
     __slots__ = ()
 
+    none: ClassVar[str] = ""
+    """What is said in the place of a table without rows."""
+
     def answer(self) -> Any:
         raise NotImplementedError
 
-    def to_markdown(self) -> str:
+    def table(self, limit: int = 100) -> list[list[str]]:
+        """The names of the columns and the rows, for any face. Long texts have up to `limit` characters."""
         raise NotImplementedError
+
+    def to_markdown(self) -> str:
+        head, *rows = self.table()
+        return "\n".join(table(head, rows)) if rows else self.none
 
     def to_dict(self) -> Any:
         """The answer as JSON."""
@@ -232,13 +240,13 @@ def finite(value: object) -> float | None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table whose cells are fit for it already."""
+    """Lines of a Markdown table; what a cell has is plain text."""
     head = [table_row(columns), table_row(["---"] * len(columns))]
     return [*head, *map(table_row, rows)]
 
 
 def table_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(escaped, cells))} |"
 
 
 def _plain(text: str) -> str:

@@ -21,8 +21,8 @@ from ratchet.research.views.text import (
     finite,
     json_text,
     number,
+    one_line,
     signed,
-    table,
 )
 
 if TYPE_CHECKING:
@@ -136,39 +136,30 @@ def _measurements(certificate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
             yield each
 
 
-_TEXT = 80
-
-
 @dataclass(frozen=True, slots=True)
 class Activity(ResearchView):
     """Newest first. What could not be measured, or was taken out afterwards, tells nothing and is not here."""
 
+    none = "Nothing was tried yet."
     score_field: str
     rows: tuple[Trial, ...]
 
     def answer(self) -> list[TrialAnswer]:
         return list(map(TrialAnswer.of, self.rows))
 
-    def to_markdown(self) -> str:
-        if not self.rows:
-            return "Nothing was tried yet."
-        return "\n".join(table(activity_head(self.score_field), [tried_cells(each) for each in self.rows]))
+    def table(self, limit: int = 80) -> list[list[str]]:
+        return [activity_head(self.score_field), *(tried_cells(each, limit) for each in self.rows)]
 
 
-def activity_head(score_field: str) -> tuple[str, ...]:
-    return ("exp", "specialist", "status", cell(score_field, 40), "Δ", "hypothesis")
+def activity_head(score_field: str) -> list[str]:
+    return ["exp", "specialist", "status", one_line(score_field, 40), "Δ", "hypothesis"]
 
 
-def tried_cells(trial: Trial, text: str | None = None) -> list[str]:
+def tried_cells(trial: Trial, limit: int = 80, text: str | None = None) -> list[str]:
     """The row of a trial, with its own words or with `text` in their place."""
-    return [
-        trial.exp_id,
-        cell(trial.specialist, 40),
-        status_of(trial),
-        number(trial.score),
-        signed(trial.delta),
-        cell(trial.hypothesis, _TEXT) if text is None else text,
-    ]
+    words = one_line(trial.hypothesis, limit) if text is None else text
+    numbers = [number(trial.score), signed(trial.delta)]
+    return [trial.exp_id, one_line(trial.specialist, 40), status_of(trial), *numbers, words]
 
 
 def recent_activity(
@@ -206,8 +197,12 @@ def status_of(trial: Trial) -> str:
 
 def why(trial: Trial, limit: int) -> str:
     """What the judge said, or else what the status means; fit for Markdown."""
+    return escaped(_reason(trial, limit))
+
+
+def _reason(trial: Trial, limit: int) -> str:
     if trial.reason and trial.reason.strip():
-        return escaped(both_ends(trial.reason, limit))
+        return both_ends(trial.reason, limit)
     return "" if trial.status is None else _WHY[trial.status]
 
 
@@ -226,7 +221,6 @@ def measured(trial: Trial, name: str) -> float | None:
     return finite(means.get(name) if isinstance(means, dict) else None)
 
 
-_BEST_TEXT = 100
 TOP = 20
 
 
@@ -234,6 +228,7 @@ TOP = 20
 class Leaderboard(ResearchView):
     """In the order of keeping, newest first: each was judged better than the one after it, whatever their noise."""
 
+    none = "Nothing was kept yet."
     score_field: str
     rows: tuple[Trial, ...]
     columns: tuple[str, ...] = ()
@@ -244,27 +239,23 @@ class Leaderboard(ResearchView):
             for each in self.rows
         ]
 
-    def to_markdown(self) -> str:
-        if not self.rows:
-            return "Nothing was kept yet."
-        return "\n".join(
-            table(
-                leaderboard_head(self.score_field, self.columns),
-                [kept_cells(each, self.columns) for each in self.rows],
-            )
-        )
+    def table(self, limit: int = 100) -> list[list[str]]:
+        rows = (kept_cells(each, self.columns, limit) for each in self.rows)
+        return [leaderboard_head(self.score_field, self.columns), *rows]
 
 
-def leaderboard_head(score_field: str, columns: Sequence[str] = ()) -> tuple[str, ...]:
-    shown = (cell(name, 40) for name in (score_field, *columns))
-    return ("exp", *shown, "Δ", "specialist", "hypothesis")
+def leaderboard_head(score_field: str, columns: Sequence[str] = ()) -> list[str]:
+    shown = (one_line(name, 40) for name in (score_field, *columns))
+    return ["exp", *shown, "Δ", "specialist", "hypothesis"]
 
 
-def kept_cells(trial: Trial, columns: Sequence[str] = (), *, text: str | None = None) -> list[str]:
+def kept_cells(
+    trial: Trial, columns: Sequence[str] = (), limit: int = 100, text: str | None = None
+) -> list[str]:
     """The row of a trial, with its own words or with `text` in their place."""
     numbers = [number(trial.score), *(number(measured(trial, name)) for name in columns)]
-    shown = cell(trial.hypothesis, _BEST_TEXT) if text is None else text
-    return [trial.exp_id, *numbers, signed(trial.delta), cell(trial.specialist, 40), shown]
+    words = one_line(trial.hypothesis, limit) if text is None else text
+    return [trial.exp_id, *numbers, signed(trial.delta), one_line(trial.specialist, 40), words]
 
 
 def leaderboard(
@@ -293,13 +284,13 @@ def kept_best_first(tx: Transaction, run_id: int, *, limit: int = TOP, brief: bo
 # Nearly as good is within twice the noise, or, where there is none, within a hundredth of what the run has gained.
 _NOISES = 2.0
 _SHARE = 0.01
-_MISS_TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NearMisses(ResearchView):
     """`margin` is how far a score may fall short of the best to count. `rows` come best first."""
 
+    none = "No near misses."
     standing: Standing
     margin: float
     rows: tuple[Trial, ...]
@@ -316,23 +307,15 @@ class NearMisses(ResearchView):
             NearMissAnswer.of(each, gain_vs_best=self.gain(each), why=why(each, 300)) for each in self.rows
         ]
 
-    def to_markdown(self) -> str:
-        if not self.rows:
-            return "No near misses."
-        field = cell(self.standing.score_field, 40)
-        columns = ("exp", field, "better than best by", "status", "specialist", "hypothesis", "why not kept")
-        return "\n".join(table(columns, [self._cells(each) for each in self.rows]))
+    def table(self, limit: int = 100) -> list[list[str]]:
+        field = one_line(self.standing.score_field, 40)
+        head = ["exp", field, "better than best by", "status", "specialist", "hypothesis", "why not kept"]
+        return [head, *(self._cells(each, limit) for each in self.rows)]
 
-    def _cells(self, trial: Trial) -> list[str]:
-        return [
-            trial.exp_id,
-            number(trial.score),
-            signed(self.gain(trial)),
-            status_of(trial),
-            cell(trial.specialist, 40),
-            cell(trial.hypothesis, _MISS_TEXT),
-            why(trial, 160),
-        ]
+    def _cells(self, trial: Trial, limit: int) -> list[str]:
+        facts = [trial.exp_id, number(trial.score), signed(self.gain(trial)), status_of(trial)]
+        words = [one_line(trial.specialist, 40), one_line(trial.hypothesis, limit)]
+        return [*facts, *words, _reason(trial, max(limit, 160))]
 
 
 def near_misses(
