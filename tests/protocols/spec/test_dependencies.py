@@ -33,7 +33,7 @@ def spec(**steps: str | None) -> ProtocolSpec:
                 f"id-{name}",
                 None,
                 f"{name}.md",
-                Qa(),
+                Qa(None),
                 name=name,
                 depends_on=others,
                 parallel_group=groups[0] if groups else None,

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from ratchet.protocols.spec import (
-    SCHEMA,
     QaPolicy,
     SpecInvalid,
     StepOutputs,
     infer_step_type,
     read_protocol_spec,
+    spec_schema,
     step_rows,
     write_protocol_spec,
 )
@@ -53,8 +53,11 @@ def problems_of(data: Any, **more: Any) -> list[str]:
 
 
 def test_the_schema_is_one_of_draft_07() -> None:
-    Draft7Validator.check_schema(SCHEMA)
-    assert json.loads(json.dumps(SCHEMA)) == SCHEMA
+    schema = spec_schema()
+    Draft7Validator.check_schema(schema)
+    assert json.loads(json.dumps(schema)) == schema
+    assert Draft7Validator(schema).is_valid(FULL)
+    assert not Draft7Validator(schema).is_valid(protocol(step("a", surprise=1)))
 
 
 def test_everything_that_is_said_is_read() -> None:
@@ -193,6 +196,17 @@ def test_a_great_many_problems_are_counted_rather_than_listed() -> None:
     assert told[-1] == "and 200 more problems"
 
 
+def test_a_spec_that_is_nested_without_end_is_refused() -> None:
+    deep: Any = "here"
+    for _ in range(500):
+        deep = [deep]
+
+    [problem] = problems_of(protocol(step("a", metadata={"deep": deep})))
+
+    assert problem.startswith("the spec cannot be read: ")
+    assert "recursion limit" in problem
+
+
 def test_paths_are_read_without_parts_that_say_nothing() -> None:
     spec = read_protocol_spec(protocol(step("a", prompt_ref="./prompts//a.md")))
 
@@ -231,7 +245,9 @@ _json = st.recursive(
     max_leaves=10,
 )
 _steps = st.lists(
-    st.fixed_dictionaries({}, optional=dict.fromkeys(SCHEMA["definitions"]["StepSpec"]["properties"], _json)),
+    st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(spec_schema()["$defs"]["StepSpec"]["properties"], _json)
+    ),
     max_size=3,
 )
 

@@ -20,7 +20,7 @@ from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
 from ratchet.operations import record
 from ratchet.protocols.lookup import project_named, protocol_named
-from ratchet.protocols.spec import SCHEMA, files_below, root_of, spec_problems
+from ratchet.protocols.spec import files_below, root_of, spec_problems, spec_schema
 from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job
 
@@ -157,7 +157,7 @@ def audit(
 @command(examples=["ratchet spec schema > spec.schema.json", "ratchet spec schema | jq .properties"])
 def schema() -> None:
     """Print the JSON Schema of specs."""
-    print_document(dict(SCHEMA))
+    print_document(spec_schema())
 
 
 def _numbers(runtime: Runtime, owner: int | None) -> list[int]:

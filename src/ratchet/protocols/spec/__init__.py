@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         write_step_spec,
     )
     from ratchet.protocols.spec.validation import (
-        SCHEMA,
         SpecInvalid,
         check_paths,
         check_spec,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         record_spec,
         root_of,
         spec_problems,
+        spec_schema,
     )
 else:
     __getattr__ = on_demand(__name__)

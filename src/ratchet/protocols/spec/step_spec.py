@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from ratchet.flowkit.graph import cycle_message, cycles
 from ratchet.kernel import StepStatus
@@ -71,6 +73,13 @@ def files_below(directory: Path) -> Exists:
     return exists
 
 
+MOST_STEPS = 1000
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Place = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(plain_path)]
+# For JSON that is read; a spec that a program makes is checked when it is recorded.
+_CONFIG = ConfigDict(extra="forbid", strict=True)
+
+
 class QaPolicy(StrEnum):
     """How a step is judged: by checks and a reviewer, by a brief review, or not at all."""
 
@@ -81,10 +90,11 @@ class QaPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepOutputs:
-    """Paths that the session's text is written to: `protocol`, and others by name."""
+    """Where the text of the session is written to. Never the path of a prompt, a plan or a step file."""
 
-    protocol: str | None = None
-    aux: Mapping[str, str] = field(default_factory=dict)
+    __pydantic_config__ = _CONFIG
+    protocol: Place | None = None
+    aux: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -96,8 +106,9 @@ class StepOutputs:
 class Qa:
     """Who reviews a step and how. No policy means `full`."""
 
-    policy: QaPolicy | None = None
-    prompt: str | None = None
+    __pydantic_config__ = _CONFIG
+    policy: QaPolicy | None
+    prompt: Place | None = None
     model: str | None = None
     engine_id: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -105,28 +116,30 @@ class Qa:
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """One step. `prompt_ref` is a path in the protocol's folder or in the repository.
+    """One step. `prompt_ref` is a path in the protocol's folder or in the repository; no engine is the usual one.
 
-    `depends_on` has names or ids of steps; nothing means that it follows those before it. Steps of one `parallel_group`
-    may run at once. `inputs` go into the prompt. `policies` are as they were written;
-    `ratchet.protocols.policies` reads them.
+    `depends_on` has names or ids of steps that must be completed before; nothing means those just before it. Steps of
+    one `parallel_group` may run at once; the group stands where its first step stands. Steps are sorted by `order`, and
+    one without stays behind the step before it. `inputs` go into the prompt. `policies` are loops and triggers as they
+    were written.
     """
 
-    id: str
+    __pydantic_config__ = _CONFIG
+    id: Name
     engine_id: str | None
-    prompt_ref: str
+    prompt_ref: Place
     qa: Qa
-    name: str | None = None
+    name: Name | None = None
     description: str | None = None
     model: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: StepOutputs = field(default_factory=StepOutputs)
-    step_type: str | None = None
+    step_type: Annotated[str, Field(pattern="^(setup|work|qa)$")] | None = None
     policies: tuple[Mapping[str, Any], ...] = ()
     order: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    depends_on: tuple[str, ...] = ()
-    parallel_group: str | None = None
+    depends_on: tuple[Name, ...] = ()
+    parallel_group: Name | None = None
 
     @property
     def called(self) -> str:
@@ -141,9 +154,10 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSpec:
-    """A whole protocol. Its steps are in the order in which they are numbered."""
+    """The steps of a protocol in the order in which they are numbered, who carries them out and how they are judged."""
 
-    steps: tuple[StepSpec, ...]
+    __pydantic_config__ = _CONFIG
+    steps: Annotated[tuple[StepSpec, ...], Field(min_length=1, max_length=MOST_STEPS)]
     version: str | int | None = None
     placeholders: Mapping[str, Any] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict)

@@ -1,10 +1,14 @@
-"""Specs from JSON: the schema, reading, validation and the record in the ledger. All problems are reported at once."""
+"""Specs from JSON: reading, validation and the record in the ledger. All problems are reported at once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ratchet.kernel import Misuse, iso
 from ratchet.ledger import Transaction, to_json
@@ -13,111 +17,28 @@ from ratchet.protocols.policies import policy_problems
 from ratchet.protocols.spec.step_spec import (
     Exists,
     ProtocolSpec,
-    Qa,
-    QaPolicy,
-    StepOutputs,
     StepSpec,
     candidates,
     dependency_problems,
     find_path,
-    plain_path,
     spec_hash,
     unsafe_path,
     write_protocol_spec,
 )
 from ratchet.workspaces.trees import unwanted_name
 
-MOST_STEPS = 1000
-_LONGEST_PATH = 1024
-_LONGEST_NAME = 200
+S = TypeVar("S")
 
-_TABLE = {"type": "object"}
-_NAME = {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME}
-_PATH = {"type": "string", "minLength": 1, "maxLength": _LONGEST_PATH}
-_MAYBE = {"type": ["string", "null"]}
 
-_OUTPUTS = {
-    "type": "object",
-    "description": "Where the text of the session is written to. Never the path of a prompt, a plan or a step file.",
-    "properties": {
-        "protocol": {**_PATH, **_MAYBE},
-        "aux": {"type": "object", "additionalProperties": _PATH},
-    },
-    "additionalProperties": False,
-}
+@cache
+def _reader(kind: type[S]) -> TypeAdapter[S]:
+    return TypeAdapter(kind)
 
-_QA = {
-    "type": "object",
-    "description": "How the step is judged; null is full.",
-    "properties": {
-        "policy": {"enum": ["skip", "light", "full", None]},
-        "prompt": {**_PATH, **_MAYBE},
-        "model": _MAYBE,
-        "engine_id": _MAYBE,
-        "inputs": _TABLE,
-    },
-    "required": ["policy"],
-    "additionalProperties": False,
-}
 
-_STEP = {
-    "type": "object",
-    "properties": {
-        "id": _NAME,
-        "name": {**_NAME, **_MAYBE, "description": "What the step is called, if not by its id."},
-        "description": _MAYBE,
-        "engine_id": {**_MAYBE, "description": "The engine that carries it out; null is the usual one."},
-        "model": _MAYBE,
-        "prompt_ref": {
-            **_PATH,
-            "description": "The file with the task: in the folder of the protocol, else in the repository.",
-        },
-        "inputs": {**_TABLE, "description": "What else the prompt says."},
-        "outputs": _OUTPUTS,
-        "step_type": {"enum": ["setup", "work", "qa", None]},
-        "policies": {"type": "array", "items": _TABLE, "description": "Loops and triggers."},
-        "qa": _QA,
-        "order": {
-            "type": ["integer", "null"],
-            "description": "Steps are sorted by it. One without stays behind the step before it in the list.",
-        },
-        "metadata": _TABLE,
-        "depends_on": {
-            "type": "array",
-            "items": _NAME,
-            "description": "Names or ids of the steps that must be completed before; none means those just before it.",
-        },
-        "parallel_group": {
-            **_NAME,
-            **_MAYBE,
-            "description": "Steps of one group may run at once. The group stands where its first step stands.",
-        },
-    },
-    "required": ["id", "engine_id", "prompt_ref", "qa"],
-    "additionalProperties": False,
-}
-
-SCHEMA: dict[str, Any] = {
-    "$schema": "http://json-schema.org/draft-07/schema#",
-    "title": "ProtocolSpec",
-    "description": "The steps of a protocol, who carries them out and how they are judged.",
-    "type": "object",
-    "properties": {
-        "version": {"type": ["string", "integer", "null"]},
-        "steps": {
-            "type": "array",
-            "items": {"$ref": "#/definitions/StepSpec"},
-            "minItems": 1,
-            "maxItems": MOST_STEPS,
-        },
-        "placeholders": _TABLE,
-        "template": _TABLE,
-        "metadata": _TABLE,
-    },
-    "required": ["steps"],
-    "additionalProperties": False,
-    "definitions": {"StepSpec": _STEP},
-}
+def spec_schema() -> dict[str, Any]:
+    """What a spec may be, as JSON Schema."""
+    schema = _reader(ProtocolSpec).json_schema()
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
 
 
 _SHOWN = 5
@@ -159,99 +80,64 @@ def read_protocol_spec(data: Any, *, root: str = "") -> ProtocolSpec:
 
 def read_leniently(data: Any, *, root: str = "") -> tuple[ProtocolSpec | None, list[str]]:
     """What of a spec can be read, if anything, and one sentence for each problem."""
-    faults = list(_faults(data))
+    try:
+        text = to_json(data)
+        read = _reader(ProtocolSpec).validate_json(text)
+        return _checked(replace(read, steps=_sorted(read.steps)), [], root=root)
+    except Misuse as refused:
+        return None, [str(refused)[:_LONGEST]]
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    if found[0]["type"] == "json_invalid":
+        # The text was written by us: what the parser refuses of it is how deep it is nested, or half a character.
+        return None, [f"the spec cannot be read: {found[0]['msg']}"]
+    faults = [_fault(each["loc"], each) for each in found]
     problems = [fault.message for fault in faults]
     raw = data.get("steps") if isinstance(data, Mapping) else None
     if not isinstance(raw, list):
         return None, problems
     broken = {fault.step for fault in faults}
-    good = {index: _step(step) for index, step in enumerate(raw) if index not in broken}
+    good = [_reader(StepSpec).validate_json(to_json(step)) for at, step in enumerate(raw) if at not in broken]
     names = {label for index in broken if index is not None for label in _labels(raw[index])}
-    spec = ProtocolSpec(
-        steps=tuple(_sorted(good.values())),
-        version=data.get("version") if isinstance(data.get("version"), str | int) else None,
-        **{name: _table(data.get(name)) for name in ("placeholders", "template", "metadata")},
-    )
-    problems += check_spec(spec, root=root, also=names)
-    return spec, _bounded(problems)
+    return _checked(ProtocolSpec(_sorted(good)), problems, root=root, also=names)
 
 
-def _faults(data: Any) -> Iterator[_Fault]:
-    # Slow to import, and not needed where no spec is read.
-    from jsonschema import Draft7Validator
-
-    try:
-        to_json(data)
-    except Misuse as refused:
-        yield _Fault(None, str(refused)[:_LONGEST])
-        return
-    try:
-        errors = sorted(Draft7Validator(SCHEMA).iter_errors(data), key=lambda each: list(map(str, each.path)))
-    except RecursionError:
-        yield _Fault(None, "the spec is nested too deeply")
-        return
-    for error in errors:
-        where = list(error.absolute_path)
-        step = where[1] if len(where) > 1 and where[0] == "steps" and isinstance(where[1], int) else None
-        yield _Fault(step, f"{error.json_path[:_LONGEST]}: {error.message[:_LONGEST]}")
+def _checked(
+    spec: ProtocolSpec, problems: list[str], *, root: str, also: Iterable[str] = ()
+) -> tuple[ProtocolSpec, list[str]]:
+    return spec, _bounded([*problems, *check_spec(spec, root=root, also=also)])
 
 
-def _sorted(steps: Iterable[StepSpec]) -> list[StepSpec]:
+def _fault(where: Sequence[int | str], error: Mapping[str, Any]) -> _Fault:
+    step = where[1] if len(where) > 1 and where[0] == "steps" and isinstance(where[1], int) else None
+    match error["type"]:
+        case "missing":
+            *where, name = where
+            message = f"{name!r} is a required property"
+        case "unexpected_keyword_argument":
+            *where, name = where
+            message = f"{name!r} is unknown"
+        case "dataclass_type":
+            message = f"{error['input']!r} is not of type 'object'"
+        case _:
+            message = f"{repr(error['input'])[:_LONGEST_SHOWN]}: {error['msg']}"
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+    return _Fault(step, f"${path[:_LONGEST]}: {message[:_LONGEST]}")
+
+
+def _sorted(steps: Iterable[StepSpec]) -> tuple[StepSpec, ...]:
     """By `order`; a step that says none stays behind the one before it."""
     place = float("-inf")
     placed: list[tuple[float, StepSpec]] = []
     for step in steps:
         place = place if step.order is None else step.order
         placed.append((place, step))
-    return [step for _, step in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _step(data: Mapping[str, Any]) -> StepSpec:
-    return StepSpec(
-        id=data["id"],
-        engine_id=data["engine_id"],
-        prompt_ref=plain_path(data["prompt_ref"]),
-        qa=_qa(data["qa"]),
-        name=data.get("name"),
-        description=data.get("description"),
-        model=data.get("model"),
-        inputs=_table(data.get("inputs")),
-        outputs=_outputs(_table(data.get("outputs"))),
-        step_type=data.get("step_type"),
-        policies=tuple(data.get("policies") or ()),
-        order=data.get("order"),
-        metadata=_table(data.get("metadata")),
-        depends_on=tuple(data.get("depends_on") or ()),
-        parallel_group=data.get("parallel_group"),
-    )
-
-
-def _qa(data: Mapping[str, Any]) -> Qa:
-    prompt = data.get("prompt")
-    return Qa(
-        policy=None if data["policy"] is None else QaPolicy(data["policy"]),
-        prompt=None if prompt is None else plain_path(prompt),
-        model=data.get("model"),
-        engine_id=data.get("engine_id"),
-        inputs=_table(data.get("inputs")),
-    )
-
-
-def _outputs(data: Mapping[str, Any]) -> StepOutputs:
-    protocol = data.get("protocol")
-    return StepOutputs(
-        protocol=None if protocol is None else plain_path(protocol),
-        aux={name: plain_path(path) for name, path in _table(data.get("aux")).items()},
-    )
+    return tuple(step for _, step in sorted(placed, key=lambda pair: pair[0]))
 
 
 def _labels(step: Any) -> Iterator[str]:
     if isinstance(step, Mapping):
         yield from (step[name] for name in ("id", "name") if isinstance(step.get(name), str))
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _bounded(problems: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from ratchet.ledger import events as ledger_events
 from ratchet.ledger.protocols import get_protocol
 from ratchet.protocols.ci import ci_summary
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
-from ratchet.protocols.spec import SCHEMA
+from ratchet.protocols.spec import spec_schema
 from ratchet.protocols.spec.audit import start_audit
 from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS
 from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer
@@ -45,7 +45,7 @@ class Audit(BaseModel):
 @specs.get("/specs/schema")
 def schema() -> dict[str, Any]:
     """The JSON Schema of specs."""
-    return dict(SCHEMA)
+    return spec_schema()
 
 
 @specs.post("/specs/audit", response_model=shape_of(AcceptedAnswer), responses=documented(404))
