@@ -26,6 +26,7 @@ from ratchet.ledger.trials import Submission, Trial
 from ratchet.loop import ENDED, PROPOSED, passed, run_session
 from ratchet.research.adapter import Specialist
 from ratchet.research.campaign import REPLAY, Campaign
+from ratchet.research.measurement.checkout import recipe_patterns
 from ratchet.research.scheduler import SessionTurn
 from ratchet.research.sessions import (
     Idea,
@@ -181,7 +182,7 @@ def _search(campaign: Campaign, turn: SessionTurn, submissions: Submissions) -> 
         "goal": str(campaign.task.direction),
         # One that has settled starts again, elsewhere.
         "seed": campaign.plan.seed + 1000 * index + turn.row.failures,
-        "files": [_pattern(submissions, path) for path in campaign.task.recipe],
+        "files": recipe_patterns(campaign.task, submissions.workspace.path),
     }
     return Request(
         prompt="",
@@ -201,10 +202,6 @@ def _counts(trial: Trial) -> bool:
 def _fed(trial: Trial) -> dict[str, Any]:
     valid = trial.status in (TrialStatus.KEEP, TrialStatus.DISCARD)
     return {"proposal": trial.proposal, "score": trial.score if valid else None}
-
-
-def _pattern(submissions: Submissions, path: str) -> str:
-    return f"{path}/*" if (submissions.workspace.path / path).is_dir() else path
 
 
 @dataclass(kw_only=True)

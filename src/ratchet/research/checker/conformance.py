@@ -33,6 +33,7 @@ from ratchet.research.checker.bench import (
 )
 from ratchet.research.checker.faults import check_harness
 from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.checkout import recipe_patterns
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.research.sessions import Idea, SessionContext, system_prompt, user_prompt
 from ratchet.research.sessions.tools import task_tools
@@ -113,7 +114,7 @@ async def size(case: TaskCase) -> Observation:
 async def search(case: TaskCase) -> Observation:
     """What the search engine could change."""
     with await asyncio.to_thread(case.bench.repository.workspace, case.bench.base) as workspace:
-        files = [_pattern(workspace.path, path) for path in case.bench.task.recipe]
+        files = recipe_patterns(case.bench.task, workspace.path)
         try:
             found = await asyncio.to_thread(
                 SearchProgram.read, workspace.path, files, undeclared=False, go_on=lambda: None
@@ -160,10 +161,6 @@ async def tools(case: TaskCase) -> Observation:
     return Observation(
         f"{', '.join(tool.name for tool in own)} answered" if own else "it has none of its own"
     )
-
-
-def _pattern(root: Path, path: str) -> str:
-    return f"{path}/*" if (root / path).is_dir() else path
 
 
 def _sitting(bench: Bench, workspace: Workspace) -> SessionContext:

@@ -17,7 +17,7 @@ from ratchet.judges.comparison import average
 from ratchet.judges.reports import finite
 from ratchet.kernel import Direction, Misuse, Usage
 from ratchet.research.adapter import KeepRule
-from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, TakenMeasurement
+from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side
 from ratchet.research.decision.rule import VOID_ROUNDS, Ask, DecisionCase, deciding
 
 FORMAT = "ratchet improvement certificate 1"
@@ -59,7 +59,7 @@ def certificate(
         "noise": asdict(noise),
         "champion": asdict(champion),
         **_ruling(decided),
-        "measurements": [_measurement(each) for each in decided.taken],
+        "measurements": [asdict(each) | {"held_out": each.held_out} for each in decided.taken],
         "cost": asdict(usage),
         "session": session,
         "started_at": started_at,
@@ -109,21 +109,6 @@ def _ruling(decided: Decided) -> dict[str, Any]:
             "looks": [asdict(each) for each in decided.looks],
         },
         "held_out": None if decided.held_out is None else asdict(decided.held_out),
-    }
-
-
-def _measurement(taken: TakenMeasurement) -> dict[str, Any]:
-    return {
-        "side": str(taken.side),
-        "phase": str(taken.phase),
-        "held_out": taken.held_out,
-        "commit": taken.commit,
-        "seed": taken.seed,
-        "score": taken.score,
-        "problem": taken.problem,
-        "measurements": dict(taken.measurements),
-        "wall_ms": taken.wall_ms,
-        "facts": dict(taken.facts),
     }
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partialmethod
 from pathlib import Path
 
 from ratchet.kernel import Misuse, TrialStatus, exp_id
@@ -52,14 +52,14 @@ class Remarks:
     def __init__(self) -> None:
         self.made: list[Remark] = []
 
-    def warn(self, file: str, text: str, line: int | None = None, exp_id: str | None = None) -> None:
-        self.made.append(Remark(RemarkKind.WARNING, file, text, line, exp_id))
+    def _make(
+        self, kind: RemarkKind, file: str, text: str, line: int | None = None, exp_id: str | None = None
+    ) -> None:
+        self.made.append(Remark(kind, file, text, line, exp_id))
 
-    def reject(self, file: str, text: str, line: int | None = None, exp_id: str | None = None) -> None:
-        self.made.append(Remark(RemarkKind.REJECTED, file, text, line, exp_id))
-
-    def repair(self, file: str, text: str, line: int | None = None, exp_id: str | None = None) -> None:
-        self.made.append(Remark(RemarkKind.REPAIRED, file, text, line, exp_id))
+    warn = partialmethod(_make, RemarkKind.WARNING)
+    reject = partialmethod(_make, RemarkKind.REJECTED)
+    repair = partialmethod(_make, RemarkKind.REPAIRED)
 
 
 def counts(remarks: Iterable[Remark]) -> dict[str, int]:
@@ -277,7 +277,7 @@ def _rows(lines: LineReader, remarks: Remarks) -> dict[int, TreeRow]:
 
 
 _JOB = re.compile(r"[\w.]+-[\w.]*-\d{4}", re.ASCII)
-_SNAPSHOT = "snapshots/"
+_SNAPSHOT = re.compile(r"snapshots/.*", re.DOTALL)
 
 
 class Irreparable(Exception):
@@ -353,7 +353,7 @@ def _aligned(
         all(found.get(name, value) == value for name, value in known.items())
         and all(text == "" or read_number(text) is not None for text in numbers)
         and (_JOB.fullmatch(found.get("job_name", "")) is not None or not found.get("job_name"))
-        and (not found.get("snapshot_path") or found["snapshot_path"].startswith(_SNAPSHOT))
+        and (not found.get("snapshot_path") or _SNAPSHOT.fullmatch(found["snapshot_path"]) is not None)
     )
     return found if fits else None
 
@@ -368,14 +368,15 @@ def _tokens(
     numeric = [
         name for name in after if name == layout.score or name in layout.measured or name == "delta_vs_best"
     ]
-    present = [name for name in numeric if not _is_empty(name, layout, witness)]
+    certain = list(_witnessed(layout, witness))
+    present = [name for name in numeric if name in layout.measured or name in certain]
     tokens = tokens[status + 1 :]
     count = next(
         (at for at, token in enumerate(tokens[: len(present)]) if read_number(token) is None),
         min(len(tokens), len(present)),
     )
     numbers, tokens = tokens[:count], tokens[count:]
-    certain = [name for name in present if name in (layout.score, "delta_vs_best")]
+    certain = [name for name in present if name in certain]
     names = present if count == len(present) else certain if count == len(certain) else []
     values = dict(zip(names, numbers, strict=True)) if names else {}
     agrees = all(values.get(name, cell) == cell for name, cell in _witnessed(layout, witness).items())
@@ -383,8 +384,8 @@ def _tokens(
         values, names = {}, []
     lost = "" if names or not numbers else ", ".join(name for name in present if name not in certain)
     found |= values
-    for column, fits in (("job_name", _JOB.fullmatch), ("snapshot_path", _is_snapshot)):
-        if column in after and tokens and fits(tokens[0]):
+    for column, shape in (("job_name", _JOB), ("snapshot_path", _SNAPSHOT)):
+        if column in after and tokens and shape.fullmatch(tokens[0]):
             found[column] = tokens.pop(0)
     if "notes" in after:
         found["notes"] = " ".join(tokens)
@@ -404,11 +405,3 @@ def _status_place(tokens: Sequence[str], witness: TreeRow) -> int:
 def _witnessed(layout: ColumnLayout, witness: TreeRow) -> dict[str, str]:
     cells = {layout.score: witness.score, "delta_vs_best": witness.delta}
     return {name: text for name, text in cells.items() if text}
-
-
-def _is_empty(name: str, layout: ColumnLayout, witness: TreeRow) -> bool:
-    return name in (layout.score, "delta_vs_best") and name not in _witnessed(layout, witness)
-
-
-def _is_snapshot(token: str) -> bool:
-    return token.startswith(_SNAPSHOT)

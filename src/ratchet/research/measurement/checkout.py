@@ -217,6 +217,11 @@ def recipe_path(task: TaskAdapter, path: str) -> str:
     return str(place)
 
 
+def recipe_patterns(task: TaskAdapter, directory: Path) -> list[str]:
+    """What matches the recipe's files in a checkout."""
+    return [f"{path}/*" if (directory / path).is_dir() else path for path in task.recipe]
+
+
 def list_recipe(task: TaskAdapter, directory: Path) -> list[RecipeFile]:
     """The files of the recipe, in order."""
     found = [RecipeFile(path, status.st_size) for path, status, _, _ in _recipe_files(task, directory)]

@@ -22,6 +22,7 @@ from ratchet.config.sources import most_like
 from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, is_name
+from ratchet.operations import filled
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
@@ -96,18 +97,9 @@ def _described(name: str) -> TaskAnswer:
     except RatchetError as error:
         # The others can still be used.
         return TaskAnswer(name, problem=str(error))
-    return TaskAnswer(
-        name=name,
-        kind=_kind(task),
-        description=task.description,
-        score_field=task.score_field,
-        direction=task.direction,
-        specialists=tuple(each.name for each in task.roster),
-        variants=tuple(task.variants),
-        known_best=task.known_best,
-        plain_baseline=task.plain_baseline,
-        path=str(task.root),
-    )
+    roster = tuple(each.name for each in task.roster)
+    own = {"name": name, "kind": _kind(task), "specialists": roster, "variants": tuple(task.variants)}
+    return filled(TaskAnswer, task, **own, path=str(task.root), problem=None)
 
 
 def _kind(task: TaskAdapter) -> str:

@@ -33,6 +33,7 @@ from ratchet.research.tasks.tables import (
     SpecialistTable,
     Tables,
     TaskFile,
+    TomlTable,
     ToolTable,
     read_swarm,
 )
@@ -168,45 +169,33 @@ def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
     if prompt.knowledge is not None:
         existing(root, prompt.knowledge, "knowledge", "directory")
     said = {
-        "name": task.name,
+        **_values(task),
+        **_values(prompt, knowledge="knowledge_dir"),
+        **_values(tables.score, field="score_field", label="score_label"),
+        **_values(tables.size, limit_bytes="size_limit_bytes", paths="size_paths"),
+        **_values(tables.stops, trials="max_trials", hours="max_hours"),
+        **_values(tables.sessions, seconds="session_seconds", trials="trials_per_session"),
         "root": root,
-        "description": task.description,
-        "recipe": tuple(task.recipe),
-        "stage_files": task.stage_files,
-        "output_dirs": tuple(task.output_dirs),
-        "inputs": task.inputs,
-        "held_out_inputs": task.held_out_inputs,
-        "environment": task.environment,
-        "job_prefix": task.job_prefix,
-        "known_best": task.known_best,
-        "plain_baseline": task.plain_baseline,
-        "score_field": tables.score.field,
-        "score_label": tables.score.label,
         "direction": Direction(tables.score.direction),
-        "columns": tuple(tables.score.columns),
         "keep": _keep(tables.keep, task.held_out_inputs),
-        "slots": Slots(kind=tables.slots.kind, names=tuple(tables.slots.names), count=tables.slots.count),
-        "size_limit_bytes": tables.size.limit_bytes,
-        "size_paths": tuple(tables.size.paths),
+        "slots": Slots(**_values(tables.slots)),
         "baseline_score": tables.baseline.score,
         "requires_calibrated_baseline": tables.baseline.requires_calibration,
         "bootstrap_hypothesis": tables.baseline.hypothesis,
         "baseline_note": tables.baseline.note,
-        "max_trials": tables.stops.trials,
-        "max_hours": tables.stops.hours,
-        "hours_without_keep": tables.stops.hours_without_keep,
-        "session_seconds": tables.sessions.seconds,
-        "trials_per_session": tables.sessions.trials,
-        "rules": prompt.rules,
-        "limits": prompt.limits,
-        "keep_semantics": prompt.keep_semantics,
-        "knowledge_dir": prompt.knowledge,
         "doers": _chosen(roster, analysts=False),
         "analysts": _chosen(roster, analysts=True),
         "tool_commands": tuple(_tool(each) for each in tables.tool),
         **_programs(tables),
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+def _values(table: TomlTable, **renamed: str) -> dict[str, Any]:
+    """What a table says by the names of the adapter's attributes, which are its own where none is given."""
+    return {
+        renamed.get(name, name): tuple(value) if isinstance(value, list) else value for name, value in table
+    }
 
 
 def _programs(tables: Tables) -> dict[str, Any]:
@@ -263,14 +252,8 @@ def _roster(
 def _specialist(table: SpecialistTable, root: Path) -> Specialist:
     if table.name is None:
         raise Misuse(f"a [[specialist]] of the task in {root} has no name", hint="give each of them a name")
-    return Specialist(
-        name=table.name,
-        preamble=_preamble(table, root),
-        domain=table.domain,
-        analyst=table.analyst,
-        engine=table.engine,
-        model=table.model,
-    )
+    own = table.model_dump(exclude={"preamble_file", "priority"})
+    return Specialist(**own | {"preamble": _preamble(table, root)})
 
 
 def _preamble(table: SpecialistTable, root: Path) -> str:
@@ -281,10 +264,7 @@ def _preamble(table: SpecialistTable, root: Path) -> str:
             f"the specialist {table.name} has both a preamble and a preamble_file", hint="remove one of them"
         )
     path = existing(root, table.preamble_file, f"the preamble_file of {table.name}")
-    try:
-        return read_plain(path, _LARGEST_PREAMBLE).decode()
-    except UnicodeDecodeError as error:
-        raise Misuse(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    return _text(path, _LARGEST_PREAMBLE)
 
 
 def _chosen(roster: Sequence[Specialist] | None, *, analysts: bool) -> tuple[Specialist, ...]:
@@ -334,8 +314,11 @@ def is_there(path: Path) -> bool:
 
 def _described(root: Path, variant: str | None) -> dict[str, Any]:
     path = root / FILE_NAME
-    text = _text(path)
-    found = _tables(path, text)
+    text = _text(path, _LARGEST)
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise Misuse(f"{path} is not valid TOML: {error}") from None
     try:
         whole = TaskFile.model_validate(found)
     except ValidationError as error:
@@ -364,15 +347,8 @@ def _everybody(whole: TaskFile) -> set[str]:
     return names
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most_bytes: int) -> str:
     try:
-        return read_plain(path, _LARGEST).decode()
+        return read_plain(path, most_bytes).decode()
     except UnicodeDecodeError as error:
         raise Misuse(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-
-
-def _tables(path: Path, text: str) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise Misuse(f"{path} is not valid TOML: {error}") from None

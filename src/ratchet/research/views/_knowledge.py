@@ -121,7 +121,9 @@ class TrialTree(ResearchView):
         """Fenced, since it is indented."""
         if not self.nodes:
             return "There is no trial yet."
-        lines = [_branch(node) + self.describe(node) for node in self.nodes]
+        lines = [
+            f"{'   ' * node.level}{'└─ ' if node.level else ''}{self.describe(node)}" for node in self.nodes
+        ]
         above = [f"… {self.earlier} earlier"] if self.earlier else []
         below = ["… and older ones"] if self.more else []
         return "\n".join(["```", *above, *lines, *below, "```"])
@@ -192,10 +194,6 @@ def _preorder(members: dict[int, Trial], top: Trial, line: set[int]) -> list[Tri
         order = sorted(below[trial.number], key=lambda each: (each.number in line, each.number), reverse=True)
         waiting += [(each, level + 1) for each in order]
     return drawn
-
-
-def _branch(node: TrialNode) -> str:
-    return "   " * (node.level - 1) + "   └─ " if node.level else ""
 
 
 _LESSON_TEXT = 400

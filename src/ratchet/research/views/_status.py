@@ -115,7 +115,9 @@ class BaselineView:
 def baseline_of(tx: Transaction, standing: Standing) -> BaselineView | None:
     """The baseline as the run has it; nothing before it was measured."""
     kept = dict(standing.baseline or {})
-    samples = [each for each in map(finite, _list(kept.get("samples"))) if each is not None]
+    measured = kept.get("samples")
+    numbers = map(finite, measured if isinstance(measured, list) else ())
+    samples = [each for each in numbers if each is not None]
     score = finite(kept.get("score"))
     if score is None and samples:
         score = statistics.fmean(samples)
@@ -129,10 +131,6 @@ def baseline_of(tx: Transaction, standing: Standing) -> BaselineView | None:
         sd = statistics.stdev(samples)
     n = finite(kept.get("n"))
     return BaselineView(score, sd, max(1, len(samples)) if n is None else int(n))
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _gained(standing: Standing, baseline: BaselineView | None) -> float | None:
