@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from .spec import (
 OLD_KEYS = frozenset({"input", "input_parameters", "output_key", "input_from_step", "task_for_node"})
 _PLACE = re.compile(r"(?<![\w{$])\{([A-Za-z_][\w-]*)((?:\.[\w-]+)*)\}")
 Choice = TypeVar("Choice", bound=StrEnum)
+Part = TypeVar("Part")
 Nested = Callable[[Mapping[str, Any], str, str], WorkflowSpec | None]
 """Reads a workflow inside a step: the object, where it stands, and the name that it has if it names none itself."""
 DEEPEST = 10
@@ -160,11 +162,28 @@ class SpecFields:
         self.wrong(key, "an object", value)
         return {}
 
+    def fill(self, kind: Callable[..., Part], **own: Any) -> Part:
+        """A `kind` with what is its `own`, what the keys called like its other fields say, and the rest as `extra`."""
+        others = [each for each in dataclass_fields(kind) if each.name not in {"extra", *own}]  # type: ignore[arg-type]
+        read = {each.name: _READERS[str(each.type)](self, each.name, each.default) for each in others}
+        return kind(**own, **read, extra=self.rest())
+
     def wrong(self, key: str, wanted: str, value: object) -> None:
         self.problems.append(f"{self._where}{key} must be {wanted}, not {shown(value)}")
 
     def missing(self, key: str) -> None:
         self.problems.append(f"{self._where}{key} is missing")
+
+
+_READERS: Mapping[str, Callable[[SpecFields, str, Any], Any]] = {
+    "str": lambda fields, key, usual: fields.text(key) or usual,
+    "str | None": lambda fields, key, _usual: fields.text(key),
+    "tuple[str, ...]": lambda fields, key, _usual: fields.texts(key),
+    "bool": SpecFields.flag,
+    "float": SpecFields.number,
+    "int": SpecFields.whole,
+}
+"""How a field of a workflow is read, by its type."""
 
 
 def shown(value: object) -> str:
@@ -194,30 +213,18 @@ def read_step(
             fields.missing("step_id")
         return None
     inner = fields.mapping("workflow_spec")
-    return WorkflowStep(
+    return fields.fill(
+        WorkflowStep,
         step_id=step_id,
         step_type=_step_type(fields),
-        description=fields.text("description") or "",
         tool_name=fields.text("tool"),
-        prompt_template=fields.text("prompt_template"),
-        tool_path=fields.text("tool_path"),
-        generate_tool=fields.flag("generate_tool", False),
         operation_type=fields.choice("operation_type", OperationType),
-        workflow_path=fields.text("workflow_path"),
         workflow_spec=nested(inner, here, step_id) if inner else None,
         input_mapping=_input_mapping(fields, old_names),
         output_name=_output_name(fields),
-        timeout=fields.number("timeout", 300.0),
-        retry_on_failure=fields.flag("retry_on_failure", False),
-        max_retries=fields.whole("max_retries", 3),
         parallel_group=_group(fields),
         depends_on=_depends_on(fields),
-        when=fields.text("when"),
         for_each=fields.any("for_each"),
-        fallback_tool=fields.text("fallback_tool"),
-        backoff_seconds=fields.number("backoff_seconds", 0.5),
-        cache=fields.flag("cache", True),
-        extra=fields.rest(),
     )
 
 
@@ -328,11 +335,9 @@ def _workflow(
     workflow_id = fields.text("workflow_id") or name
     if workflow_id is None:
         fields.missing("workflow_id")
-    spec = WorkflowSpec(
+    spec = fields.fill(
+        WorkflowSpec,
         workflow_id=workflow_id or "",
-        description=fields.text("description") or "",
-        version=fields.text("version") or "1.0.0",
-        portable=fields.flag("portable", False),
         inputs=tuple(_input(name, one, where, problems) for name, one in inputs.items()),
         outputs=tuple(
             _output(name, one, where, problems)
@@ -343,9 +348,6 @@ def _workflow(
             for number, one in enumerate(steps, start=1)
             if (step := read_step(one, number, old_names, where, problems, nested)) is not None
         ),
-        created_by=fields.text("created_by") or "",
-        created_at=fields.text("created_at") or "",
-        tags=fields.texts("tags"),
         required_tools=listed.texts("llm_tools"),
         python_tools=listed.texts("python_tools"),
         pip_packages=_packages(listed),
@@ -354,51 +356,26 @@ def _workflow(
             for name, one in _named(fields, "tools", "source_code", name_key="tool_id").items()
         },
     )
-    kept = fields.rest() | ({"dependencies": listed.rest()} if listed.rest() else {})
-    return replace(spec, extra=kept)
+    return replace(spec, extra={**spec.extra, "dependencies": listed.rest()}) if listed.rest() else spec
 
 
 def _input(name: str, data: Mapping[str, Any], where: str, problems: list[str]) -> WorkflowInput:
     fields = SpecFields(_nameless(data, name), f"{where}input {name}: ", problems)
-    return WorkflowInput(
-        name=name,
-        type=fields.text("type") or "string",
-        required=fields.flag("required", True),
-        default=fields.any("default"),
-        description=fields.text("description") or "",
-        extra=fields.rest(),
-    )
+    return fields.fill(WorkflowInput, name=name, default=fields.any("default"))
 
 
 def _output(name: str, data: Mapping[str, Any], where: str, problems: list[str]) -> WorkflowOutput:
     fields = SpecFields(_nameless(data, name), f"{where}output {name}: ", problems)
-    return WorkflowOutput(
-        name=name,
-        type=fields.text("type") or "",
-        description=fields.text("description") or "",
-        source_reference=fields.text("source_reference") or "",
-        extra=fields.rest(),
-    )
+    return fields.fill(WorkflowOutput, name=name)
 
 
 def _tool(name: str, data: Mapping[str, Any], where: str, problems: list[str]) -> ToolDefinition:
     fields = SpecFields(data, f"{where}tool {name}: ", problems)
-    return ToolDefinition(
+    return fields.fill(
+        ToolDefinition,
         tool_id=fields.text("tool_id") or name,
-        name=fields.text("name") or "",
-        description=fields.text("description") or "",
         tool_type=fields.text("type") or "llm",
-        model=fields.text("model"),
-        system_prompt=fields.text("system_prompt"),
-        temperature=fields.number("temperature", 0.7),
-        endpoint=fields.text("endpoint"),
-        source_code=fields.text("source_code"),
-        requirements=fields.texts("requirements"),
         api_spec=fields.mapping("api_spec") if fields.has("api_spec") else None,
-        retry_on_failure=fields.flag("retry_on_failure", False),
-        timeout=fields.number("timeout", 300.0),
-        fallback_tool=fields.text("fallback_tool"),
-        extra=fields.rest(),
     )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
+from enum import StrEnum
 from typing import Any
 
 from .spec import ToolDefinition, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
+
+# What a field is called in a file, where it is not its own name.
+_KEYS = {"step_type": "type", "tool_type": "type", "tool_name": "tool"}
 
 
 def write_text(spec: WorkflowSpec) -> str:
@@ -60,45 +65,35 @@ def _output(each: WorkflowOutput) -> dict[str, Any]:
 
 
 def _step(step: WorkflowStep) -> dict[str, Any]:
-    written = {
-        "step_id": step.step_id,
-        "type": step.step_type.value,
-        "description": step.description,
-        **_unless(None, tool=step.tool_name, prompt_template=step.prompt_template, tool_path=step.tool_path),
-        **_unless(False, generate_tool=step.generate_tool),
-        **_unless(None, operation_type=step.operation_type and step.operation_type.value),
-        **_unless(None, workflow_path=step.workflow_path),
-        **_unless(None, workflow_spec=step.workflow_spec and write_spec(step.workflow_spec)),
-        "input_mapping": dict(step.input_mapping),
-        "output_name": step.output_name,
-        **_unless(300, timeout=_number(step.timeout)),
-        **_unless(False, retry_on_failure=step.retry_on_failure),
-        **_unless(None if step.retry_on_failure else 3, max_retries=step.max_retries),
-        **_unless(None, parallel_group=step.parallel_group),
-        **_unless([], depends_on=list(step.depends_on)),
-        **_unless(None, when=step.when, for_each=step.for_each, fallback_tool=step.fallback_tool),
-        **_unless(0.5, backoff_seconds=_number(step.backoff_seconds)),
-        **_unless(True, cache=step.cache),
-    }
-    return _with(step.extra, written)
+    retries = {"max_retries"} if step.retry_on_failure else set()
+    return _unusual(step, {"step_type", "description", "input_mapping", "output_name", *retries})
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    written = {
-        "tool_id": tool.tool_id,
-        "name": tool.name,
-        "description": tool.description,
-        "type": tool.tool_type,
-        **_unless(None, model=tool.model, system_prompt=tool.system_prompt),
-        **_unless(0.7, temperature=_number(tool.temperature)),
-        **_unless(None, endpoint=tool.endpoint, source_code=tool.source_code),
-        **_unless([], requirements=list(tool.requirements)),
-        **_unless(None, api_spec=tool.api_spec),
-        **_unless(False, retry_on_failure=tool.retry_on_failure),
-        **_unless(300, timeout=_number(tool.timeout)),
-        **_unless(None, fallback_tool=tool.fallback_tool),
-    }
-    return _with(tool.extra, written)
+    return _unusual(tool, {"name", "description", "tool_type"})
+
+
+def _unusual(part: WorkflowStep | ToolDefinition, always: set[str]) -> dict[str, Any]:
+    """What is not as it would be anyway, in the order of the fields, and what is always written."""
+    written = {}
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if each.name != "extra" and (each.name in always or value != each.default):
+            written[_KEYS.get(each.name, each.name)] = _plain(value)
+    return _with(part.extra, written)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, WorkflowSpec):
+        return write_spec(value)
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, float):
+        # Whole numbers as people write them: 60, not 60.0.
+        return int(value) if value.is_integer() else value
+    return value.value if isinstance(value, StrEnum) else value
 
 
 def _unless(usual: Any, /, **values: Any) -> dict[str, Any]:
@@ -107,8 +102,3 @@ def _unless(usual: Any, /, **values: Any) -> dict[str, Any]:
 
 def _with(extra: Mapping[str, Any], written: dict[str, Any]) -> dict[str, Any]:
     return written | {key: value for key, value in extra.items() if key not in written}
-
-
-def _number(value: float) -> float | int:
-    """Whole numbers as people write them: 60, not 60.0."""
-    return int(value) if float(value).is_integer() else value
