@@ -23,9 +23,7 @@ if TYPE_CHECKING:
         prompt_version,
         spec_hash,
         step_rows,
-        unsafe_path,
         write_protocol_spec,
-        write_step_spec,
     )
     from ratchet.protocols.spec.validation import (
         SpecInvalid,

@@ -7,15 +7,7 @@ from ratchet._door import on_demand
 if TYPE_CHECKING:
     from ratchet.research.decision._certificate import certificate, certificate_json, check_certificate
     from ratchet.research.decision.comparison import MeasuredBaseline, calibrate, decide
-    from ratchet.research.decision.outcome import (
-        Champion,
-        Decided,
-        HeldOut,
-        Noise,
-        Phase,
-        Side,
-        TakenMeasurement,
-    )
-    from ratchet.research.decision.rule import Strict, check_rule, delta_text, strict
+    from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side
+    from ratchet.research.decision.rule import delta_text, strict
 else:
     __getattr__ = on_demand(__name__)

@@ -6,6 +6,6 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.research.measurement.meter import TaskMeter
-    from ratchet.research.measurement.slots import Lease, SlotPool
+    from ratchet.research.measurement.slots import SlotPool
 else:
     __getattr__ = on_demand(__name__)

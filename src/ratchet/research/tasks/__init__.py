@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         TaskAnswer,
         find_installed,
         find_task,
-        installed_task,
         installed_tasks,
         pin_task,
         pinned_task,
