@@ -62,6 +62,7 @@ class WantedImport:
 class PreparedImport:
     """A workspace as it will be on the branch and in the ledger. Nothing is written yet."""
 
+    wanted: WantedImport
     workspace: CodeMachine
     spec: ProtocolSpec
     files: dict[str, bytes]
@@ -96,27 +97,31 @@ def import_workspace(
     )
     with runtime.ledger.read() as tx:
         project = get_project(tx, project_id)
-        _require_free(tx, project, wanted)
+        _require_free(tx, project, protocol_name)
     try:
         with open_clone(runtime, project, make=False) as clone:
-            return _import(runtime, project, clone, wanted, actor, request_id)
+            prepared = _prepare(clone, wanted)
+            base = clone.fetch(wanted.base_branch or project.base_branch)
+            commit, made = make_branch(clone, project, wanted.name, base, prepared.files)
+            try:
+                with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+                    return _record(tx, runtime, project, clone, prepared, base, commit)
+            except BaseException:
+                if made:
+                    _take_back(runtime, project, clone, wanted, commit)
+                raise
     except RatchetError as error:
-        _tell_failed(runtime, project, wanted, error, actor, request_id)
-        raise
-
-
-def _import(
-    runtime: Runtime, project: Project, clone: Clone, wanted: WantedImport, actor: str, request_id: str | None
-) -> RunId:
-    prepared = _prepare(clone, wanted)
-    base = clone.fetch(wanted.base_branch or project.base_branch)
-    commit, made = make_branch(clone, project, wanted.name, base, prepared.files)
-    try:
-        with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
-            return _record(tx, runtime, project, clone, wanted, prepared, base, commit)
-    except BaseException:
-        if made:
-            _take_back(runtime, project, clone, wanted, commit)
+        # The caller gets the error anyway, also when the ledger cannot take it.
+        with (
+            contextlib.suppress(LedgerError),
+            runtime.ledger.write(actor=actor, request_id=request_id) as tx,
+        ):
+            tx.event(
+                "codemachine_import_failed",
+                project_id=project.id,
+                message=str(error)[:1000],
+                data={"protocol_name": wanted.name, "workspace": wanted.path[:500]},
+            )
         raise
 
 
@@ -136,7 +141,11 @@ def _prepare(clone: Clone, wanted: WantedImport) -> PreparedImport:
             "the workspace names a recording as an engine, which is a file on the server's disk",
             hint="name another engine, or import it with the server's own token",
         )
-    pages = pages_of(workspace, spec, wanted.name, wanted.description, prompts)
+    pages = {
+        "plan.md": _plan(workspace, spec, wanted, prompts),
+        "context.md": _context(workspace, spec),
+        "log.md": f"# Log of {wanted.name}\n\n",
+    }
     files = {f"{wanted.root}/{name}": text.encode() for name, text in (pages | prompts).items()}
     problems = spec_problems(spec, root=wanted.root, exists=files_of(files))
     if problems:
@@ -144,7 +153,7 @@ def _prepare(clone: Clone, wanted: WantedImport) -> PreparedImport:
             f"the workspace makes no spec that can be carried out: {'; '.join(problems[:5])}",
             hint="change the workspace where it says so",
         )
-    return PreparedImport(workspace, spec, files)
+    return PreparedImport(wanted, workspace, spec, files)
 
 
 def _record(
@@ -152,16 +161,15 @@ def _record(
     runtime: Runtime,
     project: Project,
     clone: Clone,
-    wanted: WantedImport,
     prepared: PreparedImport,
     base: str,
     commit: str,
 ) -> RunId:
     """This is the moment in which the protocol exists."""
+    wanted, workspace, spec = prepared.wanted, prepared.workspace, prepared.spec
     tx.lock_keys(_key(project, wanted))
-    if not is_at(clone, wanted.name, commit):
+    if clone.repository.ref(_ref(wanted.name)) != commit:
         raise Conflict(f"the branch {wanted.name} was moved meanwhile", hint="import it again")
-    workspace, spec = prepared.workspace, prepared.spec
     file = workspace.workflow.file if workspace.workflow else None
     run_id = create_protocol(
         tx,
@@ -195,11 +203,11 @@ def _record(
     return run_id
 
 
-def _require_free(tx: Transaction, project: Project, wanted: WantedImport) -> None:
+def _require_free(tx: Transaction, project: Project, name: str) -> None:
     if project.archived_at is not None:
         raise Conflict(f"project {project.id} is archived", hint="take it out of the archive first")
-    if find_protocol(tx, project.id, wanted.name) is not None:
-        raise Conflict(f"the project has a protocol {wanted.name!r} already", hint="take another name")
+    if find_protocol(tx, project.id, name) is not None:
+        raise Conflict(f"the project has a protocol {name!r} already", hint="take another name")
 
 
 def _take_back(runtime: Runtime, project: Project, clone: Clone, wanted: WantedImport, commit: str) -> None:
@@ -207,29 +215,10 @@ def _take_back(runtime: Runtime, project: Project, clone: Clone, wanted: WantedI
     with contextlib.suppress(LedgerError, Conflict), runtime.ledger.write(actor="ratchet") as tx:
         # Held against `_record`, so that no process takes the branch over while it is removed.
         tx.lock_keys(_key(project, wanted))
-        if find_protocol(tx, project.id, wanted.name) is None:
-            remove_branch(clone, wanted.name, commit)
-
-
-def _tell_failed(
-    runtime: Runtime,
-    project: Project,
-    wanted: WantedImport,
-    error: RatchetError,
-    actor: str,
-    request_id: str | None,
-) -> None:
-    # The caller gets the error anyway, also when the ledger cannot take it.
-    with (
-        contextlib.suppress(LedgerError),
-        runtime.ledger.write(actor=actor, request_id=request_id) as tx,
-    ):
-        tx.event(
-            "codemachine_import_failed",
-            project_id=project.id,
-            message=str(error)[:1000],
-            data={"protocol_name": wanted.name, "workspace": wanted.path[:500]},
-        )
+        # One that has moved since is not ours any more.
+        at_hand = clone.repository.ref(_ref(wanted.name)) == commit
+        if at_hand and find_protocol(tx, project.id, wanted.name) is None:
+            clone.repository.restore({_ref(wanted.name): (None, commit)})
 
 
 def _key(project: Project, wanted: WantedImport) -> str:
@@ -274,16 +263,6 @@ def make_branch(
     return commit, True
 
 
-def remove_branch(clone: Clone, name: str, commit: str) -> None:
-    """Remove a branch that has not moved since."""
-    if clone.repository.ref(_ref(name)) == commit:
-        clone.repository.restore({_ref(name): (None, commit)})
-
-
-def is_at(clone: Clone, name: str, commit: str) -> bool:
-    return clone.repository.ref(_ref(name)) == commit
-
-
 def _ref(name: str) -> str:
     return f"refs/heads/{name}"
 
@@ -308,35 +287,16 @@ def _holds(clone: Clone, commit: str, files: Mapping[str, bytes]) -> bool:
     return all(repository.read_file(commit, path) == content for path, content in files.items())
 
 
-def pages_of(
-    workspace: CodeMachine,
-    spec: ProtocolSpec,
-    name: str,
-    description: str | None,
-    prompts: Mapping[str, str],
-) -> dict[str, str]:
-    """plan.md, context.md and log.md."""
-    return {
-        "plan.md": _plan(workspace, spec, name, description, prompts),
-        "context.md": _context(workspace, spec),
-        "log.md": f"# Log of {name}\n\n",
-    }
-
-
 def _plan(
-    workspace: CodeMachine,
-    spec: ProtocolSpec,
-    name: str,
-    description: str | None,
-    prompts: Mapping[str, str],
+    workspace: CodeMachine, spec: ProtocolSpec, wanted: WantedImport, prompts: Mapping[str, str]
 ) -> str:
     where = "its main agents, in their order"
     if workspace.workflow:
         named = f" ({_line(workspace.workflow.name)})" if workspace.workflow.name else ""
         where = f"its workflow {workspace.workflow.file}{named}"
     sections = [
-        f"# {name}",
-        description or "",
+        f"# {wanted.name}",
+        wanted.description or "",
         f"Imported from a CodeMachine workspace: {where}. Every prompt is in `prompts/`, whole and as it was then.",
         "## Steps",
     ]
@@ -401,8 +361,7 @@ def enqueue_import(
     """Queue an import; `wanted` is as `import_workspace` takes it. Raises what is known to fail already."""
     project = get_project(tx, project_id)
     check_name(protocol_name)
-    if find_protocol(tx, project_id, protocol_name) is not None:
-        raise Conflict(f"the project has a protocol {protocol_name!r} already", hint="take another name")
+    _require_free(tx, project, protocol_name)
     payload = {"project_id": project_id, "protocol_name": protocol_name, **wanted}
     job_id = runtime.enqueue(tx, IMPORT, payload, key=f"import:{project_id}:{protocol_name}")
     assert job_id is not None
