@@ -193,7 +193,8 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> SessionTurn | str:
     over = campaign.stops.reached(standing)
     if over is not None:
         return over
-    step = lane.step or _step(tx, campaign, lane)
+    # The lane's step runs as long as the run does.
+    step = lane.step or find_or_create_step(tx, run.id, lane.name, {"specialist": specialist.name})[0]
     opened = begin_attempt(tx, campaign.job, run, step, side_by_side=campaign.side_by_side(specialist))
     news: list[Trial] = []
     lineage = ""
@@ -214,8 +215,3 @@ def _turn(tx: Transaction, campaign: Campaign, lane: Lane) -> SessionTurn | str:
         news=tuple(news),
         lineage=lineage,
     )
-
-
-def _step(tx: Transaction, campaign: Campaign, lane: Lane) -> Step:
-    """The lane's step, which runs as long as the run does."""
-    return find_or_create_step(tx, campaign.run_id, lane.name, {"specialist": lane.specialist.name})[0]

@@ -134,7 +134,10 @@ class TrialJudge:
                     raise
                 await self._retry(unmeasured)
                 continue
-            diff = await asyncio.to_thread(_diff, campaign, decided) if decided.kept else ""
+            diff = ""
+            if decided.kept:
+                read = campaign.repository.diff
+                diff = await asyncio.to_thread(read, f"{decided.commit}^", decided.commit)
             if campaign.best is champion:
                 return decided, champion, diff
 
@@ -146,10 +149,6 @@ class TrialJudge:
         with campaign.job.write() as tx:
             self.trial = try_again(tx, campaign.run_id, self.trial.number, unmeasured.reason)
         await asyncio.sleep(_INFRA_PAUSE_SECONDS * tries)
-
-
-def _diff(campaign: Campaign, decided: Decided) -> str:
-    return campaign.repository.diff(f"{decided.commit}^", decided.commit)
 
 
 def _decided(campaign: Campaign, decided: Decided) -> Ending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,12 +110,16 @@ def _different(agents: tuple[WorkspaceAgent, ...]) -> tuple[WorkspaceAgent, ...]
     """Raises `WorkspaceInvalid` for the second of two with one id, and when there are too many."""
     if len(agents) > MOST_AGENTS:
         raise agents[MOST_AGENTS].place.error(f"there are more than {MOST_AGENTS} agents")
+    _check_ids(agents, "agents")
+    return agents
+
+
+def _check_ids(agents: Iterable[WorkspaceAgent], called: str) -> None:
     seen: set[str] = set()
     for agent in agents:
         if agent.id in seen:
-            raise agent.place.error(f"there are two agents {agent.id!r}")
+            raise agent.place.error(f"there are two {called} {agent.id!r}")
         seen.add(agent.id)
-    return agents
 
 
 def read_parts(fields: Fields, *names: str) -> tuple[AgentPart, ...]:
@@ -201,11 +206,7 @@ class Module:
 def read_modules(exported: ScriptValue) -> tuple[Module, ...]:
     """Raises `WorkspaceInvalid`, also for a behaviour that is no object or of no known type."""
     modules = tuple(_module(fields) for fields in objects(exported, "module"))
-    seen: set[str] = set()
-    for module in modules:
-        if module.id in seen:
-            raise module.agent.place.error(f"there are two modules {module.id!r}")
-        seen.add(module.id)
+    _check_ids((module.agent for module in modules), "modules")
     return modules
 
 

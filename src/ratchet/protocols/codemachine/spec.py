@@ -22,10 +22,10 @@ def to_protocol_spec(workspace: CodeMachine) -> ProtocolSpec:
 
     Prompts are those of `prompt_files`, in the protocol's own folder.
     """
-    tasks = tasks_of(workspace)
+    version = workspace.template.data.get("version")
     return ProtocolSpec(
-        steps=tuple(_step(workspace, task) for task in tasks),
-        version=_version(workspace),
+        steps=tuple(_step(workspace, task) for task in tasks_of(workspace)),
+        version=version if isinstance(version, str) else None,
         placeholders=workspace.placeholders.written,
         template=workspace.template.data,
         metadata=_said(
@@ -104,11 +104,6 @@ def _prompt(task: WorkspaceTask) -> str:
 
 def _review(task: WorkspaceTask) -> str:
     return f"prompts/{task.name}.review.md"
-
-
-def _version(workspace: CodeMachine) -> str | None:
-    version = workspace.template.data.get("version")
-    return version if isinstance(version, str) else None
 
 
 def _agent(agent: WorkspaceAgent) -> dict[str, Any]:

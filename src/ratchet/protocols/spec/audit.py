@@ -178,7 +178,8 @@ def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> SpecInspect
         return SpecInspection(_problems(protocol, exists), exists=exists, workspace=place)
     if not backfill:
         return SpecInspection(exists=exists, workspace=place)
-    spec, problem = spec_from_files(_names_in(root, files)), f"there are no step files in {root}"
+    names = [path.removeprefix(f"{root}/") for path in files if path.startswith(f"{root}/")]
+    spec, problem = spec_from_files(names), f"there are no step files in {root}"
     if spec is None:
         try:
             spec = _from_codemachine(clone, commit, files)
@@ -196,10 +197,6 @@ def _unseen(protocol: Protocol, why: str, *, backfill: bool, place: str | None =
 
 def _problems(protocol: Protocol, exists: Exists | None) -> tuple[str, ...]:
     return tuple(spec_problems(protocol.spec, root=root_of(protocol), exists=exists))
-
-
-def _names_in(root: str, files: Iterable[str]) -> list[str]:
-    return [path.removeprefix(f"{root}/") for path in files if path.startswith(f"{root}/")]
 
 
 def _from_codemachine(clone: Clone, commit: str, files: Iterable[str]) -> ProtocolSpec | None:

@@ -58,10 +58,15 @@ async def link_commit(bench: Bench) -> str:
 
 
 def trees(task: TaskAdapter) -> list[HostileTree]:
+    evaluator = f"{task.evaluator_dir}/{task.evaluator.file or 'evaluate.py'}"
     return [
-        HostileTree("changes a file outside of the recipe", _outside, _DISQUALIFIED),
+        HostileTree(
+            "changes a file outside of the recipe",
+            _adds("sitecustomize.py", b"raise SystemExit\n"),
+            _DISQUALIFIED,
+        ),
         HostileTree("changes a stage file", _stage, _DISQUALIFIED),
-        HostileTree("brings an evaluator along", _evaluator, _DISQUALIFIED),
+        HostileTree("brings an evaluator along", _adds(evaluator, b"print(1)\n"), _DISQUALIFIED),
         HostileTree("does not compile", _text(b"def broken(:\n"), _PREFLIGHT),
         HostileTree("holds bytes that are no text", _text(b"\0\xff\xfe"), _PREFLIGHT),
         HostileTree("makes the compiler crash", _text(b"x = " + b"-" * 100_000 + b"1"), _PREFLIGHT | _SIZE),
@@ -87,18 +92,14 @@ def _read_only(task: TaskAdapter) -> list[HostileTree]:
     ]
 
 
-def _outside(_task: TaskAdapter, _files: Files) -> Mapping[str, bytes | None]:
-    return {"sitecustomize.py": b"raise SystemExit\n"}
+def _adds(path: str, content: bytes) -> Change:
+    return lambda _task, _files: {path: content}
 
 
 def _stage(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None] | None:
     recipe = RecipePaths(task.recipe)
     staged = [path for path in files if not recipe.covers(path)]
     return {staged[0]: b"exit 0\n"} if staged else None
-
-
-def _evaluator(task: TaskAdapter, _files: Files) -> Mapping[str, bytes | None]:
-    return {f"{task.evaluator_dir}/{task.evaluator.file or 'evaluate.py'}": b"print(1)\n"}
 
 
 def _text(content: bytes) -> Change:
@@ -122,10 +123,7 @@ def _large(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None] | None
 
 
 def _everywhere(content: bytes) -> Change:
-    def change(task: TaskAdapter, files: Files) -> Mapping[str, bytes | None]:
-        return {path: content for path in files if RecipePaths(task.recipe).covers(path)}
-
-    return change
+    return lambda task, files: {path: content for path in files if RecipePaths(task.recipe).covers(path)}
 
 
 def _first(task: TaskAdapter, root: Path) -> str:
@@ -200,7 +198,10 @@ async def _attacked(
         honesty = Honesty(bench, seed)
         await honesty.learn()
         on_files = Assault(bench, outside, honesty, initial_files(bench.task))
-        on_code = replace(on_files, bench=bench.with_task(_roomy(bench.task)))
+        # Hostile code needs room.
+        roomy = copy.copy(bench.task)
+        roomy.size_limit_bytes = None
+        on_code = replace(on_files, bench=bench.with_task(roomy))
         planted = await on_code.planted()
         yield planted
         for attack in _fitting(bench.task) if planted.grade is Grade.OK and bench.task.trial else ():
@@ -213,13 +214,6 @@ async def _attacked(
                     yield finding
         if only is None or LINK in only:
             yield await on_files.try_link()
-
-
-def _roomy(task: TaskAdapter) -> TaskAdapter:
-    """The task with room for hostile code."""
-    roomy = copy.copy(task)
-    roomy.size_limit_bytes = None
-    return roomy
 
 
 def _shortened(task: TaskAdapter, wall_ms: list[float]) -> TaskAdapter:

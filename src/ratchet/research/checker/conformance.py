@@ -293,7 +293,7 @@ async def limits(case: TaskCase) -> Observation:
     unbounded = [
         who
         for who, program in (("trial", task.trial), ("evaluator", task.evaluator))
-        if _is_unbounded(program)
+        if program is not None and program.bounds.memory_bytes is None
     ]
     if unbounded:
         return warned(f"the {' and the '.join(unbounded)} may use any amount of memory", "set memory_mb")
@@ -309,10 +309,6 @@ def _no_score(unmeasured: Unmeasured) -> Observation:
             "begin with a recipe that the evaluator accepts",
         )
     return failed(f"{unmeasured.status}: {unmeasured.reason}", "fix the recipe or the evaluator")
-
-
-def _is_unbounded(program: Program | None) -> bool:
-    return program is not None and program.bounds.memory_bytes is None
 
 
 def _tight(who: str, program: Program, end: dict[str, Any]) -> Iterator[str]:

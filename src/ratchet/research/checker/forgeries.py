@@ -55,10 +55,13 @@ def forgeries(direction: Direction) -> list[Attack]:
     """All of them. A number that is far beyond anything is tried, and some that could be meant."""
     far, plausible = _FAR[direction], _PLAUSIBLE[direction]
     return [
-        Attack(name="answers with a score", forge=_whole(far)),
+        Attack(name="answers with a score", forge=_FORGED.format(repr(far))),
         *(_object(number) for number in (far, *plausible)),
         *(_fields(number) for number in (far, *plausible)),
-        *(Attack(name=f"answers with {what}", forge=_leaves(leaf)) for what, leaf in _LEAVES.items()),
+        *(
+            Attack(name=f"answers with {what}", forge=_FORGED.format(f"render(value, {leaf!r})"))
+            for what, leaf in _LEAVES.items()
+        ),
         *(Attack(name=f"answers with {what}", forge=_plain(forge)) for what, forge in _SHAPES.items()),
         *_printed(far),
         Attack(name="writes score files", code=_SCORE_FILES.format(number=far), where=RecipeKind.COMMAND),
@@ -70,25 +73,17 @@ def forgeries(direction: Direction) -> list[Attack]:
     ]
 
 
-def _whole(number: str) -> str:
-    return f"def forged(value):\n    return {number!r}\n"
+_FORGED = "def forged(value):\n    return {}\n"
 
 
 def _object(number: str) -> Attack:
-    forge = f"def forged(value):\n    return json.dumps(scores({number}))\n"
+    forge = _FORGED.format(f"json.dumps(scores({number}))")
     return Attack(name=f"answers with a score object of {number}", forge=forge)
 
 
 def _fields(number: str) -> Attack:
-    forge = (
-        "def forged(value):\n"
-        f"    return json.dumps({{**value, **scores({number})}} if isinstance(value, dict) else value)\n"
-    )
-    return Attack(name=f"adds a score of {number} to its answer", forge=forge)
-
-
-def _leaves(leaf: str) -> str:
-    return f"def forged(value):\n    return render(value, {leaf!r})\n"
+    more = f"json.dumps({{**value, **scores({number})}} if isinstance(value, dict) else value)"
+    return Attack(name=f"adds a score of {number} to its answer", forge=_FORGED.format(more))
 
 
 def _plain(text: str) -> str:

@@ -112,7 +112,7 @@ class Format:
             "total_s": "" if trial.wall_ms is None else score_text(trial.wall_ms / 1000),
             "job_name": self._job_name(trial),
             "snapshot_path": "",
-            "notes": _notes(trial),
+            "notes": " | ".join(text for text in (trial.notes, trial.reason) if text),
         }
         numbers = {name: score_text(measured(trial, name)) for name in self.layout.measured}
         return {**numbers, **own, self.layout.score: score_text(trial.score)}
@@ -144,17 +144,10 @@ def _measured_names(first: Trial | None, score: str) -> tuple[str, ...]:
     found = first.measurements if first is not None and isinstance(first.measurements, dict) else {}
     means = found.get("means")
     names = means if isinstance(means, dict) else {}
-    return tuple(sorted(name for name in names if _is_column(name) and name != score))
-
-
-def _is_column(name: str) -> bool:
-    """Whether an evaluator's own word may be the name of a column."""
-    return _COLUMN.fullmatch(name) is not None and name not in FIXED_COLUMNS
-
-
-def _notes(trial: Trial) -> str:
-    """What the specialist noted, and what was said about how it ended."""
-    return " | ".join(text for text in (trial.notes, trial.reason) if text)
+    # An evaluator's own word need not be fit for the name of a column.
+    return tuple(
+        sorted(name for name in names if _COLUMN.fullmatch(name) and name not in {*FIXED_COLUMNS, score})
+    )
 
 
 _TOP = 20

@@ -320,21 +320,16 @@ def import_run(
     imported = read_state(directory, direction=direction)
     with staged(ledger, home) as stage:
         remarks = Remarks()
-        commits = _commits(stage, imported, remarks)
+        commits: dict[int, str] = {}
+        if found := find_snapshots(imported, remarks):
+            with Repository.create(stage.repository) as repository:
+                commits = commit_snapshots(repository, imported, found, remarks)
         report = _report(imported, commits, tuple(remarks.made))
         with ledger.write(actor=actor) as tx:
             run_id = _record(tx, imported, commits, report, name, task, stage)
             stage.give_to(run_id)
             tx.after_commit(lambda: stage.put_in_place(run_id))
     return ImportedRun(run_id, report)
-
-
-def _commits(stage: ImportStage, imported: ImportedState, remarks: Remarks) -> dict[int, str]:
-    found = find_snapshots(imported, remarks)
-    if not found:
-        return {}
-    with Repository.create(stage.repository) as repository:
-        return commit_snapshots(repository, imported, found, remarks)
 
 
 def _report(imported: ImportedState, commits: Mapping[int, str], more: tuple[Remark, ...]) -> ImportReport:
@@ -433,7 +428,10 @@ def _trials(imported: ImportedState, commits: Mapping[int, str], now: int) -> It
             score=row.score,
             delta=row.delta,
             measurements={"means": dict(means)} if means else None,
-            imported=_origin(row, imported),
+            imported={
+                "row": layout.named(row.cells),
+                **({} if row.raw is None else {"line": row.line, "raw": row.raw}),
+            },
             at=at,
         )
 
@@ -445,11 +443,6 @@ def _depths(rows: tuple[ResultRow, ...]) -> dict[int, int]:
         # Only lower numbers are there by now, so that nobody is his own ancestor.
         depths[row.number] = 0 if row.parent not in depths else depths[row.parent] + 1
     return depths
-
-
-def _origin(row: ResultRow, imported: ImportedState) -> dict[str, Any]:
-    origin: dict[str, Any] = {"row": imported.layout.named(row.cells)}
-    return origin if row.raw is None else {**origin, "line": row.line, "raw": row.raw}
 
 
 def _baseline(imported: ImportedState) -> dict[str, Any] | None:

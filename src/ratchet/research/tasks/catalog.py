@@ -113,7 +113,8 @@ def find_task(reference: str, variant: str | None = None) -> TaskAdapter:
 
     What has a slash in it, or is a directory with a task, is a folder. Raises `Misuse` when there is none.
     """
-    plain, chosen = _split(reference, variant)
+    split = ":" in reference and not Path(reference).is_dir()
+    plain, chosen = _variant_of(reference, variant) if split else (reference, variant)
     if not plain:
         raise Misuse("no task is named", hint=_installed_hint())
     if _is_folder(plain):
@@ -168,21 +169,11 @@ def installed_task(name: str, variant: str | None = None, *, root: Path | None =
         )
     if variant is not None:
         raise Misuse(f"the task {name} has no variant {variant!r}: only a task.toml describes variants")
-    return _completed(found, name, root or found.root)
-
-
-def _completed(task: TaskAdapter, name: str, root: Path) -> TaskAdapter:
-    task = copy.copy(task)
-    task.root = root.resolve()
+    task = copy.copy(found)
+    task.root = (root or found.root).resolve()
     task.entry_point = name
     check_task(task)
     return task
-
-
-def _split(reference: str, variant: str | None) -> tuple[str, str | None]:
-    if Path(reference).is_dir() or ":" not in reference:
-        return reference, variant
-    return _variant_of(reference, variant)
 
 
 def _variant_of(reference: str, variant: str | None) -> tuple[str, str]:
@@ -279,15 +270,10 @@ def pinned_task(directory: Path, variant: str | None = None) -> TaskAdapter:
         raise _changed(root, str(error)) from None
     if found != pin.sha256:
         raise _changed(root, f"its hash is {found}, not {pin.sha256}")
-    task = _opened(pin, root, variant)
+    name = pin.entry_point
+    task = installed_task(name, variant, root=root) if name else read_task(root, variant)
     task.sha256 = pin.sha256
     return task
-
-
-def _opened(pin: _Pin, root: Path, variant: str | None) -> TaskAdapter:
-    if pin.entry_point:
-        return installed_task(pin.entry_point, variant, root=root)
-    return read_task(root, variant)
 
 
 def _hash(root: Path, entry_point: str, *, without: Set[str] = frozenset()) -> str:
@@ -319,9 +305,6 @@ def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
         # A kill from here on leaves a record without a copy, and the next process writes both again.
         record = unfinished.with_name(f"{unfinished.name}.json")
         record.write_text(json.dumps(asdict(pin)))
-        # Here, since finding a task must not load the ledger.
-        from ratchet.ledger.files import sync_file_system
-
         sync_file_system(directory)
         record.replace(directory / _RECORD)
         unfinished.rename(directory / _COPY)

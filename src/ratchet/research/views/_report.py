@@ -274,7 +274,10 @@ def _heading(status: Status, now: int) -> Markup:
         )
     if run.reason:
         parts.append(tag("p", one_line(run.reason, 400)))
-    parts.append(tag("div", *(_fact(*each) for each in _facts(status)), class_="facts"))
+    facts_shown = (
+        tag("div", tag("b", value), tag("span", name), class_="fact") for value, name in _facts(status)
+    )
+    parts.append(tag("div", *facts_shown, class_="facts"))
     for what, text in (("Plain baseline", status.plain_baseline), ("Known best", status.known_best)):
         if text:
             parts.append(tag("p", f"{what}: {one_line(text, _TEXT)}", class_="soft"))
@@ -301,10 +304,6 @@ def _facts(status: Status) -> list[tuple[str, str]]:
         (duration(status.active_seconds), f"of running; {status.last_keep}"),
         (cost_of(status.usage), f"{status.usage.tokens:,} tokens"),
     ]
-
-
-def _fact(value: str, name: str) -> Markup:
-    return tag("div", tag("b", value), tag("span", name), class_="fact")
 
 
 def _section(title: str, inside: Markup) -> Markup:

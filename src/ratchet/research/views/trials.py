@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -108,8 +108,9 @@ def pairs(certificate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     if certificate is None:
         return []
     rounds: dict[Any, dict[str, Any]] = {}
-    for taken in _measurements(certificate):
-        if taken.get("phase") in (Phase.ROUND, Phase.HELD_OUT):
+    measured = certificate.get("measurements")
+    for taken in measured if isinstance(measured, list) else []:
+        if isinstance(taken, Mapping) and taken.get("phase") in (Phase.ROUND, Phase.HELD_OUT):
             key = (taken["phase"], taken.get("seed"))
             row = rounds.setdefault(key, {"phase": str(taken["phase"]), "seed": taken.get("seed")})
             row[str(taken.get("side"))] = finite(taken.get("score"))
@@ -120,20 +121,8 @@ def pairs(certificate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 def _pair(row: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
     challenger, champion = row.get(Side.CHALLENGER), row.get(Side.CHAMPION)
     gain = None if challenger is None or champion is None else direction.gain(challenger, champion)
-    return {
-        "phase": row["phase"],
-        "seed": row["seed"],
-        "challenger": challenger,
-        "champion": champion,
-        "gain": gain,
-    }
-
-
-def _measurements(certificate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    taken = certificate.get("measurements")
-    for each in taken if isinstance(taken, list) else []:
-        if isinstance(each, Mapping):
-            yield each
+    facts = {"phase": row["phase"], "seed": row["seed"]}
+    return {**facts, "challenger": challenger, "champion": champion, "gain": gain}
 
 
 @dataclass(frozen=True, slots=True)
