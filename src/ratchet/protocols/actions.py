@@ -38,7 +38,7 @@ from ratchet.ledger.runs import create_run, lock_run
 from ratchet.projects.registration import NUMBERED
 from ratchet.protocols.jobs import again, complete_step, move_step, to_needs_qa, wake
 from ratchet.protocols.names import check_name, number_of, require_number
-from ratchet.protocols.spec import QaPolicy, read_protocol_spec, record_spec, root_of, step_rows
+from ratchet.protocols.spec import QaPolicy, read_protocol_spec, record_spec, step_rows
 from ratchet.runtime import Runtime
 from ratchet.runtime.runs import cancel_any, pause_any
 
@@ -412,7 +412,7 @@ def add_step(
     written = [each.spec for each in there if each.spec]
     place = sum(each.step_index < step_index for each in there if each.spec)
     spec = read_protocol_spec(
-        {**(protocol.spec or {}), "steps": [*written[:place], step, *written[place:]]}, root=root_of(protocol)
+        {**(protocol.spec or {}), "steps": [*written[:place], step, *written[place:]]}, root=protocol.root
     )
     row = next(row for row in step_rows(spec) if row["name"] == name)
     [step_id] = add_protocol_steps(tx, run_id, [{**row, "step_index": step_index, "summary": summary}])

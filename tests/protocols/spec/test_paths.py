@@ -10,7 +10,7 @@ from ratchet.protocols.spec import (
     Exists,
     check_paths,
     files_below,
-    files_of_commit,
+    files_of,
     find_path,
     is_step_file,
     prompt_version,
@@ -34,7 +34,7 @@ def exists(request: pytest.FixtureRequest, tmp_path: Path) -> Exists:
         return files_below(tmp_path)
     with Repository.create(tmp_path / "repo.git") as repository:
         commit = repository.commit_files(FILES, parent=None, message="first")
-        return files_of_commit(repository, commit)
+        return files_of(repository.list_files(commit))
 
 
 def test_prompts_are_looked_for_in_the_protocol_first_then_in_the_repository(exists: Exists) -> None:

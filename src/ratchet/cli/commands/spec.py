@@ -20,7 +20,7 @@ from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
 from ratchet.operations import record
 from ratchet.protocols.lookup import project_named, protocol_named
-from ratchet.protocols.spec import files_below, root_of, spec_problems, spec_schema
+from ratchet.protocols.spec import files_below, spec_problems, spec_schema
 from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job
 
@@ -70,7 +70,7 @@ def validate(
                 f"protocol {protocol.run_id} has no spec; it is {protocol.status}",
                 hint=f"`ratchet spec audit {protocol.run_id} --backfill` makes one of its files",
             )
-        spec, root = protocol.spec, root or root_of(protocol)
+        spec, root = protocol.spec, root or protocol.root
     problems = spec_problems(
         spec, root=root or "", exists=None if files is None else files_below(_directory(files))
     )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         dependency_problems,
         files_below,
         files_of,
-        files_of_commit,
         find_path,
         infer_step_type,
         prompt_version,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         check_spec,
         read_protocol_spec,
         record_spec,
-        root_of,
         spec_problems,
         spec_schema,
     )

@@ -21,7 +21,7 @@ from ratchet.ledger.protocols import Protocol, get_protocol, list_protocols
 from ratchet.projects.clone import Clone, open_clone
 from ratchet.protocols.jobs import AUDIT
 from ratchet.protocols.spec.step_spec import Exists, ProtocolSpec, Qa, QaPolicy, StepSpec, files_of
-from ratchet.protocols.spec.validation import judge_spec, record_spec, root_of, spec_problems
+from ratchet.protocols.spec.validation import judge_spec, record_spec, spec_problems
 from ratchet.runtime import JobContext, Runtime, get_schedule, read_when, remove_schedule
 from ratchet.runtime.job import BACKGROUND
 
@@ -118,7 +118,7 @@ def _record(protocol: Protocol, project: str, found: SpecInspection, *, backfill
         "errors": protocol.spec_errors or [],
         "backfilled": backfilled,
         "workspace": found.workspace,
-        "protocol_root": root_of(protocol),
+        "protocol_root": protocol.root,
         "paths_checked": found.exists is not None,
     }
 
@@ -168,10 +168,11 @@ def inspect(runtime: Runtime, project: Project, protocol: Protocol, *, backfill:
 
 
 def _inspect(clone: Clone, protocol: Protocol, *, backfill: bool) -> SpecInspection:
-    place, root = str(clone.path), root_of(protocol)
+    place, root = str(clone.path), protocol.root
     commit = clone.repository.ref(protocol.ref)
     if commit is None:
         return _unseen(protocol, f"there is no branch {protocol.name}", backfill=backfill, place=place)
+    # Links are no files: they may point anywhere.
     files = [path for path, entry in clone.repository.list_files(commit).items() if entry.is_file]
     exists = files_of(files)
     if protocol.spec is not None:
@@ -196,7 +197,7 @@ def _unseen(protocol: Protocol, why: str, *, backfill: bool, place: str | None =
 
 
 def _problems(protocol: Protocol, exists: Exists | None) -> tuple[str, ...]:
-    return tuple(spec_problems(protocol.spec, root=root_of(protocol), exists=exists))
+    return tuple(spec_problems(protocol.spec, root=protocol.root, exists=exists))
 
 
 def _from_codemachine(clone: Clone, commit: str, files: Iterable[str]) -> ProtocolSpec | None:

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, ConfigDict, Field
 from ratchet.flowkit.graph import cycle_message, cycles
 from ratchet.kernel import StepStatus
 from ratchet.ledger.protocols import ProtocolStep
-from ratchet.workspaces import Repository
 from ratchet.workspaces.trees import unwanted_name
 
 Exists = Callable[[str], bool]
@@ -53,11 +52,6 @@ def find_path(path: str, root: str, exists: Exists) -> str | None:
 def files_of(paths: Iterable[str]) -> Exists:
     """The question put to a list of files."""
     return frozenset(paths).__contains__
-
-
-def files_of_commit(repository: Repository, commit: str) -> Exists:
-    """The question put to a commit. Links are no files: they may point anywhere."""
-    return files_of(path for path, entry in repository.list_files(commit).items() if entry.is_file)
 
 
 def files_below(directory: Path) -> Exists:

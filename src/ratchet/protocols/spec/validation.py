@@ -232,11 +232,6 @@ VALID, INVALID, MISSING = "valid", "invalid", "missing"
 _NO_SPEC = "the protocol has no spec"
 
 
-def root_of(protocol: Protocol) -> str:
-    """The folder of a protocol in its repository."""
-    return protocol.root
-
-
 def spec_problems(spec: ProtocolSpec | Any, *, root: str = "", exists: Exists | None = None) -> list[str]:
     """One sentence for each problem of a spec, as a value or as JSON. With `exists` its files are looked for too."""
     data = write_protocol_spec(spec) if isinstance(spec, ProtocolSpec) else spec
@@ -255,7 +250,7 @@ def record_spec(
     """
     protocol = get_protocol(tx, run_id)
     data = write_protocol_spec(spec) if isinstance(spec, ProtocolSpec) else dict(spec)
-    problems = spec_problems(data, root=root_of(protocol), exists=exists)
+    problems = spec_problems(data, root=protocol.root, exists=exists)
     number = spec_hash(data)
     change_protocol(tx, run_id, spec=data, spec_hash=number)
     _judge(tx, protocol, INVALID if problems else VALID, problems, {"protocol_spec": data})
