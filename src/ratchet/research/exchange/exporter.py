@@ -95,9 +95,9 @@ class Format:
     task: TaskAdapter | None = None
 
     def cells(self, trial: Trial) -> Mapping[str, str]:
-        """The cells by the names of their columns."""
+        """The cells by the names of their columns; one that there is not is empty."""
         if isinstance(trial.imported, dict):
-            return dict.fromkeys(self.layout.columns, "") | dict(trial.imported["row"])
+            return defaultdict(str, trial.imported["row"])
         own = {
             "exp_id": trial.exp_id,
             "timestamp": time_text(trial.ended_at),
@@ -115,7 +115,7 @@ class Format:
             "notes": " | ".join(text for text in (trial.notes, trial.reason) if text),
         }
         numbers = {name: score_text(measured(trial, name)) for name in self.layout.measured}
-        return {**numbers, **own, self.layout.score: score_text(trial.score)}
+        return defaultdict(str, {**numbers, **own, self.layout.score: score_text(trial.score)})
 
     def _job_name(self, trial: Trial) -> str:
         if self.task is None or trial.status is TrialStatus.BASELINE:
@@ -177,13 +177,10 @@ def best_of(form: Format, trial: Trial, recorded: Mapping[str, Any] | None) -> B
     score = read_number(cells[form.layout.score]) if trial.imported else trial.score
     record = {
         "exp_id": trial.exp_id,
-        "specialist": cells.get("specialist", ""),
-        "domain": cells.get("domain", ""),
-        "hypothesis": cells.get("hypothesis", ""),
+        **{name: cells[name] for name in ("specialist", "domain", "hypothesis")},
         form.layout.score: score,
-        "delta_vs_prev": cells.get("delta_vs_best", ""),
-        "timestamp": cells.get("timestamp", ""),
-        "snapshot_path": cells.get("snapshot_path", ""),
+        "delta_vs_prev": cells["delta_vs_best"],
+        **{name: cells[name] for name in ("timestamp", "snapshot_path")},
     }
     return BestRow(trial, record if recorded is None else recorded)
 
@@ -197,20 +194,15 @@ def leaderboard(tx: Transaction, run_id: int, form: Format, best: BestRow | None
         cells = form.cells(best.trial)
         yield f"- **exp_id**: {best.trial.exp_id}\n"
         yield f"- **{score}**: {json.dumps(best.record.get(score))}\n"
-        yield f"- **specialist**: {flat(cells.get('specialist', ''))}\n"
-        yield f"- **hypothesis**: {flat(cells.get('hypothesis', ''))[:120]}\n"
-        yield f"- **snapshot**: `{flat(cells.get('snapshot_path', ''))}`\n"
+        yield f"- **specialist**: {flat(cells['specialist'])}\n"
+        yield f"- **hypothesis**: {flat(cells['hypothesis'])[:120]}\n"
+        yield f"- **snapshot**: `{flat(cells['snapshot_path'])}`\n"
     yield f"\n## Top {_TOP} Kept Trials\n\n"
     yield from _head("exp", score, "Δ", "specialist", "hypothesis")
     for trial in kept_best_first(tx, run_id, limit=_TOP):
         cells = form.cells(trial)
-        yield _line(
-            trial.exp_id,
-            cells[score],
-            cells.get("delta_vs_best", ""),
-            cells.get("specialist", ""),
-            _clipped(cells, 100),
-        )
+        numbers = cells[score], cells["delta_vs_best"]
+        yield _line(trial.exp_id, *numbers, cells["specialist"], _clipped(cells, 100))
 
 
 def knowledge(
@@ -224,13 +216,8 @@ def knowledge(
     yield from _head("exp", "specialist", "status", form.layout.score, "hypothesis")
     for trial in _recent(tx, run_id):
         cells = form.cells(trial)
-        yield _line(
-            trial.exp_id,
-            cells.get("specialist", ""),
-            str(trial.status),
-            cells[form.layout.score] or _NOTHING,
-            _clipped(cells, 80),
-        )
+        score = cells[form.layout.score] or _NOTHING
+        yield _line(trial.exp_id, cells["specialist"], str(trial.status), score, _clipped(cells, 80))
     yield "\n"
     yield from insight_lines(lesson.text for lesson in _lessons(tx, run_id))
 
@@ -266,14 +253,14 @@ def _lineage(tx: Transaction, run_id: int, form: Format, best: BestRow, outline:
 
 def _described(form: Format, trial: Trial) -> str:
     cells = form.cells(trial)
-    delta = cells.get("delta_vs_best", "")
+    delta = cells["delta_vs_best"]
     facts = [
-        flat(cells.get("specialist", "")),
+        flat(cells["specialist"]),
         str(trial.status),
         f"{form.label}={cells[form.layout.score] or _NOTHING}",
         *([f"Δ={flat(delta)}"] if delta else []),
     ]
-    return f"exp_{trial.exp_id} [{', '.join(facts)}] {flat(cells.get('hypothesis', ''))[:100]}"
+    return f"exp_{trial.exp_id} [{', '.join(facts)}] {flat(cells['hypothesis'])[:100]}"
 
 
 def _recent(tx: Transaction, run_id: int) -> list[Trial]:
@@ -304,7 +291,7 @@ def _line(*cells: str) -> str:
 
 
 def _clipped(cells: Mapping[str, str], limit: int) -> str:
-    text = cells.get("hypothesis", "")
+    text = cells["hypothesis"]
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
@@ -449,18 +436,9 @@ def _tree(form: Format, outline: Outline) -> Iterator[str]:
     yield f"exp_id\tparent_exp\tdepth\tpath\tspecialist\tstatus\t{score}\tdelta_vs_best\thypothesis\n"
     for trial, way in outline.preorder():
         cells = form.cells(trial)
-        columns = (
-            trial.exp_id,
-            cells.get("parent_exp", ""),
-            str(len(way) - 1),
-            "/".join(way),
-            cells.get("specialist", ""),
-            str(trial.status),
-            cells[score],
-            cells.get("delta_vs_best", ""),
-            cells.get("hypothesis", ""),
-        )
-        yield "\t".join(map(flat, columns)) + "\n"
+        place = trial.exp_id, cells["parent_exp"], str(len(way) - 1), "/".join(way)
+        result = str(trial.status), cells[score], cells["delta_vs_best"], cells["hypothesis"]
+        yield "\t".join(map(flat, (*place, cells["specialist"], *result))) + "\n"
 
 
 def _write(files: Unfinished, name: str, parts: Iterable[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ratchet.kernel import Misuse, exp_id
+from ratchet.research.tasks.folder import open_plain
 
 _TAG = re.compile(r"</(?:hypothesis|parameter|invoke)>|<parameter\s+name=", re.IGNORECASE)
 _NOTES = re.compile(r'<parameter\s+name="notes">(.*?)(?:</parameter>|</invoke>|$)', re.IGNORECASE | re.DOTALL)
@@ -47,7 +47,6 @@ CALIBRATION = "calibration.log"
 SNAPSHOTS = "snapshots"
 
 _BLACKBOARD = "blackboard"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def find_blackboard(directory: Path) -> Path:
@@ -68,16 +67,12 @@ def find_blackboard(directory: Path) -> Path:
 def open_file(path: Path) -> BinaryIO:
     """A regular file, opened for reading. Raises `FileNotFoundError`, or `Misuse` for anything else than a file."""
     try:
-        descriptor = os.open(path, _READ)
+        return open_plain(path)
     except FileNotFoundError:
         raise
     except OSError as error:
         what = "is a symbolic link" if path.is_symlink() else f"cannot be read: {error.strerror}"
         raise Misuse(f"{path} {what}", hint="put a readable regular file there") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Misuse(f"{path} is not a regular file", hint="put a readable regular file there")
-    return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

@@ -209,7 +209,7 @@ def open_plain(path: Path) -> BinaryIO:
     descriptor = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Misuse(f"{path} is not a plain file")
+        raise Misuse(f"{path} is not a plain file", hint="put a readable regular file there")
     return os.fdopen(descriptor, "rb")
 
 
