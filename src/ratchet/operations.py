@@ -56,8 +56,8 @@ class Param:
     is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
     it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
     part is a query parameter of this name. An `engine`, or a table with engines in it, names no recording over HTTP:
-    that is a file. What is in the `query` is there although the request has a body. Bounds of a list are
-    those of each text in it.
+    that is a file. What is in the `query` is there although the request has a body; a `whole` one is the body itself.
+    Bounds of a list are those of each text in it.
     """
 
     help: str = ""
@@ -77,6 +77,7 @@ class Param:
     engine: bool = False
     above: float | None = None
     query: bool = False
+    whole: bool = False
 
 
 def line_of(help: str = "", metavar: str | None = None, flag: str | None = None, **more: Any) -> Param:
@@ -164,12 +165,13 @@ class OrderWindow:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """An operation as an MCP tool. `server/mcp/declared.py` tells what the other fields mean."""
+    """An operation as an MCP tool. `Declared` of `server/mcp/tool.py` tells what the other fields mean."""
 
     name: str
     title: str
     is_resource: bool = True
     without: frozenset[str] = frozenset()
+    narrowed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     repeatable: bool = False
     destructive: bool = False
     outside: bool = False

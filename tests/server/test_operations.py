@@ -62,7 +62,7 @@ KIND = "demo.primes"
 RUNNING, PAUSED, CANCELLED, NOWHERE = 1, 2, 3, 999
 PENDING_JOB, ENDED_JOB = 1, 3
 PROTOCOL, PLANNING, STOPPED, STEPPED = 4, 5, 6, 7
-STEP, DONE_STEP = 3, 4
+PLAIN_STEP, STEP, DONE_STEP = 1, 3, 4
 TIDES, WAVES, REPORTED = 8, 9, 10
 SPEC = {
     "workflow_id": "report",
@@ -85,6 +85,12 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     runs.steps: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
     runs.events: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
     runs.artifacts: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
+    runs.all_events: [
+        {"run_id": RUNNING},
+        {"type": "run.*", "since": 0},
+        {"kind": "onboarding"},
+        {"kind": "onboarding", "type": "run.*"},
+    ],
     runs.pause: [
         {"run_id": RUNNING},
         {"run_id": RUNNING, "reason": "lunch"},
@@ -143,7 +149,20 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"protocol_id": STEPPED, "step_index": 1, "step_name": "02-third", "step_type": "work"},
         {"protocol_id": NOWHERE, "step_index": 2, "step_name": "02-third", "step_type": "work"},
     ],
+    steps.show: [{"step_id": STEP}, {"step_id": PLAIN_STEP}, {"step_id": NOWHERE}],
+    steps.attempt: [{"attempt_id": 1}, {"attempt_id": NOWHERE}],
+    steps.attempt_artifacts: [{"attempt_id": 1}, {"attempt_id": NOWHERE}],
+    steps.log: [{"attempt_id": 1}, {"attempt_id": 1, "offset": 5}, {"attempt_id": NOWHERE}],
     steps.spec: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.ci: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.events: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.artifacts: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.spec_schema: [{}],
+    steps.audit: [
+        {"protocol_id": STEPPED, "backfill": True},
+        {"project_id": 1, "interval_seconds": 3600.0},
+        {"project_id": NOWHERE},
+    ],
     steps.check_spec: [{"spec": {"steps": []}}],
     steps.clarifications: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
     steps.clarification: [
@@ -176,6 +195,11 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"project_id": 1},
         {"project_id": 1, "ci_files": True},
         {"project_id": NOWHERE},
+    ],
+    projects.keep_secrets: [
+        {"project_id": 1, "secrets": {"git_token": "abc", "api_token": None}},
+        {"project_id": 1, "secrets": {"a_password": "abc"}},
+        {"project_id": NOWHERE, "secrets": {}},
     ],
     projects.branches: [{"project_id": 1}, {"project_id": NOWHERE}],
     projects.delete_branch: [
@@ -489,7 +513,8 @@ class World:
         rest = {name: value for name, value in given.items() if not _is_place(operation, name)}
         query = {name: rest.pop(name) for name in [*rest] if operation.parameters[name].about.query}
         has_body = operation.method in ("POST", "PUT", "PATCH") and rest
-        sent = {"json": rest, "params": query} if has_body else {"params": rest | query}
+        body = next((rest[name] for name in rest if operation.parameters[name].about.whole), rest)
+        sent = {"json": body, "params": query} if has_body else {"params": rest | query}
         answer = client.request(operation.method, path, **sent)  # type: ignore[arg-type]
         if answer.status_code >= 400:
             return Answer(error=answer.json()["detail"], code=answer.status_code)

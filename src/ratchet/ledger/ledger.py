@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -284,9 +284,9 @@ _LONGEST_DATA = 2000
 class LogPart:
     """`next_offset` is where the next part begins; `ended` says that there will be none."""
 
-    chunk: str
-    next_offset: int
-    ended: bool
+    chunk: str = field(metadata={"description": "whole lines"})
+    next_offset: int = field(metadata={"description": "pass it as `offset` for the next part"})
+    ended: bool = field(metadata={"description": "whether the attempt has ended and this was the last of it"})
 
 
 def read_log(tx: Transaction, attempt_id: int, *, offset: int = 0, max_bytes: int) -> LogPart:

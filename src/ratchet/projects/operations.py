@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from ratchet.kernel import NotFound
@@ -16,6 +16,7 @@ from ratchet.operations import (
     Param,
     Window,
     described,
+    filled,
     line_of,
     number_of,
     operation,
@@ -60,11 +61,7 @@ class ProjectAnswer:
     @classmethod
     def all_of(cls, tx: Transaction, projects: Sequence[Project]) -> list[Self]:
         names = names_by_project(tx, [project.id for project in projects])
-        same = [each.name for each in fields(cls) if each.name != "secret_names"]
-        return [
-            cls(**{name: getattr(project, name) for name in same}, secret_names=names[project.id])
-            for project in projects
-        ]
+        return [filled(cls, project, secret_names=names[project.id]) for project in projects]
 
     @classmethod
     def at(cls, tx: Transaction, project_id: int) -> Self:
@@ -104,13 +101,13 @@ class ClarificationAnswer:
 
     @classmethod
     def of(cls, asked: Clarification) -> Self:
-        own = {
-            "protocol_run_id": asked.run_id,
-            "step_run_id": asked.step_id,
-            "status": "open" if asked.open else "answered",
-        }
-        same = {each.name: getattr(asked, each.name) for each in fields(cls) if each.name not in own}
-        return cls(**same, **own)  # type: ignore[arg-type]
+        return filled(
+            cls,
+            asked,
+            protocol_run_id=asked.run_id,
+            step_run_id=asked.step_id,
+            status="open" if asked.open else "answered",
+        )
 
 
 @operation(
@@ -327,6 +324,29 @@ def start_onboarding(call: Call, project_id: ProjectNumber, ci_files: CiFiles = 
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SecretsAnswer:
+    secret_names: list[str] = field(metadata={"examples": [["api_token", "webhook_secret"]]})
+
+
+@operation("project keep-secrets", "PUT /projects/{project_id}/secrets")
+def keep_secrets(
+    call: Call,
+    project_id: ProjectNumber,
+    secrets: Annotated[dict[str, str | None], Param("each by its name; null removes it", whole=True)],
+) -> SecretsAnswer:
+    """Set secrets by name, or remove those that are null; others stay. Answers with the names alone.
+
+    For the operator alone. An `api_token` is needed for this project's things from then on.
+    """
+    from ratchet.projects.secrets import put_secrets, secret_names
+
+    with call.write() as tx:
+        get_project(tx, project_id)
+        put_secrets(tx, call.runtime, project_id, secrets)
+        return SecretsAnswer(secret_names(tx, project_id))
+
+
 @operation(
     "project branches",
     "GET /projects/{project_id}/branches",
@@ -445,6 +465,7 @@ OPERATIONS = (
     change_checks,
     onboarding,
     start_onboarding,
+    keep_secrets,
     branches,
     delete_branch,
     clarifications,

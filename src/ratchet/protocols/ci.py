@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ratchet.forges import CheckState, ForgeCheck, provider_of
@@ -28,6 +28,7 @@ from ratchet.ledger.protocols import (
     runs_of_commit,
 )
 from ratchet.ledger.runs import lock_run
+from ratchet.operations import described
 from ratchet.protocols.jobs import block_run, complete_step, move_step, wake
 from ratchet.protocols.policies import apply_triggers, read_policies
 from ratchet.protocols.prompts import CiFailure, feedback
@@ -275,41 +276,63 @@ def _tell(
     )
 
 
-def ci_summary(tx: Transaction, protocol: Protocol) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The newest word of one check; `job`, `step` and `log_tail` say where it failed, as far as the forge told."""
+
+    check: str
+    url: str | None
+    job: Any
+    step: Any
+    log_tail: Any
+    outcome: Any
+    state: str
+    provider: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChecks:
+    commit: str
+    steps: list[str]
+    state: str
+    waiting: list[str] = field(metadata=described("required checks that have not said their last word"))
+    checks: list[CheckResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Ci:
+    protocol_run_id: int
+    pushed: str | None
+    pull_request: Any
+    required_checks: list[str]
+    commits: list[CommitChecks]
+
+
+def ci_summary(tx: Transaction, protocol: Protocol) -> Ci:
     """The newest word of each check about each commit that counts: those of steps, and the last that was pushed."""
     required = required_checks(get_project(tx, protocol.project_id))
     steps = list_protocol_steps(tx, protocol.run_id)
-    commits = list(dict.fromkeys([each.commit for each in steps if each.commit] + [protocol.pushed]))
-    known = [each for each in commits if each is not None]
-    found = checks_of(tx, protocol.project_id, known)
-    return {
-        "protocol_run_id": protocol.run_id,
-        "pushed": protocol.pushed,
-        "pull_request": protocol.pull_request,
-        "required_checks": list(required),
-        "commits": [
-            _commit(
-                commit,
-                [each.name for each in steps if each.commit == commit],
-                [each for each in found if each.commit == commit],
-                required,
-            )
-            for commit in known
-        ],
-    }
+    commits = list(dict.fromkeys(filter(None, [*(each.commit for each in steps), protocol.pushed])))
+    found = checks_of(tx, protocol.project_id, commits)
 
+    def summary(commit: str) -> CommitChecks:
+        own = [each for each in found if each.commit == commit]
+        verdict = judge_checks(own, required)
+        return CommitChecks(
+            commit,
+            [each.name for each in steps if each.commit == commit],
+            str(verdict.state),
+            list(verdict.waiting),
+            [
+                CheckResult(**where(each), state=each.state, provider=each.provider, at=each.at)
+                for each in own
+            ],
+        )
 
-def _commit(commit: str, steps: list[str], checks: list[CiCheck], required: Iterable[str]) -> dict[str, Any]:
-    verdict = judge_checks(checks, tuple(required))
-    return {
-        "commit": commit,
-        "steps": steps,
-        "state": str(verdict.state),
-        "waiting": list(verdict.waiting),
-        "checks": [
-            {**where(each), "state": each.state, "provider": each.provider, "at": each.at} for each in checks
-        ],
-    }
+    return Ci(
+        protocol.run_id, protocol.pushed, protocol.pull_request, list(required), [*map(summary, commits)]
+    )
 
 
 # A check that is not done yet must not outrank the word that a webhook brings of its end.

@@ -32,7 +32,9 @@ def overview(tx: Transaction, run_id: int) -> dict[str, Any]:
     """Raises `NotFound`. `next` has commands, each with what it is for."""
     protocol = get_protocol(tx, run_id)
     steps = list_protocol_steps(tx, run_id)
-    states = {each["commit"]: each["state"] for each in ci_summary(tx, protocol)["commits"] if each["checks"]}
+    states: dict[str | None, str] = {
+        each.commit: each.state for each in ci_summary(tx, protocol).commits if each.checks
+    }
     questions = [] if protocol.status.final else list_blockers_of_run(tx, run_id, _PHASES)
     queued = bool(unfinished_jobs(tx, run_id))
     cut_off = queued and is_cut_off(tx, get_run(tx, run_id))

@@ -1,13 +1,30 @@
-"""The operations on the steps of protocols, on their specs and on what is asked about them."""
+"""The operations on the steps of protocols, on attempts, on specs and on what is asked about protocols."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from ratchet.kernel import NotFound
+from ratchet.ledger import Artifact, Event
+from ratchet.ledger.ledger import LogPart, read_log
 from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.questions import Clarification, find_clarification
-from ratchet.operations import Listing, McpTool, OrderWindow, Param, described, line_of, number_of, operation
+from ratchet.ledger.runs import get_attempt, get_step, latest_attempts
+from ratchet.operations import (
+    MAX_ID,
+    Listing,
+    McpTool,
+    OrderWindow,
+    Param,
+    Translation,
+    Window,
+    described,
+    filled,
+    line_of,
+    number_of,
+    operation,
+)
 from ratchet.projects.operations import (
     WITHOUT_PERSON,
     AnsweredBy,
@@ -19,11 +36,21 @@ from ratchet.projects.operations import (
     found_question,
     give_answer,
 )
+from ratchet.protocols.ci import Ci, ci_summary
 from ratchet.protocols.operations import ProtocolNumber, look_at_engines
-from ratchet.protocols.views import SpecAnswer, StepAnswer
+from ratchet.protocols.views import (
+    AttemptAnswer,
+    ProtocolEvent,
+    ProtocolStepWithAttempts,
+    SpecAnswer,
+    StepAnswer,
+    StepWithAttempts,
+    attempt_answers,
+)
 from ratchet.runtime.call import Call
+from ratchet.runtime.operations import runs
 from ratchet.runtime.operations.approvals import By
-from ratchet.runtime.operations.jobs import JobAnswer, StepAcceptedAnswer
+from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer, StepAcceptedAnswer
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -40,6 +67,9 @@ StepNumber = Annotated[
         find=f"{_FINDING}:step_number",
     ),
 ]
+AttemptNumber = Annotated[int, number_of("The number of an attempt.", "ATTEMPT")]
+Offset = Annotated[int, Param("where to continue: `next_offset` of the last part", least=0, most=MAX_ID)]
+MaxBytes = Annotated[int, Param("how much at most; a single line may be longer", least=1, most=1024 * 1024)]
 AboutStep = Annotated[int | None, number_of("of this step of the protocol", "STEP", query=True)]
 
 
@@ -58,6 +88,68 @@ def list_(call: Call, window: OrderWindow, protocol_id: ProtocolNumber) -> Listi
         found = [each for each in list_protocol_steps(tx, protocol_id) if each.step_index > window.after]
     page = window.cut(found, number="step_index")
     return Listing([StepAnswer.of(each) for each in page.items], page.next)
+
+
+@operation(
+    "step with-attempts",
+    "GET /steps/{step_id}",
+    project_too=True,
+    tool=McpTool("get_step", "Show a step"),
+)
+def show(call: Call, step_id: StepNumber, window: Window) -> ProtocolStepWithAttempts | StepWithAttempts:
+    """Show a step of any run with its attempts, the last one first: verdicts, use and sessions.
+
+    They are paged: `before` takes an attempt's number. A step of a protocol has its own fields, too.
+    """
+    with call.read() as tx:
+        found = get_step(tx, step_id)
+        tries = latest_attempts(tx, step_id, before=window.before, limit=window.one_more)
+        page = window.cut(tries, number="number")
+        attempts = Listing(attempt_answers(tx, page.items), page.next)
+        try:
+            own = StepAnswer.of(get_protocol_step(tx, step_id))
+        except NotFound:
+            return filled(StepWithAttempts, found, attempts=attempts)
+    same = {each.name: getattr(found, each.name) for each in fields(found)}
+    return filled(ProtocolStepWithAttempts, own, **same, attempts=attempts)
+
+
+@operation(
+    "step attempt",
+    "GET /attempts/{attempt_id}",
+    project_too=True,
+    tool=McpTool("get_attempt", "Show an attempt"),
+)
+def attempt(call: Call, attempt_id: AttemptNumber) -> AttemptAnswer:
+    """Show an attempt at a step: how it ended, what it used, and where its transcripts, diff and reports are."""
+    with call.read() as tx:
+        return attempt_answers(tx, [get_attempt(tx, attempt_id)])[0]
+
+
+@operation("step artifacts", "GET /attempts/{attempt_id}/artifacts", project_too=True)
+def attempt_artifacts(call: Call, attempt_id: AttemptNumber, window: Window) -> Listing[Artifact]:
+    """List what an attempt has left, newest first."""
+    from ratchet.ledger.artifacts import latest
+
+    with call.read() as tx:
+        get_attempt(tx, attempt_id)
+        return window.cut(latest(tx, attempt_id=attempt_id, before=window.before, limit=window.one_more))
+
+
+@operation(
+    "step log",
+    "GET /attempts/{attempt_id}/log",
+    project_too=True,
+    tool=McpTool(
+        "read_attempt_log",
+        "Read the log of an attempt",
+        narrowed={"max_bytes": {"maximum": 30_000, "default": 20_000}},
+    ),
+)
+def log(call: Call, attempt_id: AttemptNumber, offset: Offset = 0, max_bytes: MaxBytes = 65536) -> LogPart:
+    """Read a part of what the sessions of an attempt said and did. Continue with `next_offset` until it has `ended`."""
+    with call.read() as tx:
+        return read_log(tx, attempt_id, offset=offset, max_bytes=max_bytes)
 
 
 @operation(
@@ -180,6 +272,73 @@ def spec(call: Call, protocol_id: ProtocolNumber) -> SpecAnswer:
         return SpecAnswer.of(get_protocol(tx, protocol_id))
 
 
+@operation(
+    "protocol ci",
+    "GET /protocols/{protocol_id}/ci",
+    project_too=True,
+    tool=McpTool("get_protocol_ci", "Show what CI says"),
+)
+def ci(call: Call, protocol_id: ProtocolNumber) -> Ci:
+    """Show what CI says of a protocol, by commit and by check."""
+    with call.read() as tx:
+        return ci_summary(tx, get_protocol(tx, protocol_id))
+
+
+@operation(
+    "protocol events",
+    "GET /protocols/{protocol_id}/events",
+    project_too=True,
+    translated=Translation(ProtocolEvent, ProtocolEvent.of),
+    enveloped=False,
+)
+def events(call: Call, protocol_id: ProtocolNumber, window: Window) -> Listing[Event]:
+    """List the events of a protocol, newest first."""
+    with call.read() as tx:
+        get_protocol(tx, protocol_id)
+    return runs.events(call, protocol_id, window)
+
+
+@operation("protocol artifacts", "GET /protocols/{protocol_id}/artifacts", project_too=True)
+def artifacts(call: Call, protocol_id: ProtocolNumber, window: Window) -> Listing[Artifact]:
+    """List what the attempts of a protocol left, newest first; `/artifacts/SHA256` has the content."""
+    with call.read() as tx:
+        get_protocol(tx, protocol_id)
+    return runs.artifacts(call, protocol_id, window)
+
+
+@operation("spec json-schema", "GET /specs/schema", project_too=True)
+def spec_schema(call: Call) -> dict[str, Any]:  # noqa: ARG001
+    """The JSON Schema of specs."""
+    from ratchet.protocols.spec import SCHEMA
+
+    return dict(SCHEMA)
+
+
+@operation("spec start-audit", "POST /specs/audit")
+def audit(
+    call: Call,
+    project_id: Annotated[int | None, number_of("only protocols of this project", "PROJECT")] = None,
+    protocol_id: Annotated[int | None, number_of("only this protocol", "PROTOCOL")] = None,
+    backfill: Annotated[bool, Param("make specs from files for protocols that have none")] = False,
+    interval_seconds: Annotated[
+        float | None, Param("audit again, so often", above=0, most=31_536_000)
+    ] = None,
+) -> AcceptedAnswer:
+    """Have specs checked against what is in the repositories. For the operator alone."""
+    from ratchet.protocols.spec.audit import start_audit
+
+    with call.write() as tx:
+        job_id = start_audit(
+            tx,
+            call.runtime,
+            project_id=project_id,
+            protocol_id=protocol_id,
+            backfill=backfill,
+            interval_seconds=interval_seconds,
+        )
+        return AcceptedAnswer("the audit is queued", JobAnswer.at(tx, job_id))
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedSpecAnswer:
     valid: bool
@@ -254,6 +413,7 @@ def _asked(tx: Transaction, protocol_id: int, key: str, step_id: int | None) -> 
     return found_question(find_clarification(tx, project_id, key, run_id=protocol_id, step_id=step_id), key)
 
 
-STEP_OPERATIONS = (list_, add, run_step, review_step, approve_step)
-ABOUT_PROTOCOLS = (spec, clarifications, clarification, answer_clarification)
-SPEC_OPERATIONS = (check_spec,)
+STEP_OPERATIONS = (list_, show, add, run_step, review_step, approve_step)
+ATTEMPT_OPERATIONS = (attempt, attempt_artifacts, log)
+ABOUT_PROTOCOLS = (spec, ci, events, artifacts, clarifications, clarification, answer_clarification)
+SPEC_OPERATIONS = (spec_schema, check_spec, audit)

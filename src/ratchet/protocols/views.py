@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from ratchet.kernel import Outcome, RunStatus, StepStatus, Usage
+from ratchet.ledger import Event, Step
 from ratchet.ledger.artifacts import of_attempts
 from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.sessions import SessionRow
 from ratchet.ledger.sessions import of_attempts as sessions_of_attempts
 from ratchet.ledger.usage import totals
-from ratchet.operations import described, record
+from ratchet.operations import Listing, described, filled, record
 
 if TYPE_CHECKING:
     from ratchet.ledger import Artifact, Attempt, Transaction
@@ -53,37 +54,15 @@ class ProtocolAnswer:
         template = protocol.template_config
         if brief and isinstance(template, dict):
             template = {key: value for key, value in template.items() if key != "protocol_spec"}
-        return cls(
+        return filled(
+            cls,
+            protocol,
             id=protocol.run_id,
             protocol_name=protocol.name,
             protocol_root=protocol.root,
             template_config=template,
             spec_validation_status=protocol.spec_status,
-            **{name: getattr(protocol, name) for name in _SAME},
         )
-
-
-_SAME = (
-    "project_id",
-    "number",
-    "status",
-    "reason",
-    "description",
-    "base_branch",
-    "base_commit",
-    "worktree_path",
-    "automatic",
-    "template_source",
-    "spec_hash",
-    "spec_validated_at",
-    "pushed",
-    "pull_request",
-    "simulated",
-    "used_recording",
-    "created_at",
-    "updated_at",
-    "ended_at",
-)
 
 
 def protocol_record(protocol: Protocol, *, brief: bool = False) -> dict[str, Any]:
@@ -117,7 +96,7 @@ class SpecAnswer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepAnswer:
     id: int
     protocol_run_id: int
@@ -141,32 +120,14 @@ class StepAnswer:
 
     @classmethod
     def of(cls, step: ProtocolStep) -> Self:
-        return cls(
+        return filled(
+            cls,
+            step,
             id=step.step_id,
             protocol_run_id=step.run_id,
             step_name=step.name,
             depends_on=step.depends_on or [],
-            **{name: getattr(step, name) for name in _OF_STEP},
         )
-
-
-_OF_STEP = (
-    "step_index",
-    "step_type",
-    "status",
-    "reason",
-    "retries",
-    "model",
-    "engine_id",
-    "policy",
-    "runtime_state",
-    "summary",
-    "commit",
-    "awaits_ci",
-    "created_at",
-    "updated_at",
-    "ended_at",
-)
 
 
 def step_record(step: ProtocolStep) -> dict[str, Any]:
@@ -225,17 +186,15 @@ class AttemptAnswer:
     links: AttemptLinks
 
 
-_OF_ATTEMPT = tuple(each.name for each in fields(AttemptAnswer))[:-3]
-
-
 def attempt_answers(tx: Transaction, attempts: Sequence[Attempt]) -> list[AttemptAnswer]:
     """What there is of each attempt, found for all of them at once."""
     numbers = [attempt.id for attempt in attempts]
     artifacts, sessions = of_attempts(tx, numbers), sessions_of_attempts(tx, numbers)
     used = totals(tx, "attempt", numbers)
     return [
-        AttemptAnswer(
-            **{name: getattr(attempt, name) for name in _OF_ATTEMPT},
+        filled(
+            AttemptAnswer,
+            attempt,
             usage=used[attempt.id],
             sessions=[_session(each) for each in sessions if each.attempt_id == attempt.id],
             links=_links(attempt, [each for each in artifacts if each.attempt_id == attempt.id]),
@@ -244,10 +203,42 @@ def attempt_answers(tx: Transaction, attempts: Sequence[Attempt]) -> list[Attemp
     ]
 
 
+@dataclass(frozen=True)
+class StepWithAttempts(Step):
+    attempts: Listing[AttemptAnswer]
+
+
+@dataclass(frozen=True)
+class ProtocolStepWithAttempts(StepWithAttempts, StepAnswer):
+    """A step of a protocol, with its own fields beside those that every step has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolEvent(Event):
+    """An event, also under the names that the protocol's other answers use."""
+
+    protocol_run_id: int | None
+    step_run_id: int | None
+    event_type: str
+    metadata: Any
+    created_at: int
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        return filled(
+            cls,
+            event,
+            protocol_run_id=event.run_id,
+            step_run_id=event.step_id,
+            event_type=event.type,
+            metadata=event.data,
+            created_at=event.at,
+        )
+
+
 def _session(session: SessionRow) -> SessionAnswer:
-    same = {each.name: getattr(session, each.name) for each in fields(SessionAnswer)}
     transcript = None if session.transcript is None else _content(session.transcript)
-    return SessionAnswer(**{**same, "transcript": transcript})
+    return filled(SessionAnswer, session, transcript=transcript)
 
 
 def _links(attempt: Attempt, artifacts: Sequence[Artifact]) -> AttemptLinks:

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from ratchet import __version__
 from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
 from ratchet.config import Loaded
+from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.runtime import Runtime
 from ratchet.runtime.operations import approvals, jobs, runs
 from ratchet.server.authorisation import Authorisation, bearer
@@ -20,19 +21,17 @@ from ratchet.server.console import create_console
 from ratchet.server.console.access import HOME, ROOT
 from ratchet.server.middleware import BodyLimit, Measuring, RequestIds
 from ratchet.server.operation import router_of
-from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems
+from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems, documented
 from ratchet.server.project_scope import guard
 from ratchet.server.routes import (
     artifacts,
     attempts,
     events,
     health,
-    projects,
     protocols,
     queues,
     research,
     schedules,
-    steps,
     webhooks,
     workflows,
 )
@@ -42,12 +41,11 @@ from ratchet.workflows import tool_operations
 
 _OPEN = (health.router, webhooks.router)
 _GUARDED = (
-    projects.router,
+    router_of("projects", PROJECT_OPERATIONS, responses=documented(400, 401, 403, 422, 502)),
     protocols.router,
     protocols.steps,
     protocols.specs,
     router_of("runs", runs.OPERATIONS),
-    steps.router,
     attempts.router,
     router_of("agents", AGENT_OPERATIONS),
     research.router,

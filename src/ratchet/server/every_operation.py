@@ -8,7 +8,12 @@ from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
 from ratchet.operations import Operation
 from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
-from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS
+from ratchet.protocols.step_operations import (
+    ABOUT_PROTOCOLS,
+    ATTEMPT_OPERATIONS,
+    SPEC_OPERATIONS,
+    STEP_OPERATIONS,
+)
 from ratchet.research.operations import OPERATIONS as RESEARCH_OPERATIONS
 from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
@@ -17,6 +22,7 @@ from ratchet.workflows.operations import OPERATIONS as WORKFLOW_OPERATIONS
 
 EVERY: tuple[Operation[..., Any], ...] = (
     *runs.OPERATIONS,
+    *runs.EVENT_OPERATIONS,
     *approvals.OPERATIONS,
     *jobs.QUEUE_OPERATIONS,
     *jobs.JOB_OPERATIONS,
@@ -26,6 +32,7 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *PROTOCOL_OPERATIONS,
     *ABOUT_PROTOCOLS,
     *STEP_OPERATIONS,
+    *ATTEMPT_OPERATIONS,
     *SPEC_OPERATIONS,
     *RESEARCH_OPERATIONS,
     *AGENT_OPERATIONS,

@@ -33,7 +33,8 @@ from ratchet.server.fields import (
     without_nul,
 )
 from ratchet.server.problems import documented
-from ratchet.server.service import Api
+from ratchet.server.project_scope import KINDS, enter
+from ratchet.server.service import Access, Api
 
 _NO_CONTENT = 204
 _EMPTY = inspect.Parameter.empty
@@ -57,7 +58,7 @@ def add_operations(router: APIRouter, operations: Iterable[Operation[..., Any]])
         nothing = each.status == _NO_CONTENT
         router.add_api_route(
             each.path,
-            _endpoint(each),
+            endpoint_of(each),
             methods=[each.method],
             status_code=each.status,
             response_model=None if nothing else schema_of(each),
@@ -125,6 +126,8 @@ def _outside(name: str, hint: Any) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return shape_of(hint)
     origin, inner = get_origin(hint), get_args(hint)
+    if origin is Listing:
+        return Page[_outside("", inner[0])]  # type: ignore[misc]
     if origin in (Union, UnionType):
         return Union[tuple(_outside(name, each) for each in inner)]  # noqa: UP007  made from a tuple
     if origin is dict:
@@ -132,17 +135,13 @@ def _outside(name: str, hint: Any) -> Any:
     return list[_outside(name, inner[0])] if origin in (list, tuple) else hint  # type: ignore[misc]
 
 
-def _endpoint(operation: Operation[..., Any]) -> Any:
+def endpoint_of(operation: Operation[..., Any]) -> Any:
     """The function that FastAPI calls. It reads what that takes from the signature."""
     body = body_of(operation)
 
     def called(given: dict[str, Any]) -> Any:
         api, sent, _ = given.pop("api"), given.pop("body", None), given.pop("response")
-        values = (
-            given
-            if sent is None
-            else {**given, **{name: getattr(sent, name) for name in sent.model_fields_set}}
-        )
+        values = given | _sent(operation, api, sent)
         for each in operation.parameters.values():
             if each.about.within is not None and (place := values.pop(each.about.within)) is not None:
                 values[each.name] = f"{place}/{values[each.name]}"
@@ -169,7 +168,20 @@ def _endpoint(operation: Operation[..., Any]) -> Any:
     return endpoint
 
 
-def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Iterator[inspect.Parameter]:
+def _sent(operation: Operation[..., Any], api: Access, body: Any) -> dict[str, Any]:
+    """What came in the body. What has a number there must be open to the caller, as what has one in the path."""
+    if not isinstance(body, Body):
+        return {name: body for name, each in operation.parameters.items() if each.about.whole}
+    sent = {name: getattr(body, name) for name in body.model_fields_set}
+    numbers = {KINDS[name]: number for name, number in sent.items() if name in KINDS and number is not None}
+    if numbers:
+        with api.read() as tx:
+            for kind, number in numbers.items():
+                enter(api, tx, kind, number)
+    return sent
+
+
+def _signature(operation: Operation[..., Any], body: Any) -> Iterator[inspect.Parameter]:
     def taken(name: str, hint: Any, default: Any = _EMPTY) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
@@ -191,7 +203,8 @@ def _signature(operation: Operation[..., Any], body: type[Body] | None) -> Itera
         elif body is None or each.about.query:
             yield taken(each.name, Annotated[_checked(each), Query(**_bounds(each))], each.default)
     if body is not None:
-        optional = not any(each.is_required() for each in body.model_fields.values())
+        fields = getattr(body, "model_fields", None)
+        optional = fields is not None and not any(each.is_required() for each in fields.values())
         yield taken("body", body | None if optional else body, None if optional else _EMPTY)
 
 
@@ -211,8 +224,11 @@ def in_path(operation: Operation[..., Any], parameter: Parameter) -> bool:
 
 
 @cache
-def body_of(operation: Operation[..., Any]) -> type[Body] | None:
+def body_of(operation: Operation[..., Any]) -> Any:
     """What a request of the operation has in its body, if it has one."""
+    whole = next((each for each in operation.parameters.values() if each.about.whole), None)
+    if whole is not None:
+        return _checked(whole)
     sent = [
         each
         for each in operation.parameters.values()

@@ -24,7 +24,7 @@ from ratchet.ledger.research import get_standing, list_specialists
 from ratchet.ledger.runs import list_runs
 from ratchet.runtime import JobStatus, anybody_works, configured_budgets, count_jobs
 from ratchet.runtime.processes import left_behind
-from ratchet.server import shapes
+from ratchet.server.operation import shown
 from ratchet.server.service import Access
 
 KINDS = ("protocol", "research", "workflow", "agent")
@@ -58,7 +58,7 @@ def _with_progress(tx: Transaction, found: Sequence[Run]) -> list[dict[str, Any]
     counted = count_steps(tx, [run.id for run in found if run.kind != "research"])
     return [
         {
-            **shapes.Run.model_validate(run).model_dump(exclude={"spec", "result"}),
+            **shown(run).model_dump(exclude={"spec", "result"}),
             "progress": progress(tx, run, counted.get(run.id)),
         }
         for run in found

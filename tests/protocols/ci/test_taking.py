@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -372,12 +371,12 @@ def test_the_summary_tells_each_check_of_each_commit(runtime: Runtime) -> None:
     waiting.check(F, FIRST, trouble=Trouble("test", "Run tests"))
     waiting.check(W, SECOND)
     with runtime.ledger.read() as tx:
-        summary: dict[str, Any] = ci_summary(tx, waiting.protocol)
-    assert summary["required_checks"] == ["test"]
-    first, second = summary["commits"]
-    assert (first["commit"], first["state"], first["steps"]) == (FIRST, "failed", ["00-step"])
-    assert (first["checks"][0]["check"], first["checks"][0]["step"]) == ("test", "Run tests")
-    assert (second["state"], second["waiting"]) == ("pending", ["test"])
+        summary = ci_summary(tx, waiting.protocol)
+    assert summary.required_checks == ["test"]
+    first, second = summary.commits
+    assert (first.commit, first.state, first.steps) == (FIRST, "failed", ["00-step"])
+    assert (first.checks[0].check, first.checks[0].step) == ("test", "Run tests")
+    assert (second.state, second.waiting) == ("pending", ["test"])
 
 
 def test_one_delivery_that_comes_twice_at_once_is_taken_once(runtime: Runtime) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from ratchet.kernel import RunStatus
+from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger import Artifact, Event, EventFilter, Run, Step
 from ratchet.ledger.runs import get_run, latest_steps, list_runs
-from ratchet.operations import Listing, McpTool, Param, Window, number_of, operation
+from ratchet.operations import MAX_ID, Listing, McpTool, Param, Window, number_of, operation
 from ratchet.runtime.call import Call
 
 RunNumber = Annotated[int, number_of("The number of a run.", "RUN")]
@@ -19,6 +19,12 @@ KindFilter = Annotated[
     Param("Only of this kind: protocol, research, workflow, agent, …", metavar="KIND", longest=200),
 ]
 Reason = Annotated[str, Param("Why, for the record.", longest=2000)]
+StepFilter = Annotated[int | None, number_of("Only of this step.", "STEP", "--step")]
+AttemptFilter = Annotated[int | None, number_of("Only of this attempt.", "ATTEMPT", "--attempt")]
+JobFilter = Annotated[int | None, number_of("Only of this job.", "JOB", "--job")]
+TypeFilter = Annotated[str | None, Param("Only this type.", longest=200)]
+Short = Annotated[Literal["onboarding"] | None, Param("`onboarding` is short for the type `setup_*`")]
+Since = Annotated[int | None, Param("only events above this number", least=0, most=MAX_ID)]
 
 
 def simulated(run: Run) -> str | None:
@@ -130,6 +136,67 @@ def events(call: Call, run_id: RunNumber, window: Window) -> Listing[Event]:
         return window.cut(latest(tx.connection, before=window.before, where=where, limit=window.one_more))
 
 
+def event_filter(
+    call: Call,
+    project_id: ProjectFilter = None,
+    run_id: RunFilter = None,
+    step_id: StepFilter = None,
+    attempt_id: AttemptFilter = None,
+    job_id: JobFilter = None,
+    type: TypeFilter = None,
+    kind: Short = None,
+) -> EventFilter:
+    if kind is not None and type is not None:
+        raise Misuse("kind and type cannot be combined", hint="give the one or the other")
+    type = "setup_*" if kind else type
+    return EventFilter(call.project_id or project_id, run_id, step_id, attempt_id, job_id, type)
+
+
+@operation(
+    "runs all-events",
+    "GET /events",
+    project_too=True,
+    tool=McpTool("list_events", "List events"),
+    enveloped=False,
+)
+def all_events(
+    call: Call,
+    window: Window,
+    project_id: ProjectFilter = None,
+    run_id: RunFilter = None,
+    step_id: StepFilter = None,
+    attempt_id: AttemptFilter = None,
+    job_id: JobFilter = None,
+    type: TypeFilter = None,
+    kind: Short = None,
+    since: Since = None,
+) -> Listing[Event]:
+    """List what happened, newest first; with `since` oldest first.
+
+    A `type` such as `run.*` or `setup_*` means every type that starts so. Events of projects whose token was not shown
+    are left out, so a page may be short.
+    """
+    where = event_filter(call, project_id, run_id, step_id, attempt_id, job_id, type, kind)
+    return events_where(call, window, where, since)
+
+
+def events_where(call: Call, window: Window, where: EventFilter, since: int | None = None) -> Listing[Event]:
+    from ratchet.ledger import events as ledger_events
+
+    if since is not None and window.before is not None:
+        raise Misuse("before and since cannot be combined", hint="use before to go back, since to continue")
+    with call.read() as tx:
+        if since is None:
+            found = ledger_events.latest(
+                tx.connection, before=window.before, where=where, limit=window.one_more
+            )
+        else:
+            found = ledger_events.since(tx.connection, since, where=where, limit=window.one_more)
+        hidden = call.hidden(tx, (event.project_id for event in found))
+    cursor = "before" if since is None else "since"
+    return window.without(found, lambda event: event.project_id in hidden, cursor=cursor)
+
+
 @operation(
     "runs artifacts",
     "GET /runs/{run_id}/artifacts",
@@ -207,3 +274,4 @@ def cancel(call: Call, run_id: RunNumber, reason: Reason = "cancelled on request
 
 
 OPERATIONS = (list_, show, steps, events, artifacts, pause, resume, cancel)
+EVENT_OPERATIONS = (all_events,)

@@ -22,11 +22,11 @@ from ratchet.ledger.runs import get_attempt, get_run, get_step
 from ratchet.ledger.sessions import SessionRow, get_session, list_sessions
 from ratchet.loop import PROMPT_FILE
 from ratchet.protocols.views import attempt_answers
-from ratchet.server import shapes
 from ratchet.server.console.access import ROOT
 from ratchet.server.console.evidence import excerpt, report_of, verdict_of
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import MAX_ID, Foreign, Id, IdFilter, Json, Moment, Paging, Shape, TextFilter
+from ratchet.server.operation import shown
 from ratchet.server.project_scope import enter
 from ratchet.server.routes.artifacts import content
 from ratchet.server.routes.attempts import change_of
@@ -65,7 +65,7 @@ def _document(api: Access, attempt_id: int) -> dict[str, Any]:
         place = _place(tx, step)
     return {
         "attempt": record,
-        "step": shapes.Step.model_validate(step),
+        "step": shown(step),
         "run": {
             "id": run.id,
             "kind": run.kind,
@@ -79,7 +79,7 @@ def _document(api: Access, attempt_id: int) -> dict[str, Any]:
         "report": report_of(api, found.verdict),
         "diff": excerpt(api, change),
         "log": log,
-        "artifacts": [shapes.Artifact.model_validate(each) for each in left],
+        "artifacts": [shown(each) for each in left],
     }
 
 

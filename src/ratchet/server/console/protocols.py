@@ -37,8 +37,6 @@ from ratchet.protocols.spec import dependencies
 from ratchet.protocols.step_operations import STEP_OPERATIONS
 from ratchet.protocols.step_operations import spec as show_spec
 from ratchet.protocols.views import AttemptAnswer, attempt_answers, protocol_record
-from ratchet.server import protocol_shapes as shapes
-from ratchet.server import shapes as common
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.drawings import Drawing, GraphNode, draw
@@ -46,7 +44,8 @@ from ratchet.server.console.evidence import excerpt, pull_request_of, report_of,
 from ratchet.server.console.formats import spent
 from ratchet.server.console.page import Page, View
 from ratchet.server.console.projects import asked_of, forms
-from ratchet.server.fields import MAX_ID, Before, Id, IdFilter, Paging, Text
+from ratchet.server.fields import MAX_ID, Before, Id, IdFilter, Paging, Shape, Text
+from ratchet.server.operation import shown
 from ratchet.server.project_scope import enter
 from ratchet.server.routes.attempts import change_of
 from ratchet.server.service import Access
@@ -183,7 +182,7 @@ def protocol_document(
             "chosen": None if chosen is None else _in_full(api, tx, chosen, before),
             "planning": _attempts(tx, _of_planning(tries, steps)),
             "policies": _policies(steps),
-            "ci": shapes.Ci.model_validate(ci_summary(tx, protocol)),
+            "ci": shown(ci_summary(tx, protocol)),
             "spent": spent(tx, api.runtime.settings, "run", protocol_id),
             "told": _events(tx, protocol_id),
         }
@@ -280,10 +279,10 @@ def _counts(step: ProtocolStep) -> Mapping[str, int]:
     return counts if isinstance(counts, dict) else {}
 
 
-def _events(tx: Transaction, protocol_id: int) -> list[common.Event]:
+def _events(tx: Transaction, protocol_id: int) -> list[Shape]:
     """What happened last, without what sessions say."""
     found = latest(tx.connection, where=EventFilter(run_id=protocol_id), limit=_LOOKED_AT)
-    return [common.Event.model_validate(each) for each in found if not _is_chatter(each)][:_TOLD]
+    return [shown(each) for each in found if not _is_chatter(each)][:_TOLD]
 
 
 def _is_chatter(event: Event) -> bool:

@@ -22,14 +22,14 @@ from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run, latest_attempts, latest_steps, list_runs
 from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
-from ratchet.server import shapes
 from ratchet.server.console.access import ROOT
 from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.formats import spent
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Pager, Paging, TextFilter
+from ratchet.server.operation import shown
 from ratchet.server.overview import KINDS, ended, going_on, lately, needed, progress
-from ratchet.server.routes.events import Where, page_of_events
+from ratchet.server.routes.events import Where
 from ratchet.workflows.operations import WorkflowRunAnswer
 
 router = APIRouter()
@@ -47,9 +47,8 @@ def runs(
     project_id: IdFilter = None,
 ) -> Response:
     found = of_runs.list_(page.api, pager, kind, status, project_id)
-    shown = [shapes.Run.model_validate(each).model_dump(exclude={"spec", "result"}) for each in found.items]
     document = {
-        "runs": shown,
+        "runs": [shown(each).model_dump(exclude={"spec", "result"}) for each in found.items],
         "next": found.next,
         "kind": kind,
         "status": status,
@@ -103,31 +102,29 @@ def _document(page: View, tx: Transaction, run: Run, pager: Pager) -> dict[str, 
     told = latest(tx.connection, where=EventFilter(run_id=run.id), limit=_EVENTS)
     left = latest_artifacts(tx, run_id=run.id, limit=_ARTIFACTS)
     return {
-        "run": shapes.Run.model_validate(run),
+        "run": shown(run),
         "progress": progress(tx, run, count_steps(tx, [run.id])[run.id]),
         "controls": run_controls(run.id, run.status),
         "steps": [
             {
-                **shapes.Step.model_validate(step).model_dump(),
-                "attempts": [
-                    shapes.Attempt.model_validate(each) for each in latest_attempts(tx, step.id, limit=_TRIES)
-                ],
+                **shown(step).model_dump(),
+                "attempts": [shown(each) for each in latest_attempts(tx, step.id, limit=_TRIES)],
             }
             for step in steps.items
         ],
         "next": steps.next,
         "spent": spent(tx, page.api.runtime.settings, "run", run.id),
-        "events": [shapes.Event.model_validate(event) for event in told],
-        "artifacts": [shapes.Artifact.model_validate(each) for each in left],
+        "events": [shown(event) for event in told],
+        "artifacts": [shown(each) for each in left],
     }
 
 
 @router.get("/events")
 def events(page: Page, pager: Paging, where: Where) -> Response:
-    found = page_of_events(page.api, pager, where)
+    found = of_runs.events_where(page.api, pager, where)
     filters = asdict(where)
     document = {
-        "events": [shapes.Event.model_validate(each) for each in found.items],
+        "events": [shown(each) for each in found.items],
         "next": found.next,
         "filters": filters,
         "filtered": any(value is not None for value in filters.values()),
@@ -181,7 +178,7 @@ def home(page: Page) -> Response:
             "kinds": {kind: sum(run["kind"] == kind for run in running) for kind in KINDS},
             "ended": ended(page.api, tx, limit=_ENDED),
             "needs": [asdict(need) for need in needed(page.api, tx)],
-            "lately": [shapes.Event.model_validate(event) for event in lately(page.api, tx, limit=_LATELY)],
+            "lately": [shown(event) for event in lately(page.api, tx, limit=_LATELY)],
             "first": [] if _is_used(tx) else _FIRST,
             "events": last_id(tx.connection),
         }

@@ -20,9 +20,8 @@ from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_run
 from ratchet.server.console.formats import clean, cut, cut_text
 from ratchet.server.console.page import Page
-from ratchet.server.fields import Id, Paging
+from ratchet.server.fields import Id, Paging, Shape
 from ratchet.server.operation import shown
-from ratchet.server.shapes import Step
 from ratchet.workflows import operations as of_workflows
 from ratchet.workflows import views
 from ratchet.workflows.operations import WorkflowRunAnswer
@@ -100,8 +99,8 @@ def _value(artifacts: ArtifactStore, kept: Mapping[str, Any]) -> dict[str, Any]:
     return cut(read_value(artifacts, kept))
 
 
-def _last_steps(tx: Transaction, run_id: int) -> list[Step]:
-    return [Step.model_validate(each) for each in reversed(latest_steps(tx, run_id, limit=_LAST_STEPS))]
+def _last_steps(tx: Transaction, run_id: int) -> list[Shape]:
+    return [shown(each) for each in reversed(latest_steps(tx, run_id, limit=_LAST_STEPS))]
 
 
 def _step(tx: Transaction, artifacts: ArtifactStore, run_id: int, name: str) -> dict[str, Any]:

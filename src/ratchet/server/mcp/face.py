@@ -16,11 +16,10 @@ from ratchet.engines.engine import misfits
 from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.runtime import anybody_works
-from ratchet.server.mcp.acting_tools import ACTING
 from ratchet.server.mcp.api import CUT, Asker, fitting, free_names
 from ratchet.server.mcp.extra_tools import part_tool, protocol_log_tool, waiting_tool
-from ratchet.server.mcp.reading_tools import READING
 from ratchet.server.mcp.tool import CURSORS, Document, Given, Offered, Told, endpoints_of, offered
+from ratchet.server.mcp.tools import ACTING, READING
 from ratchet.server.project_scope import ALLOWED
 
 SCHEME = "ratchet://"

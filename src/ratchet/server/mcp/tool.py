@@ -160,8 +160,10 @@ def _endpoint(tool: Declared, operation: Document, schemas: Document) -> Endpoin
                 required.append(name)
     arguments = {
         "type": "object",
-        "properties": {name: _argument(name, schema, schemas) for name, schema in properties.items()}
-        | {name: dict(schema) for name, schema in tool.narrowed.items()},
+        "properties": {
+            name: _argument(name, schema, schemas) | dict(tool.narrowed.get(name, {}))
+            for name, schema in properties.items()
+        },
         "required": required,
         "additionalProperties": False,
     }

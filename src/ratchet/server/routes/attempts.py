@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from fastapi.responses import FileResponse
 from fastapi.sse import format_sse_event
 
 from ratchet.kernel import NotFound
-from ratchet.ledger import Artifact, Transaction
+from ratchet.ledger import Transaction
 from ratchet.ledger import artifacts as ledger_artifacts
-from ratchet.ledger.ledger import LogPart, follow_log, log_line, read_log
+from ratchet.ledger.ledger import follow_log, log_line
 from ratchet.ledger.runs import get_attempt
 from ratchet.loop import CHANGE_FILE
-from ratchet.protocols.views import AttemptAnswer, attempt_answers
-from ratchet.server import protocol_shapes, shapes
-from ratchet.server.fields import MAX_ID, Cut, Id, Page, Paging
+from ratchet.operations import MAX_ID
+from ratchet.protocols.step_operations import ATTEMPT_OPERATIONS
+from ratchet.server.fields import Id
+from ratchet.server.operation import router_of
 from ratchet.server.problems import documented
 from ratchet.server.routes.artifacts import UNTRUSTED, ContentResponse
 from ratchet.server.routes.events import NO_STORE, EventStream, LastEventId, refuse_if_stopping
 from ratchet.server.service import Access, Api
 
-router = APIRouter(tags=["attempts"], responses=documented(401, 403, 404, 422))
-_LONGEST_PART = 1024 * 1024
-
+router = router_of("attempts", ATTEMPT_OPERATIONS, responses=documented(401, 403, 404, 422))
 Offset = Annotated[
     int, Query(ge=0, le=MAX_ID, description="where to continue: `next_offset` of the last part")
 ]
-MaxBytes = Annotated[
-    int, Query(ge=1, le=_LONGEST_PART, description="how much at most; a single line may be longer")
-]
-
-
-@router.get("/attempts/{attempt_id}", response_model=protocol_shapes.Attempt)
-def attempt(api: Api, attempt_id: Id) -> AttemptAnswer:
-    """How it ended, what it used, and where its prompt, transcripts, diff and reports are."""
-    with api.read() as tx:
-        return attempt_answers(tx, [get_attempt(tx, attempt_id)])[0]
-
-
-@router.get("/attempts/{attempt_id}/artifacts", response_model=Page[shapes.Artifact])
-def artifacts(api: Api, attempt_id: Id, pager: Paging) -> Cut[Artifact]:
-    """Newest first."""
-    with api.read() as tx:
-        get_attempt(tx, attempt_id)
-        return pager.cut(
-            ledger_artifacts.latest(tx, attempt_id=attempt_id, before=pager.before, limit=pager.one_more)
-        )
 
 
 @router.get(
@@ -75,13 +55,6 @@ def change_of(tx: Transaction, attempt_id: int) -> str | None:
     return found[-1].sha256 if found else None
 
 
-@router.get("/attempts/{attempt_id}/log", response_model=protocol_shapes.AttemptLogPart)
-def log(api: Api, attempt_id: Id, offset: Offset = 0, max_bytes: MaxBytes = 65536) -> LogPart:
-    """A part of what its sessions said and what became of it. Ask again with `next_offset` until it has `ended`."""
-    with api.read() as tx:
-        return read_log(tx, attempt_id, offset=offset, max_bytes=max_bytes)
-
-
 def _start(api: Api, attempt_id: Id, offset: Offset = 0, last_event_id: LastEventId = None) -> int:
     refuse_if_stopping(api.service)
     with api.read() as tx:
@@ -100,7 +73,7 @@ async def _lines(api: Access, attempt_id: int, after: int) -> AsyncIterator[byte
     async with aclosing(follow_log(api.ledger, attempt_id, after, stop=stop)) as events:
         async for event in events:
             after = event.id
-            line = protocol_shapes.LogLine(offset=after, text=log_line(event))
-            yield format_sse_event(id=str(after), data_str=line.model_dump_json())
+            line = json.dumps({"offset": after, "text": log_line(event)}, ensure_ascii=False)
+            yield format_sse_event(id=str(after), data_str=line)
     if not stop.is_set():
         yield format_sse_event(event="end", id=str(after), data_str="{}")

@@ -3,82 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Query
+from fastapi import Depends, Header, HTTPException, Query
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.types import Send
 
-from ratchet.kernel import LedgerUnavailable, Misuse
+from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Event, EventFilter, follow_async
-from ratchet.ledger.events import last_id, latest
-from ratchet.ledger.events import since as events_since
+from ratchet.ledger.events import last_id
 from ratchet.observe.logs import logger
-from ratchet.server import shapes
-from ratchet.server.fields import MAX_ID, Cut, IdFilter, Pager, Paging, TextFilter
+from ratchet.operations import MAX_ID, Operation
+from ratchet.runtime.operations.runs import EVENT_OPERATIONS, event_filter
+from ratchet.server.operation import endpoint_of, router_of, shown
 from ratchet.server.service import Access, Api, Service
 
-router = APIRouter(tags=["events"])
-
-Since = Annotated[int | None, Query(ge=0, le=MAX_ID, description="only events above this number")]
-
-
-Kind = Annotated[
-    Literal["onboarding"] | None, Query(description="`onboarding` is short for the type `setup_*`")
+router = router_of("events", EVENT_OPERATIONS)
+# What a stream takes, too.
+Where = Annotated[
+    EventFilter, Depends(endpoint_of(Operation(function=event_filter, name="events", api="GET /events")))
 ]
-
-
-async def _filter(
-    api: Api,
-    project_id: IdFilter = None,
-    run_id: IdFilter = None,
-    step_id: IdFilter = None,
-    attempt_id: IdFilter = None,
-    job_id: IdFilter = None,
-    type: TextFilter = None,
-    kind: Kind = None,
-) -> EventFilter:
-    if kind is not None and type is not None:
-        raise Misuse("kind and type cannot be combined", hint="give the one or the other")
-    return EventFilter(
-        project_id=api.caller.project_id or project_id,
-        run_id=run_id,
-        step_id=step_id,
-        attempt_id=attempt_id,
-        job_id=job_id,
-        type="setup_*" if kind else type,
-    )
-
-
-Where = Annotated[EventFilter, Depends(_filter)]
-
-
-@router.get("/events", response_model=list[shapes.Event])
-def list_events(api: Api, pager: Paging, where: Where, since: Since = None) -> Sequence[Event]:
-    """Newest first; with `since` oldest first. A `type` such as `run.*` or `setup_*` means every type that starts so.
-
-    Events of projects whose token was not shown are left out, so a page may be short: `Link` says whether more follow.
-    """
-    return page_of_events(api, pager, where, since).items
-
-
-def page_of_events(api: Access, pager: Pager, where: EventFilter, since: int | None = None) -> Cut[Event]:
-    if since is not None and pager.before is not None:
-        raise Misuse("before and since cannot be combined", hint="use before to go back, since to continue")
-    with api.read() as tx:
-        if since is None:
-            found = latest(tx.connection, before=pager.before, where=where, limit=pager.one_more)
-        else:
-            found = events_since(tx.connection, since, where=where, limit=pager.one_more)
-        hidden = api.caller.hidden(tx, (event.project_id for event in found))
-    cursor = "before" if since is None else "since"
-    return pager.without(found, lambda event: event.project_id in hidden, cursor=cursor)
-
-
+SinceQuery = Annotated[int | None, Query(ge=0, le=MAX_ID, description="only events above this number")]
 _log = logger(__name__)
 _KEEP_ALIVE_SECONDS = 15.0
 _PATIENCE_SECONDS = 1.0
@@ -116,7 +65,7 @@ def refuse_if_stopping(service: Service) -> None:
         raise HTTPException(503, "the server is shutting down", headers={"Retry-After": "2"})
 
 
-def _start(api: Api, since: Since = None, last_event_id: LastEventId = None) -> int:
+def _start(api: Api, since: SinceQuery = None, last_event_id: LastEventId = None) -> int:
     """The number after which to begin: what the caller has seen, else the newest event of now."""
     refuse_if_stopping(api.service)
     if last_event_id is not None:
@@ -140,13 +89,12 @@ async def stream(api: Api, where: Where, after: Start) -> EventStream:
 
 
 async def frames(
-    api: Access, after: int, where: EventFilter, shape: type[shapes.Event] = shapes.Event
+    api: Access, after: int, where: EventFilter, translate: Callable[[Event], object] = lambda event: event
 ) -> AsyncIterator[bytes]:
-    """The events that the caller may see, each in `shape`."""
+    """The events that the caller may see, each as `translate` makes it."""
     async with aclosing(visible(api, after, where)) as events:
         async for event in events:
-            shown = shape.model_validate(event).model_dump_json()
-            yield format_sse_event(id=str(event.id), data_str=shown)
+            yield format_sse_event(id=str(event.id), data_str=shown(translate(event)).model_dump_json())
 
 
 async def visible(api: Access, after: int, where: EventFilter) -> AsyncGenerator[Event, None]:

@@ -10,11 +10,10 @@ from ratchet.forges import Delivery, MalformedDelivery, Provider, UnsignedDelive
 from ratchet.kernel import NotFound, RatchetError
 from ratchet.observe import metrics
 from ratchet.protocols.webhooks import ReceivedDelivery, receive
-from ratchet.runtime import get_job
-from ratchet.runtime.operations.jobs import JobAnswer
+from ratchet.runtime.operations.jobs import AcceptedAnswer, JobAnswer
 from ratchet.server.fields import MAX_ID
+from ratchet.server.operation import shape_of
 from ratchet.server.problems import documented
-from ratchet.server.protocol_shapes import Accepted
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["webhooks"], responses=documented(400, 401, 404, 413))
@@ -45,25 +44,25 @@ async def _body(request: Request) -> bytes:
 Body = Annotated[bytes, Depends(_body)]
 
 
-@router.post("/webhooks/github", response_model=Accepted, openapi_extra=_JSON)
+@router.post("/webhooks/github", response_model=shape_of(AcceptedAnswer), openapi_extra=_JSON)
 def github(
     api: Api, request: Request, body: Body, project_id: ProjectId = None, protocol_run_id: RunId = None
-) -> Accepted:
+) -> AcceptedAnswer:
     """For GitHub, signed with `X-Hub-Signature-256`. The same delivery twice changes nothing."""
     return _take(api, "github", request, body, project_id, protocol_run_id)
 
 
-@router.post("/webhooks/gitlab", response_model=Accepted, openapi_extra=_JSON)
+@router.post("/webhooks/gitlab", response_model=shape_of(AcceptedAnswer), openapi_extra=_JSON)
 def gitlab(
     api: Api, request: Request, body: Body, project_id: ProjectId = None, protocol_run_id: RunId = None
-) -> Accepted:
+) -> AcceptedAnswer:
     """For GitLab, with its secret in `X-Gitlab-Token`. The same delivery twice changes nothing."""
     return _take(api, "gitlab", request, body, project_id, protocol_run_id)
 
 
 def _take(
     api: Access, provider: Provider, request: Request, body: bytes, project_id: int | None, run_id: int | None
-) -> Accepted:
+) -> AcceptedAnswer:
     delivery = Delivery.of(provider, request.headers, body)
     try:
         received = receive(
@@ -76,11 +75,10 @@ def _take(
     return _answer(api, received)
 
 
-def _answer(api: Access, received: ReceivedDelivery) -> Accepted:
-    if received.job_id is None:
-        return Accepted(message=received.message, job=None)
+def _answer(api: Access, received: ReceivedDelivery) -> AcceptedAnswer:
     with api.read() as tx:
-        return Accepted(message=received.message, job=JobAnswer.of(get_job(tx, received.job_id)))
+        job = None if received.job_id is None else JobAnswer.at(tx, received.job_id)
+    return AcceptedAnswer(received.message, job)
 
 
 def _count(provider: str, status: str) -> None:
