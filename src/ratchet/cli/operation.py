@@ -127,13 +127,13 @@ def looking_like(
                 note("Nothing is changed.")
                 return 1
             with calling(session) as call:
-                look(session, call, answer_of(operation, call, _values(operation, call, given)))
+                look(session, call, answer_of(operation, call, values_of(operation, call, given)))
             return None
 
         return Command(
             operation.name.rpartition(" ")[2],
             callback=run,
-            params=[*_parameters(operation)],
+            params=[*parameters_of(operation)],
             help=operation.help,
             examples=operation.examples,
             see=operation.see,
@@ -195,7 +195,7 @@ def _cell(column: Column, item: Any) -> object:
     return compact(value) if isinstance(value, dict | list) else cast("object", value)
 
 
-def _parameters(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
+def parameters_of(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
     for each in operation.parameters.values():
         is_place = operation.is_argument(each)
         yield _argument(each) if is_place else _option(each)
@@ -282,7 +282,7 @@ class Text(click.ParamType[str]):
         return text
 
 
-def _values(operation: Operation[..., Any], call: CliCall, given: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(operation: Operation[..., Any], call: CliCall, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as what the operation takes."""
     within = {"project": given["project"]} if "project" in given else {}
     found: dict[str, Any] = {}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.cli.foreground import INTERRUPTED, Foreground
+import click
+
+from ratchet.cli.command import Command, command
+from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground
+from ratchet.cli.operation import CliCall, parameters_of, values_of
 from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.protocol_choice import detach_option, no_wait_option
 from ratchet.cli.protocol_pages import print_overview
 from ratchet.cli.words import lines, one_line
 from ratchet.engines import Failure
@@ -19,7 +26,7 @@ from ratchet.forges import ForgeError
 from ratchet.kernel import Conflict, Missing, RunStatus
 from ratchet.ledger import Event, Ledger
 from ratchet.ledger.projects import Project, get_project
-from ratchet.ledger.protocols import list_protocol_steps
+from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.runs import get_run, list_steps
 from ratchet.ledger.sessions import list_sessions
 from ratchet.projects.local import base_branch, free_name, project_at
@@ -27,12 +34,16 @@ from ratchet.projects.registration import register_project
 from ratchet.protocols.ci import ask_forge
 from ratchet.protocols.lookup import project_named
 from ratchet.protocols.overview import overview
+from ratchet.protocols.views import protocol_record, step_record
 from ratchet.runtime import anybody_works
+from ratchet.runtime.operations.jobs import AcceptedAnswer, StepAcceptedAnswer
 
 if TYPE_CHECKING:
-    from ratchet.cli.foreground import Foreground
     from ratchet.cli.session import CliSession
-    from ratchet.ledger import Ledger, Run
+    from ratchet.ledger import Run
+    from ratchet.ledger.protocols import ProtocolStep
+    from ratchet.operations import Operation
+    from ratchet.runtime import Runtime
 
 
 def chosen_project(session: CliSession, here: Foreground, wanted: str | Path, *, base: str | None) -> Project:
@@ -266,6 +277,78 @@ def carry_protocol(
         return 0
     lacks = found["status"] == "blocked" and last and last[0].failure == Failure.MISSING
     return Missing.exit_code if lacks else 1
+
+
+Act = Callable[..., object]
+
+
+def carried(
+    operation: Operation[..., Any],
+    *,
+    check: Callable[[Runtime, int], None] | None = None,
+    done: Callable[[Overview], bool] = is_done,
+    waits: bool = True,
+    **how: Any,
+) -> Callable[[Act], Command]:
+    """A command that takes what an operation on a protocol or a step takes, and carries the protocol until it stops.
+
+    The function does what the operation does, once its engines were looked at: `check` does that here.
+    """
+    of_step = "step_id" in operation.parameters
+
+    def make(act: Act) -> Command:
+        @click.pass_obj
+        def run(session: CliSession, /, detach: bool, no_wait: bool = True, **given: Any) -> int | None:
+            with existing_foreground(session) as here:
+                call = CliCall(session, here.ledger, here.runtime)
+                values = values_of(operation, call, given)
+                number: int = values["step_id" if of_step else "protocol_id"]
+                with here.ledger.read() as tx:
+                    step = get_protocol_step(tx, number) if of_step else None
+                    protocol = get_protocol(tx, number if step is None else step.run_id)
+                if check is not None:
+                    here.check(partial(check, here.runtime, number), detach=detach)
+                said, finished = _said(step, act(call, **values), done)
+                if said and not session.json and not (step and detach):
+                    note(f"{said}.")
+                if not detach:
+                    return carry_protocol(
+                        session, here, protocol.run_id, protocol.name, done=finished, wait=not no_wait
+                    )
+                with here.ledger.read() as tx:
+                    document = (
+                        protocol_record(get_protocol(tx, number))
+                        if step is None
+                        else step_record(get_protocol_step(tx, number))
+                    )
+                ending = " waits for a worker." if step is None else f": {said}."
+                leave_to_workers(session, here.ledger, document, f"Protocol {protocol.run_id}{ending}")
+                return None
+
+        for option in (detach_option, *([no_wait_option] if waits else [])):
+            run = option(run)
+        made = command(operation.name.rpartition(" ")[2], help=inspect.getdoc(act), **how)(run)
+        made.params[:0] = parameters_of(operation)
+        return made
+
+    return make
+
+
+def _said(
+    step: ProtocolStep | None, answer: object, done: Callable[[Overview], bool]
+) -> tuple[str | None, Callable[[Overview], bool]]:
+    """What an action on a protocol or a step has begun, and when that is done."""
+    if step is not None:
+        said = answer.message if isinstance(answer, AcceptedAnswer) else f"{step.name} is approved"
+        # Nothing that came after it may have stopped the protocol.
+        return said, lambda found: _completed(found, step.step_id) and found["status"] != RunStatus.BLOCKED
+    if isinstance(answer, StepAcceptedAnswer):
+        return answer.message, lambda found: _completed(found, answer.step_id)
+    return None, done
+
+
+def _completed(found: Overview, step_id: int) -> bool:
+    return all(each["status"] == "completed" for each in found["steps"] if each["id"] == step_id)
 
 
 def carry_setup(session: CliSession, here: Foreground, run_id: int, project: str) -> Run:

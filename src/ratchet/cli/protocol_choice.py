@@ -22,6 +22,7 @@ within_option = click.option(
 detach_option = click.option(
     "--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`."
 )
+no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
 ci_files_option = click.option(
     "--ci-files", is_flag=True, help="Write CI scripts and a CI file where the repository lacks them."
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,20 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.foreground import Foreground, existing_foreground, foreground
+from ratchet.cli.foreground import Foreground, foreground
 from ratchet.cli.operation import CliCall
 from ratchet.cli.output import confirm, note
 from ratchet.cli.params import from_file_option, given_text
 from ratchet.cli.protocol_carrying import (
-    Overview,
+    carried,
     carry_protocol,
     chosen_project,
-    is_done,
     leave_to_workers,
     require_set_up,
     set_up,
 )
-from ratchet.cli.protocol_choice import detach_option, protocol_argument, within_option
+from ratchet.cli.protocol_choice import detach_option, no_wait_option
 from ratchet.cli.words import one_line
 from ratchet.config import write_initial
 from ratchet.config.workflow_settings import REVIEWER_POLICIES
@@ -43,7 +41,6 @@ from ratchet.protocols.engine_choice import (
     check_retried,
 )
 from ratchet.protocols.jobs import wake
-from ratchet.protocols.lookup import protocol_named
 from ratchet.protocols.names import create_described
 from ratchet.protocols.views import protocol_record
 
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
     from ratchet.ledger import Transaction
     from ratchet.ledger.projects import Project
-    from ratchet.runtime import Runtime
-    from ratchet.runtime.operations.jobs import StepAcceptedAnswer
 
 
 _MOST_BYTES = 100_000
@@ -93,7 +88,7 @@ _UNFINISHED = 1000
 @click.option(
     "--simulated", is_flag=True, help="Allow recorded sessions; the protocol is marked as a simulation."
 )
-@click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
+@no_wait_option
 @detach_option
 @click.pass_obj
 def new(
@@ -232,10 +227,9 @@ def _create(
     )
 
 
-_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
-
-
-@command(
+@carried(
+    operations.start,
+    check=check_existing,
     examples=[
         "ratchet protocol start 7",
         "ratchet protocol start 0007-add-login --project shop",
@@ -243,12 +237,7 @@ _no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for 
     ],
     see=["protocol show", "protocol resume"],
 )
-@protocol_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def start(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def start(call: CliCall, protocol_id: int) -> object:
     """Plan a protocol, or carry out the plan that it has.
 
     The work is done here until it stops; Ctrl-C pauses it. A pending, planned or paused protocol can be started,
@@ -257,12 +246,12 @@ def start(session: CliSession, wanted: str, project: str | None, no_wait: bool, 
     Exits with 0 when the protocol is completed (or planned, if its steps are started by hand), 1 when it is blocked or
     waits for CI, 3 when an engine is missing.
     """
-    return _act(
-        session, wanted, project, operations.begin, detach=detach, wait=not no_wait, check=check_existing
-    )
+    return operations.begin(call, protocol_id)
 
 
-@command(
+@carried(
+    operations.resume,
+    check=check_resumed,
     examples=[
         "ratchet protocol resume 7",
         "ratchet protocol resume 7 --no-wait",
@@ -270,153 +259,59 @@ def start(session: CliSession, wanted: str, project: str | None, no_wait: bool, 
     ],
     see=["protocol retry", "protocol show"],
 )
-@protocol_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def resume(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def resume(call: CliCall, protocol_id: int) -> object:
     """Resume a protocol that was paused, blocked or cut off, here and now.
 
     Steps that were blocked are done again; one that has failed is tried again by `ratchet protocol retry` only. If a
     step waits for CI, the forge is asked for its checks until they have spoken.
     """
-    return _act(session, wanted, project, _resumed, detach=detach, wait=not no_wait, check=check_resumed)
+    with call.read() as tx:
+        under_way = get_protocol(tx, protocol_id).status in UNDER_WAY
+    if not under_way:
+        return operations.begin_again(call, protocol_id)
+    # One whose process was killed still counts as running: it only needs a worker.
+    with call.write() as tx:
+        return wake(tx, call.runtime, protocol_id)
 
 
-@command(
-    "run-next",
+@carried(
+    operations.run_next,
+    check=check_next,
     examples=["ratchet protocol run-next 7", "ratchet protocol run-next 0007-add-login --detach"],
     see=["step run", "protocol retry"],
 )
-@protocol_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def run_next(
-    session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool
-) -> int | None:
+def run_next(call: CliCall, protocol_id: int) -> object:
     """Run the first step that waits, is blocked or has failed.
 
     For protocols whose steps are started by hand. Exits with 0 when that step is completed.
     """
-    return _act_on_step(
-        session, wanted, project, operations.begin_next, detach=detach, wait=not no_wait, check=check_next
-    )
+    return operations.begin_next(call, protocol_id)
 
 
-@command(
+@carried(
+    operations.retry,
+    check=check_retried,
     examples=["ratchet protocol retry 7", "ratchet protocol retry 0007-add-login --detach"],
     see=["protocol resume", "step run"],
 )
-@protocol_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def retry(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def retry(call: CliCall, protocol_id: int) -> object:
     """Try the last step that failed or is blocked once more.
 
     It begins again from the branch, and is allowed as many fixes as before. Exits with 0 when that step is completed.
     """
-    return _act_on_step(
-        session, wanted, project, operations.begin_retry, detach=detach, wait=not no_wait, check=check_retried
-    )
+    return operations.begin_retry(call, protocol_id)
 
 
-@command(
-    "open-pr", examples=["ratchet protocol open-pr 7", "ratchet protocol open-pr 0007-add-login --detach"]
+@carried(
+    operations.open_pr,
+    done=lambda found: found["pull_request"] is not None,
+    waits=False,
+    examples=["ratchet protocol open-pr 7", "ratchet protocol open-pr 0007-add-login --detach"],
 )
-@protocol_argument
-@within_option
-@detach_option
-@click.pass_obj
-def open_pr(session: CliSession, wanted: str, project: str | None, detach: bool) -> int | None:
+def open_pr(call: CliCall, protocol_id: int) -> object:
     """Push the branch of a protocol and open its pull request.
 
     Also where protocols.push or protocols.pull_requests are off. One that there is already stays, with its
     description rewritten. Exits with 0 when there is a pull request.
     """
-
-    return _act(
-        session,
-        wanted,
-        project,
-        operations.open_pr,
-        detach=detach,
-        wait=False,
-        done=lambda found: found["pull_request"] is not None,
-    )
-
-
-def _resumed(call: CliCall, protocol_id: int) -> None:
-    """One whose process was killed still counts as running: it only needs a worker."""
-    with call.read() as tx:
-        under_way = get_protocol(tx, protocol_id).status in UNDER_WAY
-    if under_way:
-        with call.write() as tx:
-            wake(tx, call.runtime, protocol_id)
-    else:
-        operations.begin_again(call, protocol_id)
-
-
-def _act(
-    session: CliSession,
-    wanted: str,
-    project: str | None,
-    act: Callable[[CliCall, int], object],
-    *,
-    detach: bool,
-    wait: bool,
-    done: Callable[[Overview], bool] = is_done,
-    check: Callable[[Runtime, int], None] | None = None,
-) -> int | None:
-    with existing_foreground(session) as here:
-        with here.ledger.read() as tx:
-            protocol = protocol_named(tx, wanted, project=project)
-        if check is not None:
-            here.check(partial(check, here.runtime, protocol.run_id), detach=detach)
-        act(CliCall(session, here.ledger, here.runtime), protocol.run_id)
-        if detach:
-            with here.ledger.read() as tx:
-                found = get_protocol(tx, protocol.run_id)
-            told = f"Protocol {protocol.run_id} waits for a worker."
-            leave_to_workers(session, here.ledger, protocol_record(found), told)
-            return None
-        return carry_protocol(session, here, protocol.run_id, protocol.name, done=done, wait=wait)
-
-
-def _act_on_step(
-    session: CliSession,
-    wanted: str,
-    project: str | None,
-    action: Callable[[CliCall, int], StepAcceptedAnswer],
-    *,
-    detach: bool,
-    wait: bool,
-    check: Callable[[Runtime, int], None],
-) -> int | None:
-    chosen: list[int] = []
-
-    def act(call: CliCall, protocol_id: int) -> None:
-        accepted = action(call, protocol_id)
-        chosen.append(accepted.step_id)
-        if not session.json:
-            note(f"{accepted.message}.")
-
-    return _act(
-        session,
-        wanted,
-        project,
-        act,
-        detach=detach,
-        wait=wait,
-        done=lambda found: completed(found, chosen),
-        check=check,
-    )
-
-
-def completed(found: Overview, steps: list[int]) -> bool:
-    """Whether these steps of a protocol are completed."""
-    return all(each["status"] == "completed" for each in found["steps"] if each["id"] in steps)
+    return operations.open_pr(call, protocol_id)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.foreground import Foreground, existing_foreground
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import note, print_document, show_list, show_one
+from ratchet.cli.output import print_document, show_list, show_one
 from ratchet.cli.params import COUNT
-from ratchet.cli.protocol_carrying import carry_protocol, leave_to_workers
-from ratchet.cli.protocol_choice import (
-    by_option,
-    detach_option,
-    protocol_argument,
-    step_argument,
-    within_option,
-)
+from ratchet.cli.protocol_carrying import carried
+from ratchet.cli.protocol_choice import protocol_argument, step_argument, within_option
 from ratchet.cli.words import age, compact, lines, span
-from ratchet.kernel import NotFound, RunStatus
+from ratchet.kernel import NotFound
 from ratchet.ledger.artifacts import of_attempt
-from ratchet.ledger.protocols import ProtocolStep, get_protocol, get_protocol_step
+from ratchet.ledger.protocols import ProtocolStep
 from ratchet.ledger.runs import list_attempts
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE
 from ratchet.operations import record
@@ -36,16 +28,12 @@ from ratchet.protocols.lookup import protocol_named, step_named
 from ratchet.protocols.overview import overview
 from ratchet.protocols.qa.judge import MARKDOWN
 from ratchet.protocols.views import attempt_answers, step_record
-from ratchet.runtime.operations.jobs import AcceptedAnswer
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
     from ratchet.ledger import Attempt, Ledger
-    from ratchet.protocols.views import StepAnswer
-    from ratchet.runtime import Runtime
 
 _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
-_no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
 
 
 @command(
@@ -124,108 +112,46 @@ def show(
         _print_attempts([each for each in tries if attempt in (None, each.number)], chosen)
 
 
-@command(
+@carried(
+    step_operations.run_step,
+    check=check_step,
     examples=["ratchet step run 12", "ratchet step run 0007-add-login/02", "ratchet step run 7/02 --detach"],
     see=["step qa", "step approve"],
 )
-@step_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def run(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+def run(call: CliCall, step_id: int) -> object:
     """Run one step now: a pending one, or once more one that is blocked or has failed.
 
     STEP is its number, or PROTOCOL/NN. It does not matter whether steps before it are done. Exits with 0 when it is
     completed.
     """
-    return _act(
-        session,
-        wanted,
-        project,
-        step_operations.begin_step,
-        detach=detach,
-        wait=not no_wait,
-        check=check_step,
-    )
+    return step_operations.begin_step(call, step_id)
 
 
-@command(examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"], see=["step run", "step approve"])
-@step_argument
-@within_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def qa(session: CliSession, wanted: str, project: str | None, no_wait: bool, detach: bool) -> int | None:
+@carried(
+    step_operations.review_step,
+    examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"],
+    see=["step run", "step approve"],
+)
+def qa(call: CliCall, step_id: int) -> object:
     """Have the newest commit of a step judged once more, without a new session of its author.
 
     STEP is its number, or PROTOCOL/NN. Exits with 0 when it has passed.
     """
-    return _act(session, wanted, project, step_operations.review_step, detach=detach, wait=not no_wait)
+    return step_operations.review_step(call, step_id)
 
 
-@command(
+@carried(
+    step_operations.approve_step,
     examples=["ratchet step approve 12", "ratchet step approve 0007-add-login/02 --by Ada --detach"],
     see=["step show"],
 )
-@step_argument
-@within_option
-@by_option
-@_no_wait_option
-@detach_option
-@click.pass_obj
-def approve(
-    session: CliSession, wanted: str, project: str | None, by: str | None, no_wait: bool, detach: bool
-) -> int | None:
+def approve(call: CliCall, step_id: int, by: str | None) -> object:
     """Complete a step in the place of its judges, with the newest commit that its author made.
 
     The protocol resumes then, here unless --detach is given. STEP is its number, or PROTOCOL/NN. Look at the change
     first: `ratchet step show STEP --print diff`. Exits with 0 when the step is completed.
     """
-
-    approving = partial(step_operations.approve_step, by=by)
-    return _act(session, wanted, project, approving, detach=detach, wait=not no_wait)
-
-
-def _act(
-    session: CliSession,
-    wanted: str,
-    project: str | None,
-    action: Callable[[CliCall, int], AcceptedAnswer | StepAnswer],
-    *,
-    detach: bool,
-    wait: bool,
-    check: Callable[[Runtime, int], None] | None = None,
-) -> int | None:
-    with existing_foreground(session) as here:
-        with here.ledger.read() as tx:
-            step = step_named(tx, wanted, project=project)
-        if check is not None:
-            here.check(partial(check, here.runtime, step.step_id), detach=detach)
-        answer = action(CliCall(session, here.ledger, here.runtime), step.step_id)
-        told = answer.message if isinstance(answer, AcceptedAnswer) else f"{step.name} is approved"
-        if detach:
-            with here.ledger.read() as tx:
-                now = step_record(get_protocol_step(tx, step.step_id))
-            leave_to_workers(session, here.ledger, now, f"Protocol {step.run_id}: {told}.")
-            return None
-        if not session.json:
-            note(f"{told}.")
-        return _carry(session, here, step, wait=wait)
-
-
-def _carry(session: CliSession, here: Foreground, step: ProtocolStep, *, wait: bool) -> int:
-    with here.ledger.read() as tx:
-        name = get_protocol(tx, step.run_id).name
-    return carry_protocol(
-        session, here, step.run_id, name, done=lambda found: _is_done(found, step), wait=wait
-    )
-
-
-def _is_done(found: Mapping[str, Any], step: ProtocolStep) -> bool:
-    """Whether the step is completed, and nothing that came after it has stopped the protocol."""
-    own = next(each for each in found["steps"] if each["id"] == step.step_id)
-    return bool(own["status"] == "completed" and found["status"] != RunStatus.BLOCKED)
+    return step_operations.approve_step(call, step_id, by)
 
 
 def _nth(step: ProtocolStep, tries: Sequence[Attempt], attempt: int | None) -> Attempt:
