@@ -195,6 +195,7 @@ def list_(call: Call, window: NameWindow) -> Listing[AgentAnswer]:
     "agent create",
     "POST /agents",
     tool=McpTool("create_agent", "Create an agent", outside=True, queues=True),
+    done="Run {it.run} makes the agent",
     status=202,
     location="/runs/{it.run}",
 )
@@ -364,6 +365,7 @@ def runs(call: Call, window: Window, name: AgentName) -> Listing[AgentRunAnswer]
     "agent feedback",
     "POST /agents/{name}/feedback",
     tool=McpTool("send_feedback", "Give an agent feedback", outside=True, queues=True),
+    done="Run {it.run} works on it",
     status=202,
     location="/runs/{it.run}",
 )

@@ -141,6 +141,7 @@ def list_(
     tool=McpTool(
         "register_project", "Register a project", without=frozenset({"secrets"}), outside=True, queues=True
     ),
+    done="{it.name} is registered; its onboarding is queued",
     location="/projects/{it.id}",
 )
 def register(

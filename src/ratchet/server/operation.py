@@ -11,7 +11,7 @@ from http import HTTPStatus
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Form, Path, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from ratchet.operations import Listing, Operation, Param, Parameter, is_time, parameter_of
@@ -141,11 +141,7 @@ def endpoint_of(operation: Operation[..., Any]) -> Any:
 
     def called(given: dict[str, Any]) -> Any:
         api, sent, _ = given.pop("api"), given.pop("body", None), given.pop("response")
-        values = given | _sent(operation, api, sent)
-        for each in operation.parameters.values():
-            if each.about.within is not None and (place := values.pop(each.about.within)) is not None:
-                values[each.name] = f"{place}/{values[each.name]}"
-        return operation(api, **values)
+        return operation(api, **joined(operation, given | _sent(operation, api, sent)))
 
     def answered(response: Response, answer: Any) -> Any:
         if operation.location is not None:
@@ -166,6 +162,14 @@ def endpoint_of(operation: Operation[..., Any]) -> Any:
     endpoint.__doc__ = operation.help
     endpoint.__signature__ = inspect.Signature(list(_signature(operation, body)))
     return endpoint
+
+
+def joined(operation: Operation[..., Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the name of what is within something as one."""
+    for each in operation.parameters.values():
+        if each.about.within is not None and (place := values.pop(each.about.within)) is not None:
+            values[each.name] = f"{place}/{values[each.name]}"
+    return values
 
 
 def _sent(operation: Operation[..., Any], api: Access, body: Any) -> dict[str, Any]:
@@ -206,6 +210,17 @@ def _signature(operation: Operation[..., Any], body: Any) -> Iterator[inspect.Pa
         fields = getattr(body, "model_fields", None)
         optional = fields is not None and not any(each.is_required() for each in fields.values())
         yield taken("body", body | None if optional else body, None if optional else _EMPTY)
+
+
+def form_hints(operation: Operation[..., Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What a form of the operation takes: the name, the type and the default of each value."""
+    for each in operation.parameters.values():
+        if in_path(operation, each):
+            yield each.name, path_hint(each), _EMPTY
+            if each.about.within is not None:
+                yield each.about.within, within_hint(each), None
+        elif each.type in (str, int, bool) or each.choices:
+            yield each.name, Annotated[_checked(each), Form(**_outer_bounds(each))], each.default
 
 
 def path_hint(parameter: Parameter) -> Any:

@@ -164,6 +164,7 @@ def rollback(call: Call, tool: ToolName) -> ToolAnswer:
     "tool evolve",
     "POST /tools/{tool}/evolve",
     tool=McpTool("evolve_tool", "Improve a tool", outside=True, queues=True),
+    done="Run {it.run_id} rewrites it",
     status=202,
     location="/workflows/runs/{it.run_id}",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query
 from fastapi.concurrency import run_in_threadpool
@@ -12,34 +12,40 @@ from starlette.responses import Response
 from ratchet.agents import operations as of_agents
 from ratchet.agents import views
 from ratchet.agents.addresses import addresses
-from ratchet.agents.contract import Role, Severity
+from ratchet.agents.contract import Role
 from ratchet.agents.operations import ServedAgent
 from ratchet.agents.views import AgentAnswer, AgentRunAnswer, ListedVersion
 from ratchet.kernel import Conflict
-from ratchet.ledger import Run
 from ratchet.ledger.agents import AgentStatus, VersionStatus
-from ratchet.operations import Listing, NameWindow, Operation
+from ratchet.operations import Listing, NameWindow
 from ratchet.runtime.operations import runs as of_runs
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.buttons import run_controls
+from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_versions
 from ratchet.server.console.formats import clean, cut
 from ratchet.server.console.page import Page, View
-from ratchet.server.fields import MAX_ID, EngineName, Id, IdFilter, Limit, Pager, Paging, Text, TextFilter
+from ratchet.server.fields import IdFilter, Limit, Pager, Paging, Text, TextFilter
 from ratchet.server.operation import shown
 
 router = APIRouter()
 PLACE = f"{ROOT}/agents"
 _LAST_RUNS = 20
 _LONGEST_CHECK = 5_000
-_ACTIONS: Mapping[str, Operation[..., Run]] = {
-    "pause": of_runs.pause,
-    "resume": of_runs.resume,
-    "cancel": of_runs.cancel,
-}
 AgentName = Annotated[str, Path(max_length=200)]
-Version = Annotated[Text, Form()]
-Ticked = Annotated[bool, Form()]
+add_buttons(router, {"create": of_agents.create}, "/agents", "/agents/{name}")
+add_buttons(
+    router,
+    (of_agents.feedback, of_agents.rollback, of_agents.pin, of_agents.unpin),
+    "/agents/{name}",
+)
+add_buttons(router, {"delete": of_agents.delete}, "/agents/{name}", "/agents")
+add_buttons(router, (of_agents.restore,), "/agents/{name}/state")
+add_buttons(
+    router,
+    (of_runs.pause, of_runs.resume, of_runs.cancel),
+    "/agents/{name}/runs/{run_id}",
+    "/agents/{name}",
+)
 
 
 @router.get("/agents")
@@ -53,20 +59,6 @@ async def agents(page: Page, after: TextFilter = None, limit: Limit = 50) -> Res
     return page.show("agents.html", document, title="Agents", live={"type": "agent.*"})
 
 
-@router.post("/agents/actions/create")
-def create(
-    page: Page,
-    _: Acting,
-    name: Annotated[Text, Form()],
-    description: Annotated[str, Form(max_length=100_000)],
-    engine: Annotated[EngineName | None, Form()] = None,
-    model: Annotated[Text | None, Form()] = None,
-    simulated: Ticked = False,
-) -> Response:
-    begun = of_agents.create(page.api, name, description, engine, model, simulated)
-    return page.done(f"{name} is being made, by run {begun.run}.", f"{PLACE}/{name}")
-
-
 @router.get("/agents/{name}")
 async def agent(page: Page, name: AgentName, pager: Paging) -> Response:
     found = await of_agents.show(page.api, name)
@@ -75,63 +67,11 @@ async def agent(page: Page, name: AgentName, pager: Paging) -> Response:
     return page.show("agent.html", document, title=name, live={})
 
 
-@router.post("/agents/{name}/actions/feedback")
-def feedback(
-    page: Page,
-    name: AgentName,
-    _: Acting,
-    message: Annotated[str, Form(max_length=1_000_000)],
-    severity: Annotated[Severity, Form()] = Severity.NORMAL,
-    version: Annotated[Text | None, Form()] = None,
-    engine: Annotated[EngineName | None, Form()] = None,
-    simulated: Ticked = False,
-) -> Response:
-    """Tell it what was wrong, or what is wanted."""
-    begun = of_agents.feedback(page.api, name, message, severity, version, engine=engine, simulated=simulated)
-    return page.done(f"Run {begun.run} works on it.", f"{PLACE}/{name}")
-
-
-@router.post("/agents/{name}/actions/rollback")
-def rollback(
-    page: Page, name: AgentName, _: Acting, version: Version, carry_state: Ticked = False
-) -> Response:
-    """Take it to any version, with that version's own state or with the present one."""
-    found = of_agents.rollback(page.api, name, version, carry_state)
-    return page.done(f"{name} is at {found.version}.", f"{PLACE}/{name}")
-
-
 @router.post("/agents/{name}/actions/release")
-def release(page: Page, name: AgentName, _: Acting, version: Version) -> Response:
+def release(page: Page, name: AgentName, _: Acting, version: Annotated[Text, Form()]) -> Response:
     """Take a version out of quarantine, and let the address lead to it."""
     found = of_agents.promote(page.api, name, version, force=True)
     return page.done(f"{name} is at {found.version}.", f"{PLACE}/{name}")
-
-
-@router.post("/agents/{name}/actions/pin")
-def pin(page: Page, name: AgentName, _: Acting, version: Version) -> Response:
-    found = of_agents.pin(page.api, name, version)
-    return page.done(f"{name} is held at {found.version}.", f"{PLACE}/{name}")
-
-
-@router.post("/agents/{name}/actions/unpin")
-def unpin(page: Page, name: AgentName, _: Acting) -> Response:
-    of_agents.unpin(page.api, name)
-    return page.done(f"{name} follows new versions.", f"{PLACE}/{name}")
-
-
-@router.post("/agents/{name}/actions/delete")
-def delete(page: Page, name: AgentName, _: Acting) -> Response:
-    of_agents.delete(page.api, name)
-    return page.done(f"{name} is deleted; its directory is put away.", PLACE)
-
-
-@router.post("/agents/{name}/runs/{run_id}/actions/{action}")
-def control(
-    page: Page, name: AgentName, run_id: Id, _: Acting, action: Literal["pause", "resume", "cancel"]
-) -> Response:
-    """Pause, resume or cancel what its Architect does."""
-    found = _ACTIONS[action](page.api, run_id)
-    return page.done(f"Run {run_id} is {found.status}.", f"{PLACE}/{name}")
 
 
 def _listed(page: View, found: AgentAnswer) -> dict[str, Any]:
@@ -276,18 +216,6 @@ def state(
         "versions": _versions(page, name),
     }
     return page.show("agent_state.html", document, title=f"State of {name}", live={"type": "agent.state"})
-
-
-@router.post("/agents/{name}/state/actions/restore")
-def restore(
-    page: Page,
-    name: AgentName,
-    _: Acting,
-    number: Annotated[int, Form(ge=1, le=MAX_ID)],
-    version: Annotated[str | None, Form(max_length=200)] = None,
-) -> Response:
-    of_agents.restore(page.api, name, number, version)
-    return page.done(f"The state after change {number} is back.", f"{ROOT}/agents/{name}/state")
 
 
 @router.get("/agents/{name}/logs")

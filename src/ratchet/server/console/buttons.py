@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,7 +14,7 @@ from ratchet.kernel.status import check_transition
 from ratchet.operations import Operation
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.page import Page
-from ratchet.server.operation import path_hint
+from ratchet.server.operation import form_hints, joined
 
 _RESUMED = (RunStatus.PAUSED, RunStatus.BLOCKED)
 
@@ -42,34 +42,40 @@ def _why(run_id: int, status: RunStatus, wanted: RunStatus) -> str | None:
 
 def add_buttons(
     router: APIRouter,
-    operations: Iterable[Operation[..., Any]],
+    operations: Iterable[Operation[..., Any]] | Mapping[str, Operation[..., Any]],
     place: str,
     back: str | Callable[..., str] | None = None,
 ) -> None:
-    """A form for each operation at `PLACE/actions/VERB`. It tells what was done and leads `back`, or to the place.
+    """A form for each operation at `PLACE/actions/VERB`, or at the place without a verb.
 
-    Where that is a function, it is given the view and what is in the path.
+    It tells what was done and leads `back`, or to the place.
+
+    `back` is filled with what is in the path and the form, and with the answer as `it`. Where it is a function, it is
+    given the view and what is in the path.
     """
-    for each in operations:
-        verb = each.path.rpartition("/")[2]
-        router.add_api_route(f"{place}/actions/{verb}", _button(each, back or place), methods=["POST"])
+    named = (
+        operations
+        if isinstance(operations, Mapping)
+        else {each.path.rpartition("/")[2]: each for each in operations}
+    )
+    for verb, each in named.items():
+        there = f"{place}/actions/{verb}" if verb else place
+        router.add_api_route(there, _button(each, back or place), methods=["POST"])
 
 
 def _button(operation: Operation[..., Any], back: str | Callable[..., str]) -> Any:
-    [(name, parameter)] = [
-        (name, each) for name, each in operation.parameters.items() if f"{{{name}}}" in operation.path
-    ]
-
-    def button(page: Page, **given: Any) -> Response:
-        answer = operation(page.api, **{name: given[name]})
+    def button(page: Page, _: Acting, **given: Any) -> Response:
+        answer = operation(page.api, **joined(operation, given))
         done = operation.report(answer)
         there = page.request.path_params
-        following = back.format(**there) if isinstance(back, str) else back(page, **there)
+        following = (
+            back.format(it=answer, **{**given, **there}) if isinstance(back, str) else back(page, **there)
+        )
         return page.done(f"{done[:1].upper()}{done[1:]}.", f"{ROOT}{following}")
 
-    kind = inspect.Parameter.KEYWORD_ONLY
-    hints = {"page": Page, "_": Acting, name: path_hint(parameter)}
+    kind, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    hints = [("page", Page, required), ("_", Acting, required), *form_hints(operation)]
     button.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(each, kind, annotation=hint) for each, hint in hints.items()]
+        [inspect.Parameter(name, kind, annotation=hint, default=default) for name, hint, default in hints]
     )
     return button

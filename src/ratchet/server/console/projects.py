@@ -36,16 +36,20 @@ from ratchet.projects.setup import written
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.views import protocol_record
 from ratchet.server.console.access import ROOT, Acting
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import spent
 from ratchet.server.console.page import Page
-from ratchet.server.fields import Id, Paging, Text
+from ratchet.server.fields import Id, Paging
 from ratchet.server.operation import shown as show_shape
 from ratchet.server.service import Access
 
 router = APIRouter()
 _PROTOCOLS = 20
-Address = Annotated[str, Field(min_length=1, max_length=2000)]
 Lines = Annotated[str, Field(max_length=20_000)]
+add_buttons(router, {"": operations.register}, "/projects", "/projects/{it.id}")
+add_buttons(
+    router, (operations.start_onboarding,), "/projects/{project_id}/onboarding", "/projects/{project_id}"
+)
 
 
 @router.get("/projects")
@@ -67,31 +71,11 @@ def projects(page: Page, pager: Paging, archived: Annotated[bool, Query()] = Fal
     return page.show("projects.html", document, title="Projects", live=live)
 
 
-@router.post("/projects")
-def register(
-    page: Page,
-    _: Acting,
-    name: Annotated[Text, Form()],
-    git_url: Annotated[Address | None, Form()] = None,
-    local_path: Annotated[Address | None, Form()] = None,
-    base_branch: Annotated[Text, Form()] = "main",
-    ci_provider: Annotated[Text | None, Form()] = None,
-) -> Response:
-    made = operations.register(page.api, name, git_url, local_path, base_branch, ci_provider)
-    return page.done(f"{name} is registered; its onboarding is queued.", _page_of(made.id))
-
-
 @router.get("/projects/{project_id}")
 def project(page: Page, project_id: Id) -> Response:
     document = _document(page.api, project_id)
     live = {"project_id": project_id}
     return page.show("project.html", document, title=document["project"].name, live=live)
-
-
-@router.post("/projects/{project_id}/onboarding/actions/start")
-def start_onboarding(page: Page, _: Acting, project_id: Id) -> Response:
-    operations.start_onboarding(page.api, project_id)
-    return page.done("The onboarding is queued.", _page_of(project_id))
 
 
 @router.post("/projects/{project_id}/setup")

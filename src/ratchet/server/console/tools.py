@@ -12,12 +12,12 @@ from starlette.responses import Response
 from ratchet.kernel import RatchetError, iso
 from ratchet.ledger.tools import CallRow, ToolVersionStatus, calls_of
 from ratchet.operations import Listing, NameWindow
-from ratchet.server.console.access import Acting
+from ratchet.server.console.access import ROOT, Acting
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import ToolName, clean, cut, cut_text, tool_place
 from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
 from ratchet.server.console.page import Page, View
-from ratchet.server.console.workflow_runs import RUNS
-from ratchet.server.fields import EngineName, Limit, Paging, Text, TextFilter
+from ratchet.server.fields import Limit, Paging, TextFilter
 from ratchet.server.operation import shown
 from ratchet.tools import operations as of_tools
 from ratchet.tools.definition import CALLABLE, ToolType
@@ -98,38 +98,6 @@ def tool(page: Page, tool: ToolName, pager: Paging, version: TextFilter = None) 
     return page.show("tool.html", document, title=tool, live={"type": "tool.*"})
 
 
-@router.post("/tools/{tool}/actions/pin")
-def pin(page: Page, tool: ToolName, _: Acting, version: Annotated[Text, Form()]) -> Response:
-    of_tools.pin(page.api, tool, version)
-    return page.done(f"{tool} is held at {version}.", tool_place(tool))
-
-
-@router.post("/tools/{tool}/actions/unpin")
-def unpin(page: Page, tool: ToolName, _: Acting) -> Response:
-    found = of_tools.unpin(page.api, tool)
-    return page.done(f"{tool} follows its newest version, {found.version}.", tool_place(tool))
-
-
-@router.post("/tools/{tool}/actions/rollback")
-def rollback(page: Page, tool: ToolName, _: Acting) -> Response:
-    found = tool_operations.rollback(page.api, tool)
-    return page.done(f"{tool} is back at {found.version}.", tool_place(tool))
-
-
-@router.post("/tools/{tool}/actions/evolve")
-def evolve(
-    page: Page,
-    tool: ToolName,
-    _: Acting,
-    engine: Annotated[EngineName | None, Form()] = None,
-    why: Annotated[str | None, Form(max_length=10_000)] = None,
-    simulated: Annotated[bool, Form()] = False,
-) -> Response:
-    """Have it rewritten; what proves better takes its place."""
-    started = tool_operations.evolve(page.api, tool, engine=engine, why=why, simulated=simulated)
-    return page.done(f"Run {started.run_id} rewrites {tool}.", f"{RUNS}/{started.run_id}")
-
-
 @router.post("/tools/{tool}/actions/feedback")
 def feedback(
     page: Page,
@@ -140,6 +108,20 @@ def feedback(
 ) -> Response:
     of_tools.feedback(page.api, tool, task, good)
     return page.done("It counts when tools for a like task are searched.", tool_place(tool))
+
+
+def _page_of(page: View, tool: str) -> str:
+    workflow = page.request.query_params.get("workflow")
+    return tool_place(f"{workflow}/{tool}" if workflow else tool).removeprefix(ROOT)
+
+
+add_buttons(
+    router,
+    (of_tools.pin, of_tools.unpin, tool_operations.rollback),
+    "/tools/{tool}",
+    _page_of,
+)
+add_buttons(router, (tool_operations.evolve,), "/tools/{tool}", "/workflows/runs/{it.run_id}")
 
 
 def _why_not(called: ToolVersion, versions: Sequence[ToolVersionAnswer], more: bool) -> dict[str, str | None]:
