@@ -56,8 +56,8 @@ class Param:
     is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
     it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
     part is a query parameter of this name. An `engine`, or a table with engines in it, names no recording over HTTP:
-    that is a file. What is in the `query` is there although the request has a body; a `whole` one is the body itself.
-    Bounds of a list are those of each text in it.
+    that is a file. What is in the `query` is there although the request has a body; a `whole` one is the body itself,
+    and a body may have it under the name of `also`. Bounds of a list are those of each text in it.
     """
 
     help: str = ""
@@ -78,6 +78,7 @@ class Param:
     above: float | None = None
     query: bool = False
     whole: bool = False
+    also: str | None = None
 
 
 def line_of(help: str = "", metavar: str | None = None, flag: str | None = None, **more: Any) -> Param:

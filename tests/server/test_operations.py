@@ -47,6 +47,7 @@ from ratchet.server.mcp.face import Face
 from ratchet.server.service import Access, Caller, Service
 from ratchet.tools import operations as tools
 from ratchet.workflows import operations as workflows
+from ratchet.workflows import schedules as making_schedules
 from ratchet.workflows import tool_operations
 from ratchet.workflows.saved import keep_workflow, require_spec
 from tests.agents.made_up import SCHEMA, tool
@@ -117,6 +118,14 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     schedules.list_: [{}],
     schedules.show: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.next_times: [{"name": "nightly", "count": 2}, {"name": "nowhere"}],
+    schedules.read: [{"when": "every night at 2", "count": 2}, {"when": "every 7 minutes"}],
+    making_schedules.put: [
+        {"name": "pulse", "when": "every hour", "kind": KIND, "payload": {"file": "/dev/null"}},
+        {"name": "report", "when": "daily", "workflow": "report", "inputs": {"text": "a b"}},
+        {"name": "batch", "when": "daily", "optimise": {"budget_usd": 5.0}},
+        {"name": "batch", "when": "daily", "optimise": {}, "queue": "default"},
+        {"name": "pulse", "when": "every hour", "kind": "nowhere"},
+    ],
     schedules.pause: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.resume: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.run: [{"name": "nightly"}, {"name": "nowhere"}],
@@ -714,6 +723,8 @@ def _is_place(operation: Operation[..., Any], name: str) -> bool:
 
 def _typed(operation: Operation[..., Any], name: str, value: Any) -> Any:
     parameter = operation.parameters[name]
+    if is_dataclass(parameter.type):
+        return parameter.type(**value)
     return parameter.type(value) if parameter.choices and isinstance(parameter.type, type) else value
 
 

@@ -10,7 +10,6 @@ import click
 
 from ratchet.cli.output import confirm
 from ratchet.cli.params import PRIORITY
-from ratchet.kernel import iso
 from ratchet.operations import record
 from ratchet.runtime import Missed, Schedule
 from ratchet.runtime.operations.schedules import ScheduleAnswer, local
@@ -55,7 +54,3 @@ def confirm_set(session: CliSession, schedule: Schedule) -> None:
 def listed(moments: list[datetime]) -> list[str]:
     """Times on a line each, as the clocks of their zone show them."""
     return [f"  {'next' if not number else 'then'} {local(each)}" for number, each in enumerate(moments)]
-
-
-def moment(at: datetime) -> str:
-    return iso(int(at.timestamp() * 1000))

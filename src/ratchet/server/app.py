@@ -15,7 +15,7 @@ from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
 from ratchet.config import Loaded
 from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.runtime import Runtime
-from ratchet.runtime.operations import approvals, jobs, runs
+from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.server.authorisation import Authorisation, bearer
 from ratchet.server.console import create_console
 from ratchet.server.console.access import HOME, ROOT
@@ -31,13 +31,13 @@ from ratchet.server.routes import (
     protocols,
     queues,
     research,
-    schedules,
     webhooks,
     workflows,
 )
 from ratchet.server.service import Service
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
+from ratchet.workflows.schedules import OPERATIONS as SCHEDULE_OPERATIONS
 
 _OPEN = (health.router, webhooks.router)
 _GUARDED = (
@@ -56,7 +56,7 @@ _GUARDED = (
     events.router,
     queues.router,
     router_of("jobs", jobs.JOB_OPERATIONS),
-    schedules.router,
+    router_of("schedules", (*SCHEDULE_OPERATIONS, *schedules.OPERATIONS)),
     router_of("processes", jobs.PROCESS_OPERATIONS),
 )
 

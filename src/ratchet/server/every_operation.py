@@ -19,6 +19,7 @@ from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
 from ratchet.workflows.operations import OPERATIONS as WORKFLOW_OPERATIONS
+from ratchet.workflows.schedules import OPERATIONS as SCHEDULE_OPERATIONS
 
 EVERY: tuple[Operation[..., Any], ...] = (
     *runs.OPERATIONS,
@@ -27,6 +28,7 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *jobs.QUEUE_OPERATIONS,
     *jobs.JOB_OPERATIONS,
     *jobs.PROCESS_OPERATIONS,
+    *SCHEDULE_OPERATIONS,
     *schedules.OPERATIONS,
     *PROJECT_OPERATIONS,
     *PROTOCOL_OPERATIONS,

@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Form, Path, Query, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, create_model
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from ratchet.operations import Listing, Operation, Param, Parameter, is_time, parameter_of
 from ratchet.server.fields import (
@@ -252,13 +252,21 @@ def body_of(operation: Operation[..., Any]) -> Any:
     if not sent or operation.method not in ("POST", "PUT", "PATCH"):
         return None
     described: dict[str, Any] = {
-        each.name: (_checked(each), Field(... if each.required else each.default, **_outer_bounds(each)))
+        each.name: (
+            _checked(each),
+            Field(... if each.required else each.default, **_outer_bounds(each), **_other_name(each)),
+        )
         for each in sent
     }
     noun, _, verb = operation.name.partition(" ")
     return create_model(
         f"{verb} {noun.removesuffix('s')}".title().replace(" ", ""), __base__=Body, **described
     )
+
+
+def _other_name(parameter: Parameter) -> dict[str, Any]:
+    also = parameter.about.also
+    return {} if also is None else {"validation_alias": AliasChoices(parameter.name, also)}
 
 
 def _bounds(parameter: Parameter) -> dict[str, Any]:

@@ -7,10 +7,11 @@ when it runs. However often the job is delivered, each time of the schedule has 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 
@@ -20,8 +21,12 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Misuse, RunId, RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.tables import jobs, runs
-from ratchet.runtime import JobContext, Missed, Runtime, read_when
-from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, find_once, run_key
+from ratchet.operations import Param, operation
+from ratchet.runtime import JobContext, Missed, Runtime, get_schedule, read_when
+from ratchet.runtime.call import Call
+from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY, DEFAULT_QUEUE, find_once, run_key
+from ratchet.runtime.operations.schedules import ScheduleAnswer, When, Zone
+from ratchet.runtime.schedules import chosen_priority
 from ratchet.workflows.files import BadWorkflow
 from ratchet.workflows.jobs import OPTIMISE, SCHEDULED
 from ratchet.workflows.runs import prepare, start_workflow
@@ -152,3 +157,82 @@ def _overlap(overlap: Overlap | str) -> Overlap:
         raise Misuse(
             f"{overlap!r} is not a way to handle overlapping runs", hint=f"use {', '.join(Overlap)}"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of optimisation. It always runs in the background."""
+
+    budget_usd: Annotated[float | None, Param(above=0)] = None
+    seconds: Annotated[float | None, Param(above=0)] = None
+    engine: str | None = None
+    most: Annotated[int | None, Param("how many tools it takes on", least=1)] = None
+
+
+# What each thing that can be scheduled takes besides the times.
+_OPTIONS = {
+    "kind": ("payload", "queue", "key", "priority", "background"),
+    "workflow": ("inputs", "overlap", "cached", "priority", "background"),
+    "optimise": (),
+}
+
+
+@operation("schedule put", "POST /schedules")
+def put(
+    call: Call,
+    name: str,
+    when: When,
+    kind: Annotated[str | None, Param("a kind of job")] = None,
+    workflow: Annotated[str | None, Param("a saved workflow, run as it is saved at each time")] = None,
+    optimise: Batch | None = None,
+    payload: Annotated[Any, Param("what a job of a kind is given")] = None,
+    inputs: Annotated[dict[str, Any] | None, Param("what the workflow is given")] = None,
+    overlap: Annotated[
+        Overlap | None, Param("of a workflow whose run before has not ended; skip if null")
+    ] = None,
+    cached: Annotated[
+        bool | None,
+        Param("whether steps of the workflow whose result is known are not run again; true if null"),
+    ] = None,
+    timezone: Zone = "UTC",
+    queue: Annotated[str | None, Param("`default` if null")] = None,
+    key: Annotated[str | None, Param("jobs with the same key never overlap")] = None,
+    missed: Annotated[Missed, Param("times that passed while no worker was there")] = Missed.ONCE,
+    priority: Annotated[int | None, Param("0 is done first, 9 last; 5 if not given", least=0, most=9)] = None,
+    background: Annotated[bool | None, Param("give way to all other work; the same as priority 9")] = None,
+) -> ScheduleAnswer:
+    """Make a schedule, or replace the one of that name.
+
+    Exactly one of `kind`, `workflow` and `optimise` says what comes.
+    """
+    given = {"kind": kind, "workflow": workflow, "optimise": optimise, "payload": payload, "inputs": inputs}
+    given |= {"overlap": overlap, "cached": cached, "queue": queue, "key": key, "priority": priority}
+    _check_options({**given, "background": background})
+    urgency = chosen_priority(priority, background or False)
+    by: dict[str, Any] = {"actor": call.actor, "request_id": call.request_id}
+    timing: dict[str, Any] = {"timezone": timezone, "missed": missed}
+    if workflow is not None:
+        how: dict[str, Any] = {"overlap": overlap or Overlap.SKIP, "cached": cached is not False}
+        schedule_workflow(call.runtime, name, when, workflow, inputs, priority=urgency, **how, **timing, **by)
+    elif optimise is not None:
+        batch: dict[str, Any] = {each.name: getattr(optimise, each.name) for each in fields(Batch)}
+        schedule_optimisation(call.runtime, name, when, **batch, **timing, **by)
+    elif kind is not None:
+        line: dict[str, Any] = {"queue": queue or DEFAULT_QUEUE, "key": key, "priority": urgency}
+        with call.write() as tx:
+            call.runtime.put_schedule(tx, name, when, kind, payload, **line, **timing)
+    with call.read() as tx:
+        return ScheduleAnswer.of(get_schedule(tx, name))
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    things = [each for each in _OPTIONS if given[each] is not None]
+    if len(things) != 1:
+        raise Misuse("exactly one of kind, workflow and optimise must be given", hint="say what comes")
+    foreign = {each for options in _OPTIONS.values() for each in options} - {*_OPTIONS[things[0]]}
+    idle = sorted(each for each in foreign if given[each] is not None)
+    if idle:
+        raise Misuse(f"{', '.join(idle)} has no meaning with {things[0]}", hint="leave it out")
+
+
+OPERATIONS = (put,)

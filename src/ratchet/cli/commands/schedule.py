@@ -13,9 +13,11 @@ from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.cli.output import confirm
 from ratchet.cli.params import COUNT
-from ratchet.cli.schedules import confirm_set, listed, moment, timing_options
+from ratchet.cli.schedules import confirm_set, listed, timing_options
 from ratchet.kernel import Misuse, NotFound
-from ratchet.runtime import Schedule, Timetable, get_schedule, read_when
+from ratchet.operations import record
+from ratchet.runtime import Schedule, get_schedule
+from ratchet.runtime.operations.schedules import Times, times_of
 from ratchet.runtime.schedules import chosen_priority
 
 if TYPE_CHECKING:
@@ -83,24 +85,16 @@ def next_(session: CliSession, what: str, count: int, timezone: str | None) -> N
         raise Misuse(
             f"schedule {what} has its own time zone, {schedule.timezone}", hint="leave --timezone out"
         )
-    if schedule is not None:
-        table, meaning = schedule.timetable, schedule.meaning
-        moments = schedule.upcoming(time.time(), count)
+    if schedule is None:
+        found = times_of(what, timezone or "UTC", count)
     else:
-        when = read_when(what)
-        table, meaning = Timetable(when.cron, timezone or "UTC"), when.words
-        moments = table.upcoming(time.time(), count)
-    document = {
-        "cron": table.cron,
-        "meaning": meaning,
-        "timezone": table.timezone,
-        "next": [moment(each) for each in moments],
-    }
+        moments = schedule.upcoming(time.time(), count)
+        found = Times(schedule.cron, schedule.meaning, schedule.timezone, moments)
     told = [
-        f"{meaning} ({table.timezone}), cron {table.cron}",
-        *(listed(moments) or ["  no time is to come"]),
+        f"{found.meaning} ({found.timezone}), cron {found.cron}",
+        *(listed(found.next) or ["  no time is to come"]),
     ]
-    confirm(session, document, "\n".join(told))
+    confirm(session, record(found), "\n".join(told))
 
 
 def _known(session: CliSession, name: str) -> Schedule | None:

@@ -18,9 +18,15 @@ from ratchet.runtime.schedules import (
     remove_schedule,
     set_schedule_paused,
 )
+from ratchet.runtime.timetable import Timetable, read_when
 
 ScheduleName = Annotated[str, Param("The name of a schedule.", metavar="SCHEDULE")]
 Count = Annotated[int, Param("So many times.", least=1, most=1000)]
+When = Annotated[
+    str,
+    Param("plain English, or cron of five fields, or six with seconds first", metavar="WHEN", also="cron"),
+]
+Zone = Annotated[str, Param("Such as Europe/Berlin.", metavar="ZONE")]
 SHOWN = 3
 
 
@@ -154,6 +160,23 @@ def next_times(call: Call, name: ScheduleName, count: Count = SHOWN) -> Times:
     return Times(table.cron, found.meaning, table.timezone, found.upcoming(time.time(), count))
 
 
+@operation("schedule read", "POST /schedules/read", changes_nothing=True)
+def read(
+    call: Call,  # noqa: ARG001
+    when: When,
+    timezone: Zone = "UTC",
+    count: Count = SHOWN,
+) -> Times:
+    """What a time means and when it comes, without making anything."""
+    return times_of(when, timezone, count)
+
+
+def times_of(said: str, timezone: str, count: int) -> Times:
+    when = read_when(said)
+    table = Timetable(when.cron, timezone)
+    return Times(table.cron, when.words, table.timezone, table.upcoming(time.time(), count))
+
+
 @operation(
     "schedule pause",
     "POST /schedules/{name}/pause",
@@ -218,4 +241,4 @@ def _set_paused(call: Call, name: str, *, paused: bool) -> ScheduleAnswer:
         return ScheduleAnswer.of(get_schedule(tx, name))
 
 
-OPERATIONS = (list_, show, next_times, pause, resume, run, remove)
+OPERATIONS = (list_, show, next_times, read, pause, resume, run, remove)

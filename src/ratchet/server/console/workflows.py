@@ -24,11 +24,10 @@ from ratchet.server.console.page import Page, View
 from ratchet.server.console.workflow_runs import RUNS
 from ratchet.server.fields import Paging, Shape, Text
 from ratchet.server.operation import shown
-from ratchet.server.routes import schedules
 from ratchet.workflows import operations as of_workflows
 from ratchet.workflows.jobs import SCHEDULED
 from ratchet.workflows.operations import WorkflowAnswer, runs_of
-from ratchet.workflows.schedules import Overlap
+from ratchet.workflows.schedules import Overlap, put
 from ratchet.workflows.views import plan_record
 
 router = APIRouter()
@@ -102,18 +101,17 @@ async def schedule(
     again: Ticked = False,
 ) -> Response:
     """Have it come again with the inputs of the form."""
-    new = schedules.NewSchedule.model_validate(
-        {
-            "name": schedule,
-            "when": when,
-            "workflow": name,
-            "inputs": await _inputs(page, name),
-            "overlap": overlap,
-            "cached": not again,
-            "timezone": timezone,
-        }
+    made = await run_in_threadpool(
+        put,
+        page.api,
+        schedule,
+        when,
+        workflow=name,
+        inputs=await _inputs(page, name),
+        overlap=overlap,
+        cached=not again,
+        timezone=timezone,
     )
-    made = await run_in_threadpool(schedules.put, page.api, new)
     return page.done(f"{made.name}: {made.meaning}.", _place(name))
 
 
