@@ -105,8 +105,17 @@ class Command(click.Command):
 def command(
     *args: Any, examples: Sequence[str] = (), see: Sequence[str] = (), **kwargs: Any
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Like `click.command`. What the function returns is the exit code; nothing is 0."""
-    return click.command(*args, cls=Command, examples=examples, see=see, **kwargs)
+    """Like `click.command`. What the function returns is the exit code; nothing is 0.
+
+    Where its first parameter is the `session`, it is given that.
+    """
+    made = click.command(*args, cls=Command, examples=examples, see=see, **kwargs)
+
+    def make(function: Callable[..., int | None]) -> Command:
+        takes_session = function.__code__.co_varnames[:1] == ("session",)
+        return made(click.pass_obj(function) if takes_session else function)
+
+    return make
 
 
 @contextlib.contextmanager

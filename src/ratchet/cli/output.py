@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ratchet.cli.words import lines
+
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
 
@@ -52,6 +54,22 @@ def show_one(session: CliSession, document: Mapping[str, Any], fields: Mapping[s
         from ratchet.cli.tables import print_fields
 
         print_fields(fields)
+
+
+def show_page(session: CliSession, document: Any, show: Callable[..., None], *shown: Any) -> None:
+    """A page of its own look, or a JSON document."""
+    if session.json:
+        print_document(document)
+    else:
+        show(*shown)
+
+
+def print_foreign(text: str, end: str = "\n") -> None:
+    """Text that an engine, an agent or a candidate has written.
+
+    A terminal would obey what is in it; a program that reads it wants it as it is.
+    """
+    print(f"{lines(text)}\n" if sys.stdout.isatty() else f"{text}{end}", end="", flush=True)
 
 
 def confirm(session: CliSession, document: Mapping[str, Any], text: str) -> None:

@@ -17,7 +17,7 @@ import click
 from ratchet.cli.command import Command, command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground
 from ratchet.cli.operation import CliCall, parameters_of, values_of
-from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.output import confirm, note, show_page
 from ratchet.cli.protocol_choice import detach_option, no_wait_option
 from ratchet.cli.protocol_pages import print_overview
 from ratchet.cli.words import lines, one_line
@@ -267,10 +267,7 @@ def carry_protocol(
     with here.ledger.read() as tx:
         found = overview(tx, run_id)
         last = list_sessions(tx, run_id=run_id, limit=1)
-    if session.json:
-        print_document(found)
-    else:
-        print_overview(found)
+    show_page(session, found, print_overview, found)
     if here.interrupted:
         return INTERRUPTED
     if done(found):

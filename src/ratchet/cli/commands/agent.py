@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,19 @@ from ratchet.agents.views import graph
 from ratchet.cli.command import command
 from ratchet.cli.inputs import with_file_texts
 from ratchet.cli.operation import CliCall, calling, looking_like, show_answer
-from ratchet.cli.output import confirm, note, print_document, print_line, show_list, show_one
+from ratchet.cli.output import (
+    confirm,
+    note,
+    print_document,
+    print_foreign,
+    print_line,
+    show_list,
+    show_one,
+    show_page,
+)
 from ratchet.cli.params import COUNT, ID, Amount, Number, agent_argument
 from ratchet.cli.progress import working
-from ratchet.cli.words import age, lines, one_line
+from ratchet.cli.words import age, one_line
 from ratchet.kernel import Misuse
 from ratchet.operations import Listing, Window, record
 
@@ -120,8 +128,7 @@ def diff(session: CliSession, _call: CliCall, found: VersionComparison) -> None:
         print_document(record(found))
         return
     _note_changes(found)
-    # A terminal would obey what an engine has written; a program that reads a patch wants it as it is.
-    print(f"{lines(found.diff)}\n" if sys.stdout.isatty() else found.diff, end="")
+    print_foreign(found.diff, end="")
 
 
 def _note_changes(found: VersionComparison) -> None:
@@ -152,7 +159,6 @@ def _short(commit: str | None) -> str | None:
 @agent_argument
 @_version_option
 @_tuner_option
-@click.pass_obj
 def tools_(session: CliSession, name: str, version: str | None, tuner: bool) -> None:
     """List the tools of an agent, as it lists them itself.
 
@@ -204,7 +210,6 @@ def tools_(session: CliSession, name: str, version: str | None, tuner: bool) -> 
     metavar="SECONDS",
     help="Wait for an answer no longer.",
 )
-@click.pass_obj
 def call(
     session: CliSession,
     name: str,
@@ -238,10 +243,7 @@ def call(
                 access, name, tool, arguments, version=version, server=_role(tuner), seconds=timeout
             )
         )
-    if session.json:
-        print_document(record(answer))
-    else:
-        _print_answer(answer.text, answer.content)
+    show_page(session, record(answer), _print_answer, answer.text, answer.content)
     if answer.failed and not session.json:
         note(f"error: {tool} of {name} failed")
     return 1 if answer.failed else 0
@@ -262,8 +264,7 @@ def _parsed(document: str) -> dict[str, Any]:
 
 
 def _print_answer(text: str, content: Sequence[Mapping[str, Any]]) -> None:
-    # A terminal would obey what an agent has written; a program that reads the answer wants it as it is.
-    print(lines(text) if sys.stdout.isatty() else text)
+    print_foreign(text)
     others = sorted({str(part.get("type")) for part in content if "text" not in part})
     if others:
         note(f"Besides text it answered with: {', '.join(others)}; --json shows all of it.")
@@ -300,7 +301,6 @@ def _print_answer(text: str, content: Sequence[Mapping[str, Any]]) -> None:
     "--printed", is_flag=True, help="What it printed, such as a traceback, instead of what it logged."
 )
 @click.option("--follow", "-f", "following", is_flag=True, help="Keep showing what is logged, until Ctrl-C.")
-@click.pass_obj
 def logs(
     session: CliSession,
     name: str,
@@ -347,7 +347,7 @@ def _print_log(session: CliSession, end: log_files.LogEnd) -> None:
         if session.json:
             print_line({"line": line})
         else:
-            print(lines(line) if sys.stdout.isatty() else line, flush=True)
+            print_foreign(line)
 
 
 @command(
@@ -365,7 +365,6 @@ def _print_log(session: CliSession, end: log_files.LogEnd) -> None:
 @click.option("--before", type=ID, metavar="N", help="Only changes older than this one: the next page.")
 @click.option("--at", type=ID, metavar="N", help="Show the state as it was after change N.")
 @click.option("--restore", type=ID, metavar="N", help="Bring the state after change N back, as a new change.")
-@click.pass_obj
 def state(
     session: CliSession,
     name: str,

@@ -58,7 +58,6 @@ _simulated_option = click.option(
 @_simulated_option
 @detach_option
 @from_file_option
-@click.pass_obj
 def create(
     session: CliSession,
     /,
@@ -114,7 +113,6 @@ def create(
 @_simulated_option
 @detach_option
 @from_file_option
-@click.pass_obj
 def feedback(
     session: CliSession,
     /,

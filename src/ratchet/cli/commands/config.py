@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, show_list
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
+from ratchet.cli.session import CliSession
 
 
 @command(
@@ -21,7 +16,6 @@ if TYPE_CHECKING:
     ],
     see=["config path"],
 )
-@click.pass_obj
 def show(session: CliSession) -> None:
     """Show every setting, its value and its source.
 
@@ -47,7 +41,6 @@ def show(session: CliSession) -> None:
 
 
 @command(examples=["ratchet config path", '$EDITOR "$(ratchet config path)"'], see=["config show"])
-@click.pass_obj
 def path(session: CliSession) -> None:
     """Print the path of ratchet.toml.
 

@@ -24,7 +24,6 @@ _PATIENCE_SECONDS = 10.0
 @command(examples=["ratchet console", "ratchet console --open", "ratchet console --port 8485"], see=["serve"])
 @click.option("--port", type=PORT, metavar="PORT", help="The port of one of several servers.")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser as well.")
-@click.pass_obj
 def console(session: CliSession, port: int | None, show: bool) -> None:
     """Print a link into the console of the server that works on this home.
 

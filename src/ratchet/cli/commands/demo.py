@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED
 from ratchet.cli.output import print_document
+from ratchet.cli.session import CliSession
 from ratchet.demo.show import ACTS, show
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _ACT = click.Choice(ACTS)
 
@@ -35,7 +32,6 @@ _ACT = click.Choice(ACTS)
     help=f"Show only this act, and those named behind it: {', '.join(ACTS)}.",
 )
 @click.argument("more", metavar="[ACT]…", nargs=-1, type=_ACT, help="Further acts to show.")
-@click.pass_obj
 def demo(session: CliSession, first: str | None, more: tuple[str, ...]) -> int:
     """Watch Ratchet work, in less than a minute.
 

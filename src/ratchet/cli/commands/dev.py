@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,14 +15,11 @@ from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, print_line
 from ratchet.cli.params import PORT
 from ratchet.cli.progress import working
+from ratchet.cli.session import CliSession
 from ratchet.cli.words import one_line
 from ratchet.kernel import Misuse
 from ratchet.modelserver import Exchange, ModelServer, Script, Turn, read_script
 from ratchet.modelserver.server import claude_environment, codex_config, openai_environment
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
-
 
 _HELLO = Turn(text="This is a scripted answer.", repeat="always")
 
@@ -50,7 +47,6 @@ _HELLO = Turn(text="This is a scripted answer.", repeat="always")
 @click.option(
     "--once", is_flag=True, help="End when every script is used up; exit 1 if a request had no answer."
 )
-@click.pass_obj
 def model_server(session: CliSession, files: tuple[Path, ...], port: int, once: bool) -> int:
     """Serve scripted models to real agents, without a network or a key.
 
@@ -152,7 +148,6 @@ def _indented(text: str) -> str:
     metavar="DIR",
     help="Where the pages go.",
 )
-@click.pass_obj
 def reference(session: CliSession, out: Path) -> None:
     """Rewrite the reference of commands, API and settings from the code.
 

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.output import print_document
+from ratchet.cli.output import show_page
 from ratchet.cli.progress import working
+from ratchet.cli.session import CliSession
 from ratchet.cli.words import hanging
 from ratchet.doctor import ProbeCheck, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.home import ledger
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
     examples=["ratchet doctor", "ratchet doctor --json | jq '.checks[] | select(.status != \"ok\")'"],
     see=["engine check", "ledger check"],
 )
-@click.pass_obj
 def doctor(session: CliSession) -> int:
     """Check this machine and the ledger, and say how to fix them.
 
@@ -45,10 +41,9 @@ def doctor(session: CliSession) -> int:
             ]
         )
     failed = any(check.status == "fail" for check in checks)
-    if session.json:
-        print_document({"ok": not failed, "checks": [asdict(check) for check in checks]})
-    else:
-        print_checks(checks)
+    show_page(
+        session, {"ok": not failed, "checks": [asdict(check) for check in checks]}, print_checks, checks
+    )
     return 1 if failed else 0
 
 

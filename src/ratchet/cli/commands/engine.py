@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from ratchet.cli.command import command
 from ratchet.cli.output import note, show_list, show_one
 from ratchet.cli.params import Amount
 from ratchet.cli.progress import working
-from ratchet.cli.session import configure_logs
+from ratchet.cli.session import CliSession, configure_logs
 from ratchet.cli.words import cost_words
 from ratchet.engines import Capabilities, EventKind, Request, SessionEvent
 from ratchet.engines.engine import Fault
@@ -25,9 +25,6 @@ from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import EngineContext, engine_names, look_at, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Missing, Misuse, RatchetError
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _MISSING = 3
 _LOGINS = {"codex": ("login",), "claude": ("auth", "login")}
@@ -45,7 +42,6 @@ class _Listed:
     examples=["ratchet engine list", "ratchet engine list --json | jq -r '.[].name'"],
     see=["engine check"],
 )
-@click.pass_obj
 def list_(session: CliSession) -> None:
     """List the engines and what each can do.
 
@@ -82,7 +78,6 @@ def list_(session: CliSession) -> None:
     examples=["ratchet engine check", "ratchet engine check codex claude"], see=["engine list", "doctor"]
 )
 @click.argument("names", nargs=-1, metavar="[ENGINE]...", help="Only these; all if none is named.")
-@click.pass_obj
 def check(session: CliSession, names: tuple[str, ...]) -> int:
     """Look whether engines could be used now, and say what is missing.
 
@@ -114,7 +109,6 @@ def check(session: CliSession, names: tuple[str, ...]) -> int:
     examples=["ratchet engine login codex", "ratchet engine login claude"], see=["engine check", "setup"]
 )
 @click.argument("name", metavar="ENGINE", type=click.Choice(list(_LOGINS)), help="codex or claude.")
-@click.pass_obj
 def login(session: CliSession, name: str) -> int:
     """Log in to the account of an agent program.
 
@@ -176,7 +170,6 @@ async def _program(name: str, around: EngineContext) -> Path:
     metavar="SECONDS",
     help="End the session after this time; engines.deadline_seconds if not given.",
 )
-@click.pass_obj
 def record(
     session: CliSession,
     /,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_line, show_list
 from ratchet.cli.params import COUNT, ID, Number
-from ratchet.cli.session import interrupted
+from ratchet.cli.session import CliSession, interrupted
 from ratchet.cli.words import clock, one_line, pairs
 from ratchet.ledger import Event, EventFilter, Ledger, follow
 from ratchet.ledger.events import last_id, latest
 from ratchet.ledger.events import since as events_since
 from ratchet.operations import record
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _SHOWN = 50
 _SHOWN_BEFORE_FOLLOWING = 10
@@ -46,7 +41,6 @@ _SHOWN_BEFORE_FOLLOWING = 10
 @click.option("--job", "job_id", type=ID, metavar="JOB", help="Only events of this job.")
 @click.option("--project", "project_id", type=ID, metavar="PROJECT", help="Only events of this project.")
 @click.option("--type", metavar="TYPE", help="Only this type; run.* is every type that begins with run.")
-@click.pass_obj
 def events(
     session: CliSession, /, following: bool, since: int | None, limit: int | None, **wanted: int | str | None
 ) -> None:

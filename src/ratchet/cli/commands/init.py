@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import click
-
 from ratchet.cli.command import command
 from ratchet.cli.opening import has_ledger, say_where_home_is
 from ratchet.cli.output import confirm
-from ratchet.cli.session import configure_logs
+from ratchet.cli.session import CliSession, configure_logs
 from ratchet.config import write_initial
 from ratchet.runtime import open_ledger
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -25,7 +18,6 @@ if TYPE_CHECKING:
     ],
     see=["setup", "doctor", "demo"],
 )
-@click.pass_obj
 def init(session: CliSession) -> None:
     """Make a home with its settings and ledger.
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm
 from ratchet.cli.program import root
+from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write the pages of all commands into this directory instead.",
 )
-@click.pass_obj
 def man(session: CliSession, words: tuple[str, ...], out: Path | None) -> None:
     """Print the manual page of a command.
 

@@ -46,7 +46,6 @@ _HOST, _PORT = "127.0.0.1", 8126
     metavar="FILE",
     help="The token of a project that has one of its own; not with --http, where each request brings it.",
 )
-@click.pass_obj
 def mcp(
     session: CliSession,
     http: bool,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -14,15 +14,12 @@ from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, show_list
 from ratchet.cli.params import COUNT
 from ratchet.cli.progress import working
-from ratchet.cli.session import configure_logs
+from ratchet.cli.session import CliSession, configure_logs
 from ratchet.cli.words import age, compact
 from ratchet.kernel import Misuse, NotFound
 from ratchet.memory import FILE_NAME, FoundEntry, Memory, MemoryEntry, open_memory, search_advice
 from ratchet.memory import reembed as reembed_all
 from ratchet.operations import record
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EMPTY = "Nothing is remembered that fits. `ratchet memory store TEXT` adds something."
@@ -58,7 +55,6 @@ def _choice_options(function: F) -> F:
     "--data", metavar="JSON", default="{}", show_default=True, help="An object that is kept with it."
 )
 @click.option("--key", metavar="TEXT", help="Replace what was stored with the same key.")
-@click.pass_obj
 def store(session: CliSession, /, text: str, data: str, **how: Any) -> None:
     """Remember a text.
 
@@ -81,7 +77,6 @@ def store(session: CliSession, /, text: str, data: str, **how: Any) -> None:
 )
 @_choice_options
 @click.option("--limit", "-n", type=COUNT, default=10, show_default=True, help="At most so many.")
-@click.pass_obj
 def find(session: CliSession, /, text: str, by_words: bool, **where: Any) -> None:
     """Find what means most nearly the same, or has the same words.
 
@@ -106,7 +101,6 @@ def find(session: CliSession, /, text: str, by_words: bool, **where: Any) -> Non
 @command("list", examples=["ratchet memory list", "ratchet memory list --kind lesson --scope project:3"])
 @_choice_options
 @click.option("--limit", "-n", type=COUNT, default=50, show_default=True, help="At most so many.")
-@click.pass_obj
 def list_(session: CliSession, /, **where: Any) -> None:
     """List what is remembered, newest first.
 
@@ -123,7 +117,6 @@ def list_(session: CliSession, /, **where: Any) -> None:
 )
 @click.argument("id", metavar="[ENTRY]", required=False, help="The id that `ratchet memory list` shows.")
 @_choice_options
-@click.pass_obj
 def delete(session: CliSession, /, **where: Any) -> None:
     """Forget one entry, or all that fit.
 
@@ -137,7 +130,6 @@ def delete(session: CliSession, /, **where: Any) -> None:
 
 
 @command(examples=["ratchet memory reembed"])
-@click.pass_obj
 def reembed(session: CliSession) -> None:
     """Re-embed every entry, after the embedder has changed.
 

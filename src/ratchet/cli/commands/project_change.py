@@ -13,7 +13,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.operation import CliCall, user_name
-from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.output import confirm, note, print_document, show_page
 from ratchet.cli.params import read_secret_text
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import tell_who_works
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 @project_argument
 @click.argument("branch", metavar="BRANCH", help="Its name, without `origin/`.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.pass_obj
 def delete_branch(session: CliSession, project: str, branch: str, yes: bool) -> int:
     """Delete a branch of the remote of a project.
 
@@ -90,7 +89,6 @@ def delete_branch(session: CliSession, project: str, branch: str, yes: bool) -> 
     "--set", "setting", type=click.Choice(NAMES), help="Give it this secret, typed or by the standard input."
 )
 @click.option("--remove", "removing", type=click.Choice(NAMES), help="Forget this secret.")
-@click.pass_obj
 def secrets(session: CliSession, project: str, setting: str | None, removing: str | None) -> None:
     """Show which secrets a project has, set one, or remove one.
 
@@ -141,7 +139,6 @@ def secrets(session: CliSession, project: str, setting: str | None, removing: st
     help="Answer as recommended: this question, or all open ones if none is named.",
 )
 @by_option
-@click.pass_obj
 def answer(
     session: CliSession, project: str, key: str | None, text: str | None, recommended: bool, by: str | None
 ) -> None:
@@ -188,7 +185,6 @@ def answer(
 @command(examples=["ratchet project archive shop", "ratchet project archive shop --undo"])
 @project_argument
 @click.option("--undo", is_flag=True, help="Take it out of the archive again.")
-@click.pass_obj
 def archive(session: CliSession, project: str, undo: bool) -> None:
     """Put a project away: nothing of it is lost, and it takes no new protocols."""
     with existing_runtime(session, Kinds()) as runtime:
@@ -236,7 +232,6 @@ _EDIT = "# One command in a line, run in this order at the top of a fresh checko
 )
 @click.option("--found", is_flag=True, help="Go back to what was found in the repository.")
 @click.option("--rebuild", is_flag=True, help="Make the environment again, although there is one.")
-@click.pass_obj
 def setup(
     session: CliSession,
     project: str | None,
@@ -271,10 +266,7 @@ def setup(
         if not show:
             _make(session, runtime, chosen, rebuild=rebuild)
         document = setup_view(runtime, chosen)
-    if session.json:
-        print_document(record(document))
-    else:
-        _print_setup(document)
+    show_page(session, record(document), _print_setup, document)
 
 
 @command(
@@ -298,7 +290,6 @@ def setup(
 @click.option("--remove", "removing", metavar="NAME", multiple=True, help="Leave this check out.")
 @click.option("--kind", default=None, metavar="KIND", help="What the added ones are: test, lint, types, …")
 @click.option("--found", is_flag=True, help="Go back to what was found in the repository.")
-@click.pass_obj
 def checks(
     session: CliSession,
     project: str | None,
@@ -324,10 +315,12 @@ def checks(
                 )
             chosen = get_project(tx, chosen.id)
         document = setup_view(runtime, chosen)
-    if session.json:
-        print_document({"checks": record(document)["checks"], "settled": document.checks_settled})
-    else:
-        _print_checks(document)
+    show_page(
+        session,
+        {"checks": record(document)["checks"], "settled": document.checks_settled},
+        _print_checks,
+        document,
+    )
 
 
 def _make(session: CliSession, runtime: Runtime, project: Project, *, rebuild: bool) -> None:

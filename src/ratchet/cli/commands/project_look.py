@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.operation import CliCall, looking_like
-from ratchet.cli.output import note, print_document, show_list
+from ratchet.cli.output import note, print_document, show_list, show_page
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_choice import project_argument
 from ratchet.cli.protocol_pages import print_project, whole_project
+from ratchet.cli.session import CliSession
 from ratchet.cli.words import age, as_json, one_line
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.questions import list_clarifications
@@ -22,9 +21,6 @@ from ratchet.projects.operations import ClarificationAnswer
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.lookup import project_named
 from ratchet.runtime import Kinds
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _MOST_QUESTIONS = 1000
 
@@ -55,17 +51,13 @@ def show(session: CliSession, call: CliCall, found: operations.ProjectAnswer) ->
     with call.read() as tx:
         asked = list_clarifications(tx, project_id=found.id, open_only=True, limit=_MOST_QUESTIONS)
         document = whole_project(tx, get_project(tx, found.id)) | {"open_questions": len(asked)}
-    if session.json:
-        print_document(document)
-    else:
-        print_project(document)
+    show_page(session, document, print_project, document)
 
 
 @command(
     examples=["ratchet project branches shop", "ratchet project branches shop --json | jq -r '.branches[]'"]
 )
 @project_argument
-@click.pass_obj
 def branches(session: CliSession, project: str) -> None:
     """List the branches that the remote of a project has now."""
     with existing_runtime(session, Kinds()) as runtime:
@@ -88,7 +80,6 @@ def branches(session: CliSession, project: str) -> None:
 )
 @project_argument
 @click.option("--all", "every", is_flag=True, help="Answered ones, too.")
-@click.pass_obj
 def questions(session: CliSession, project: str, every: bool) -> None:
     """List what is asked about a project and its protocols.
 

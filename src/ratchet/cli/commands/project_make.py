@@ -9,11 +9,12 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground, foreground
-from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.output import confirm, note, show_page
 from ratchet.cli.params import read_secret_text
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
 from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
 from ratchet.cli.protocol_pages import print_setup, whole_project
+from ratchet.cli.session import CliSession
 from ratchet.config import write_initial
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project, projects_at
@@ -33,7 +34,6 @@ from ratchet.protocols.names import next_name, slug_of
 from ratchet.protocols.views import protocol_record
 
 if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
     from ratchet.ledger import Transaction
 
 
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 )
 @ci_files_option
 @detach_option
-@click.pass_obj
 def add(
     session: CliSession,
     where: str | None,
@@ -124,7 +123,6 @@ def add(
 @project_argument
 @ci_files_option
 @detach_option
-@click.pass_obj
 def onboard(session: CliSession, project: str, ci_files: bool, detach: bool) -> int | None:
     """Set a project up: resume where that is blocked, or look at the repository again.
 
@@ -171,7 +169,6 @@ def onboard(session: CliSession, project: str, ci_files: bool, detach: bool) -> 
     "--condition", "conditions", metavar="NAME", multiple=True, help="Instead of selectedConditions."
 )
 @click.option("--run", "running", is_flag=True, help="Carry it out, here and now.")
-@click.pass_obj
 def import_codemachine(
     session: CliSession,
     /,
@@ -227,10 +224,7 @@ def _carry(session: CliSession, here: Foreground, project: Project) -> int:
     with here.ledger.read() as tx:
         now = get_project(tx, project.id)
         document = whole_project(tx, now)
-    if session.json:
-        print_document(document)
-    else:
-        print_setup(document)
+    show_page(session, document, print_setup, document)
     if here.interrupted:
         note(f"`ratchet project onboard {project.id}` resumes it.")
         return INTERRUPTED

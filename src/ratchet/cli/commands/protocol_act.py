@@ -90,7 +90,6 @@ _UNFINISHED = 1000
 )
 @no_wait_option
 @detach_option
-@click.pass_obj
 def new(
     session: CliSession,
     /,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
@@ -12,12 +11,12 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall, looking_like
-from ratchet.cli.output import note, print_document, print_line, show_list
+from ratchet.cli.output import note, print_document, print_foreign, print_line, show_list, show_page
 from ratchet.cli.params import COUNT
 from ratchet.cli.protocol_choice import protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
 from ratchet.cli.session import interrupted
-from ratchet.cli.words import age, lines, one_line
+from ratchet.cli.words import age, one_line
 from ratchet.kernel import Misuse, NotFound, StepStatus
 from ratchet.ledger import Attempt, Event, EventFilter, Ledger, Step, Transaction, follow
 from ratchet.ledger.ledger import log_line, read_log
@@ -70,17 +69,13 @@ def list_(session: CliSession, call: CliCall, found: Listing[ProtocolAnswer]) ->
 )
 @protocol_argument
 @within_option
-@click.pass_obj
 def show(session: CliSession, wanted: str, project: str | None) -> None:
     """Show one protocol: its steps, why it stands, and the command to type next."""
     from ratchet.protocols.overview import overview
 
     with existing_ledger(session) as ledger, ledger.read() as tx:
         found = overview(tx, protocol_named(tx, wanted, project=project).run_id)
-    if session.json:
-        print_document(found)
-    else:
-        print_overview(found)
+    show_page(session, found, print_overview, found)
 
 
 @command(
@@ -96,7 +91,6 @@ def show(session: CliSession, wanted: str, project: str | None) -> None:
 @click.option("--step", "place", metavar="NN", help="Only of this step: its place, or its name.")
 @click.option("--attempt", type=COUNT, metavar="N", help="Only of its Nth attempt.")
 @click.option("--follow", "-f", "following", is_flag=True, help="Follow what is said, until it stops.")
-@click.pass_obj
 def log(
     session: CliSession,
     wanted: str,
@@ -130,7 +124,7 @@ def log(
         if not session.json:
             for step, tried, (text, _) in told:
                 print(_heading(step, tried))
-                print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"))
+                print_foreign(text.removesuffix("\n"))
         if following:
             steps = {step.id for step, _ in chosen} if place is not None else None
             _follow(session, ledger, protocol, after, steps)
@@ -188,9 +182,8 @@ def _follow(
 def _print(session: CliSession, event: Event) -> None:
     if session.json:
         print_line(record(event))
-        return
-    text = log_line(event)
-    print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"), flush=True)
+    else:
+        print_foreign(log_line(event).removesuffix("\n"))
 
 
 def _heading(step: Step, attempt: Attempt) -> str:

@@ -16,7 +16,7 @@ from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, follow_run, foreground
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
 from ratchet.cli.params import COUNT, Amount, Number, research_argument
 from ratchet.cli.research_progress import progress
 from ratchet.cli.words import compact, lines
@@ -105,7 +105,6 @@ _SEED = Number(0, of_research.LARGEST_SEED)
 )
 @click.option("--simulated", is_flag=True, help="Allow recorded sessions; the run is marked as a simulation.")
 @click.option("--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`.")
-@click.pass_obj
 def run(
     session: CliSession, /, specialists: str | None, no_lineage: bool, detach: bool, **options: Any
 ) -> int | None:
@@ -137,7 +136,6 @@ def run(
 
 @command(examples=["ratchet research resume 3", "ratchet research resume tides"], see=["research status"])
 @research_argument
-@click.pass_obj
 def resume(session: CliSession, wanted: str) -> int | None:
     """Resume a run that was paused, blocked or cut off, here and now.
 
@@ -160,10 +158,7 @@ def _carry(session: CliSession, here: Foreground, run_id: int) -> int | None:
         ended = here.carry(run_id, hear, quiet=session.json)
     with here.ledger.read() as tx:
         document = status(tx, run_id)
-    if session.json:
-        print_document(document)
-    else:
-        _print_end(ended, document)
+    show_page(session, document, _print_end, ended, document)
     if here.interrupted:
         return INTERRUPTED
     return 0 if ended.status is RunStatus.COMPLETED else 1
@@ -195,7 +190,6 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
 )
 @research_argument
 @click.option("--watch", is_flag=True, help="Keep showing it until the run stops.")
-@click.pass_obj
 def status_(session: CliSession, wanted: str, watch: bool) -> None:
     """Show where a run stands: the best, the specialists, what is in flight.
 
@@ -229,7 +223,6 @@ def _view(operation: Operation[..., Any], read: Callable[[Transaction, int], Res
 
     @command(name, help=operation.help, examples=examples, see=["research status", "research report"])
     @research_argument
-    @click.pass_obj
     def show(session: CliSession, wanted: str) -> None:
         with existing_ledger(session) as ledger, ledger.read() as tx:
             found = read(tx, find_research(tx, wanted))
@@ -265,7 +258,6 @@ lessons_ = _view(of_research.lessons, insights)
 @click.argument(
     "exp", metavar="[TRIAL]", required=False, help="Its number, such as 075; the best one if not given."
 )
-@click.pass_obj
 def tree_(session: CliSession, wanted: str, exp: str | None) -> None:
     """Show the ancestors and descendants of a trial; of the best, if none is named."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
@@ -280,7 +272,6 @@ def tree_(session: CliSession, wanted: str, exp: str | None) -> None:
 @research_argument
 @click.argument("exp", metavar="TRIAL", help="Its number, such as 075.")
 @click.option("--diff", "with_diff", is_flag=True, help="Show how it differs from its parent.")
-@click.pass_obj
 def trial(session: CliSession, wanted: str, exp: str, with_diff: bool) -> None:
     """Show one trial: its measurements, its certificate, its diff.
 
@@ -296,8 +287,7 @@ def trial(session: CliSession, wanted: str, exp: str, with_diff: bool) -> None:
     if session.json:
         print_document(shown)
     elif with_diff:
-        # A terminal would obey what a candidate has written; a program that reads a patch wants it as it is.
-        print(f"{lines(shown['diff'])}\n" if sys.stdout.isatty() else shown["diff"], end="")
+        print_foreign(shown["diff"], end="")
     else:
         _print_trial(shown)
 
@@ -324,7 +314,6 @@ def _print_trial(shown: dict[str, Any]) -> None:
     metavar="FILE",
     help="Where to; report.html beside the run if not given.",
 )
-@click.pass_obj
 def report_(session: CliSession, wanted: str, out: Path | None) -> None:
     """Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.
 

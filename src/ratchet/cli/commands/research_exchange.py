@@ -46,7 +46,6 @@ _directory = click.Path(path_type=Path)
     type=click.Choice([str(each) for each in Direction]),
     help="Which way a score is better, if the rows do not tell.",
 )
-@click.pass_obj
 def import_(session: CliSession, directory: Path, name: str, task: str | None, direction: str | None) -> None:
     """Take over a run of the original system as a record of its trials.
 
@@ -83,7 +82,6 @@ def import_(session: CliSession, directory: Path, name: str, task: str | None, d
 @research_argument
 @click.argument("directory", metavar="DIR", type=_directory, help="The folder to write.")
 @click.option("--force", is_flag=True, help="Replace its files in a directory that is not empty.")
-@click.pass_obj
 def export(session: CliSession, wanted: str, directory: Path, force: bool) -> None:
     """Write a run in the files of the original system.
 

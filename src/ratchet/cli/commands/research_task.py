@@ -36,7 +36,6 @@ _INDENT = 20
     metavar="DIR",
     help="Where the folder is made; here if not given.",
 )
-@click.pass_obj
 def new(session: CliSession, name: str, directory: Path) -> None:
     """Make a folder with a small task to begin with.
 
@@ -55,7 +54,6 @@ def new(session: CliSession, name: str, directory: Path) -> None:
     examples=["ratchet research tasks", "ratchet research tasks --json | jq -r '.[].name'"],
     see=["research run", "research new"],
 )
-@click.pass_obj
 def tasks_(session: CliSession) -> None:
     """List the tasks that are installed.
 
@@ -91,7 +89,6 @@ def tasks_(session: CliSession) -> None:
 @click.option(
     "--attack", is_flag=True, help="Also try hostile recipes, broken evaluators and failing machines."
 )
-@click.pass_obj
 def check_(session: CliSession, task: str, variant: str | None, attack: bool) -> int:
     """Check a task before money is spent on it.
 

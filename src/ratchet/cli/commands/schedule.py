@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,14 +14,12 @@ from ratchet.cli.opening import existing_ledger, existing_runtime, has_ledger
 from ratchet.cli.output import confirm
 from ratchet.cli.params import COUNT
 from ratchet.cli.schedules import confirm_set, listed, timing_options
+from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse, NotFound
 from ratchet.operations import record
 from ratchet.runtime import Schedule, get_schedule
 from ratchet.runtime.operations.schedules import Times, times_of
 from ratchet.runtime.schedules import chosen_priority
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 @click.option("--queue", default="default", show_default=True, metavar="QUEUE", help="The queue of its jobs.")
 @click.option("--key", metavar="KEY", help="Jobs with the same key never overlap.")
 @timing_options
-@click.pass_obj
 def add(
     session: CliSession,
     /,
@@ -74,7 +71,6 @@ def add(
 @click.argument("what", metavar="SCHEDULE|WHEN", help="The name of a schedule, or times in words or as cron.")
 @click.option("--count", "-n", type=COUNT, default=3, show_default=True, help="So many times.")
 @click.option("--timezone", metavar="ZONE", help="For a WHEN; UTC if not given.")
-@click.pass_obj
 def next_(session: CliSession, what: str, count: int, timezone: str | None) -> None:
     """Show the next times of a schedule, or of a time as it is said.
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import note, print_line
 from ratchet.cli.params import PORT
-from ratchet.cli.session import configure_logs
+from ratchet.cli.session import CliSession, configure_logs
 from ratchet.observe import tracing
 from ratchet.runtime.addresses import server_addresses
 from ratchet.server.serving import Serving
 from ratchet.server.serving import serve as serve_until_told
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     metavar="PORT",
     help="Port, 0 takes a free one; server.port if not given, or the next free one.",
 )
-@click.pass_obj
 def serve(session: CliSession, host: str | None, port: int | None) -> int:
     """Serve the HTTP API and the console, with a worker inside.
 

@@ -46,7 +46,6 @@ _NOTHING = (
     see=["engine check", "doctor", "config show"],
 )
 @click.option("--yes", is_flag=True, help="Ask nothing: take the first of what is found that works.")
-@click.pass_obj
 def setup(session: CliSession, yes: bool) -> None:
     """Find keys, logins and models here, and choose who works and reviews.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,6 +15,7 @@ from ratchet.cli.params import Amount
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
 from ratchet.cli.protocol_choice import within_option
+from ratchet.cli.session import CliSession
 from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
@@ -23,9 +24,6 @@ from ratchet.protocols.lookup import project_named, protocol_named
 from ratchet.protocols.spec import files_below, spec_problems, spec_schema
 from ratchet.protocols.spec.audit import audit_protocol, start_audit
 from ratchet.runtime import Runtime, get_job
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _PAGE = 100
 
@@ -43,7 +41,6 @@ _PAGE = 100
 @within_option
 @click.option("--files", metavar="DIRECTORY", help="A checkout in which the prompts that it names must be.")
 @click.option("--root", metavar="FOLDER", help="The protocol's folder in that checkout.")
-@click.pass_obj
 def validate(
     session: CliSession,
     file: str | None,
@@ -106,7 +103,6 @@ def validate(
     metavar="SECONDS",
     help="Have a worker audit again, so often.",
 )
-@click.pass_obj
 def audit(
     session: CliSession, wanted: str | None, project: str | None, backfill: bool, every: float | None
 ) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,11 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import print_document, show_list, show_one
+from ratchet.cli.output import print_document, print_foreign, show_list, show_one
 from ratchet.cli.params import COUNT
 from ratchet.cli.protocol_carrying import carried
 from ratchet.cli.protocol_choice import protocol_argument, step_argument, within_option
-from ratchet.cli.words import age, compact, lines, span
+from ratchet.cli.words import age, compact, span
 from ratchet.kernel import NotFound
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.protocols import ProtocolStep
@@ -43,7 +42,6 @@ _FILES = {"prompt": PROMPT_FILE, "diff": CHANGE_FILE, "report": MARKDOWN}
 )
 @protocol_argument
 @within_option
-@click.pass_obj
 def list_(session: CliSession, wanted: str, project: str | None) -> None:
     """List the steps of a protocol, in their order."""
     with existing_ledger(session) as ledger, ledger.read() as tx:
@@ -89,7 +87,6 @@ def list_(session: CliSession, wanted: str, project: str | None) -> None:
     type=click.Choice(list(_FILES)),
     help="Print what its author was asked, what it changed, or what QA said, and nothing else.",
 )
-@click.pass_obj
 def show(
     session: CliSession, wanted: str, project: str | None, attempt: int | None, part: str | None
 ) -> None:
@@ -172,8 +169,7 @@ def _print_file(session: CliSession, ledger: Ledger, step: ProtocolStep, attempt
     if session.json:
         print_document({"step": step.name, "attempt": attempt.number, part: text})
     else:
-        # A terminal would obey what an engine has written; a program that reads it wants it as it is.
-        print(lines(text) if sys.stdout.isatty() else text.removesuffix("\n"))
+        print_foreign(text.removesuffix("\n"))
 
 
 def _fields(step: ProtocolStep) -> dict[str, object]:

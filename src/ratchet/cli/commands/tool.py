@@ -14,7 +14,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.inputs import input_options, read_document, with_file_texts
 from ratchet.cli.operation import CliCall, Text, calling, looking_like
-from ratchet.cli.output import confirm, note, print_document, show_list, show_one
+from ratchet.cli.output import confirm, note, print_document, print_foreign, show_list, show_one
 from ratchet.cli.params import COUNT, ID, Amount, tool_argument
 from ratchet.cli.progress import working
 from ratchet.cli.words import compact, cost_words, lines
@@ -60,7 +60,6 @@ _seconds_option = click.option(
 @_type_option
 @click.option("--tag", type=Text(0, 200), metavar="TAG", help="Only with this tag.")
 @click.option("--by-score", is_flag=True, help="The best first, with how good their calls were.")
-@click.pass_obj
 def list_(session: CliSession, kind: str | None, tag: str | None, by_score: bool) -> None:
     """List tools by name.
 
@@ -113,7 +112,6 @@ def show(session: CliSession, _call: CliCall, found: WholeToolAnswer) -> None:
 @_type_option
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only with this tag, and all others given.")
 @click.option("--limit", "-n", type=COUNT, default=5, show_default=True, help="At most so many.")
-@click.pass_obj
 def search(session: CliSession, task: str, kind: str | None, tags: tuple[str, ...], limit: int) -> None:
     """Find tools for a task, and say why each was chosen.
 
@@ -149,7 +147,6 @@ def search(session: CliSession, task: str, kind: str | None, tags: tuple[str, ..
 @input_options
 @click.option("--version", metavar="VERSION", help="This version; the one that is called if not given.")
 @_seconds_option
-@click.pass_obj
 def run(
     session: CliSession,
     tool: str,
@@ -199,7 +196,6 @@ def run(
 )
 @_type_option
 @_seconds_option
-@click.pass_obj
 def test(session: CliSession, tool: str, kind: str | None, seconds: float) -> int:
     """Run the examples of a tool as tests.
 
@@ -244,7 +240,6 @@ def test(session: CliSession, tool: str, kind: str | None, seconds: float) -> in
 @click.option("--tool", "name", metavar="TOOL", help="Which one, if the run has several.")
 @click.option("--mcp", "server", metavar="SERVER", help="All tools of this MCP server of the settings.")
 @click.option("--replace", is_flag=True, help="Let it take the place of one of the same id.")
-@click.pass_obj
 def add(
     session: CliSession,
     file: str | None,
@@ -320,8 +315,7 @@ def _listening(session: CliSession, chosen: ToolVersion) -> Any:
 
 def _print_value(value: Any) -> None:
     if isinstance(value, str):
-        # A terminal would obey what a tool has written; a program that reads it wants it as it is.
-        print(lines(value) if sys.stdout.isatty() else value)
+        print_foreign(value)
     else:
         print_document(value)
 

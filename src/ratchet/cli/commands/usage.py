@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,11 +12,9 @@ from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.output import note, print_document
 from ratchet.cli.params import Number
+from ratchet.cli.session import CliSession
 from ratchet.kernel import dollars
 from ratchet.ledger.attention import usage_report
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 Row = Mapping[str, Any]
 
@@ -33,7 +31,6 @@ Row = Mapping[str, Any]
     metavar="N",
     help="How far back, today included.",
 )
-@click.pass_obj
 def usage(session: CliSession, days: int) -> None:
     """Show what engines used and what it cost, by engine and model and by run.
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ratchet.cli.command import command
 from ratchet.cli.params import COUNT
-from ratchet.cli.session import configure_logs
+from ratchet.cli.session import CliSession, configure_logs
 from ratchet.observe import tracing
 from ratchet.runtime import Worker, open_ledger, open_runtime
 from ratchet.runtime.signals import StopSignals
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 
 @command(
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
     see=["serve", "processes", "queue list"],
 )
 @click.option("--slots", type=COUNT, metavar="N", help="Jobs to do at once; runtime.slots if not given.")
-@click.pass_obj
 def worker(session: CliSession, slots: int | None) -> None:
     """Run jobs until stopped.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, has_ledger
 from ratchet.cli.operation import calling, show_answer
-from ratchet.cli.output import confirm, note, print_document
+from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
 from ratchet.cli.params import COUNT, ID, source_argument
 from ratchet.cli.words import age, compact, cost_words, lines, one_line
 from ratchet.kernel import Misuse
@@ -49,7 +48,6 @@ _wanted_argument = click.argument(
 )
 @click.argument("file", metavar="[FILE]", required=False, help="A file of YAML or JSON.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of workflow files instead.")
-@click.pass_obj
 def validate(session: CliSession, file: str | None, schema: bool) -> int:
     """Check a workflow and report everything that is wrong.
 
@@ -86,7 +84,6 @@ def validate(session: CliSession, file: str | None, schema: bool) -> int:
     see=["workflow run", "workflow profile"],
 )
 @source_argument
-@click.pass_obj
 def plan(session: CliSession, source: str) -> None:
     """Show what a workflow would do, and what can run at once.
 
@@ -100,10 +97,7 @@ def plan(session: CliSession, source: str) -> None:
     with _ledger_if_any(session) as ledger, contextlib.ExitStack() as stack:
         tx = None if ledger is None else stack.enter_context(ledger.read())
         found = plan_record(tx, spec)
-    if session.json:
-        print_document(found["waves"])
-    else:
-        print_plan(found)
+    show_page(session, found["waves"], print_plan, found)
 
 
 @command(
@@ -115,7 +109,6 @@ def plan(session: CliSession, source: str) -> None:
     see=["workflow list", "workflow profile"],
 )
 @_wanted_argument
-@click.pass_obj
 def show(session: CliSession, wanted: str) -> None:
     """Show a saved workflow, or a run of one.
 
@@ -142,7 +135,6 @@ def show(session: CliSession, wanted: str) -> None:
 )
 @click.option("--limit", "-n", type=COUNT, default=20, show_default=True, help="At most so many of each.")
 @click.option("--before", type=ID, metavar="RUN", help="Only runs older than this one: the next page.")
-@click.pass_obj
 def list_(session: CliSession, limit: int, before: int | None) -> None:
     """List the saved workflows and the last runs."""
     with calling(session) as call:
@@ -167,7 +159,6 @@ def list_(session: CliSession, limit: int, before: int | None) -> None:
 )
 @click.argument("file", metavar="FILE", help="A file of YAML or JSON.")
 @click.option("--name", metavar="NAME", help="Under this name; under its workflow_id if not given.")
-@click.pass_obj
 def save(session: CliSession, file: str, name: str | None) -> None:
     """Keep a workflow under its name, to be run by it.
 
@@ -189,7 +180,6 @@ def save(session: CliSession, file: str, name: str | None) -> None:
 )
 @_wanted_argument
 @click.option("--last", type=COUNT, default=20, show_default=True, help="Look at so many of its last runs.")
-@click.pass_obj
 def profile(session: CliSession, wanted: str, last: int) -> None:
     """Show where the time of a workflow goes, and what to improve first.
 
@@ -204,10 +194,7 @@ def profile(session: CliSession, wanted: str, last: int) -> None:
                 found = profile_run(tx, ID(wanted))
         else:
             found = of_workflows.profile(call, wanted, last)
-    if session.json:
-        print_document(record(found))
-    else:
-        _print_profile(found)
+    show_page(session, record(found), _print_profile, found)
 
 
 def existing_file(source: str) -> Path:
@@ -370,8 +357,7 @@ def _print_outputs(outputs: Mapping[str, Any], *, whole: bool) -> None:
     """The one text of a whole run is printed as it is; anything else as JSON."""
     values = list(outputs.values())
     if whole and len(values) == 1 and isinstance(values[0], str):
-        # A terminal would obey what a step has written; a program that reads it wants it as it is.
-        print(lines(values[0]) if sys.stdout.isatty() else values[0])
+        print_foreign(values[0])
     elif outputs:
         print_document(outputs)
 

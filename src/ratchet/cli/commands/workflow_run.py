@@ -16,7 +16,7 @@ from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.inputs import input_options, split_pair, workflow_inputs
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.operation import CliCall
-from ratchet.cli.output import confirm, note, print_document, print_line
+from ratchet.cli.output import confirm, note, print_document, print_line, show_page
 from ratchet.cli.params import (
     ID,
     PRIORITY,
@@ -74,7 +74,6 @@ _EVOLVED = ("evolution.", "attempt.failed", "attempt.error", "tool.")
 @click.option("--keep-tools", is_flag=True, help="Put tools that are written for it among all others.")
 @simulated_option
 @detach_option
-@click.pass_obj
 def new(
     session: CliSession,
     /,
@@ -208,7 +207,6 @@ def _last_failure(here: Foreground, ended: Run) -> str | None:
 @click.option("--priority", type=PRIORITY, help="0 is done first, 9 last; 5 if not given.")
 @simulated_option
 @detach_option
-@click.pass_obj
 def run(
     session: CliSession,
     /,
@@ -298,7 +296,6 @@ def _lacks_program(found: OutcomeAnswer) -> bool:
 @click.option("--rollback", is_flag=True, help="Instead, take the tool back to the version before.")
 @simulated_option
 @detach_option
-@click.pass_obj
 def evolve(
     session: CliSession, /, wanted: str, why: str | None, rollback: bool, detach: bool, **options: Any
 ) -> int | None:
@@ -381,7 +378,6 @@ def _print_evolved(session: CliSession, here: Foreground, tool: str, ended: Run)
     help="Which model answers for which; * is all others.",
 )
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, and replace its files.")
-@click.pass_obj
 def export(
     session: CliSession,
     source: str,
@@ -414,10 +410,7 @@ def export(
                 force=force,
             )
         )
-    if session.json:
-        print_document(record(exported))
-    else:
-        _print_exported(exported)
+    show_page(session, record(exported), _print_exported, exported)
 
 
 def _print_exported(exported: Exported) -> None:

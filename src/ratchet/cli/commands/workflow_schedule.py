@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,14 +13,12 @@ from ratchet.cli.inputs import input_options, workflow_inputs
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.params import COUNT, Amount
 from ratchet.cli.schedules import confirm_set, timing_options
+from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime, get_schedule
 from ratchet.runtime.schedules import chosen_priority
 from ratchet.workflows.saved import load_workflow, names_file
 from ratchet.workflows.schedules import Overlap, schedule_optimisation, schedule_workflow
-
-if TYPE_CHECKING:
-    from ratchet.cli.session import CliSession
 
 _FOR_WORKFLOWS = ("pairs", "document", "overlap", "no_cache", "priority")
 _FOR_BATCHES = ("budget", "most", "engine")
@@ -58,7 +56,6 @@ _FOR_BATCHES = ("budget", "most", "engine")
 @click.option("--budget", type=Amount(), metavar="USD", help="What --optimise may cost.")
 @click.option("--most", type=COUNT, help="How many tools --optimise takes on.")
 @click.option("--engine", metavar="ENGINE", help="Who rewrites the tools with --optimise.")
-@click.pass_obj
 def schedule(
     session: CliSession, /, what: tuple[str, ...], name: str | None, optimise: bool, **options: Any
 ) -> None:
