@@ -164,6 +164,11 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     steps.log: [{"attempt_id": 1}, {"attempt_id": 1, "offset": 5}, {"attempt_id": NOWHERE}],
     steps.spec: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
     steps.ci: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
+    steps.protocol_log: [
+        {"protocol_id": STEPPED},
+        {"protocol_id": STEPPED, "limit": 2},
+        {"protocol_id": NOWHERE},
+    ],
     steps.events: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
     steps.artifacts: [{"protocol_id": STEPPED}, {"protocol_id": NOWHERE}],
     steps.spec_schema: [{}],

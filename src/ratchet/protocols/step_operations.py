@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ratchet.kernel import NotFound
 from ratchet.ledger import Artifact, Event
-from ratchet.ledger.ledger import LogPart, read_log
+from ratchet.ledger.ledger import LogPart, log_line, read_log
 from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.questions import Clarification, find_clarification
 from ratchet.ledger.runs import get_attempt, get_step, latest_attempts
@@ -284,6 +284,32 @@ def ci(call: Call, protocol_id: ProtocolNumber) -> Ci:
         return ci_summary(tx, get_protocol(tx, protocol_id))
 
 
+@dataclass(frozen=True, slots=True)
+class ProtocolLog:
+    text: str
+    next: int | None = field(metadata=described("null at the beginning"))
+
+
+@operation(
+    "protocol text",
+    "GET /protocols/{protocol_id}/log",
+    project_too=True,
+    tool=McpTool("read_protocol_log", "Read the log of a protocol"),
+)
+def protocol_log(
+    call: Call,
+    protocol_id: ProtocolNumber,
+    before: Annotated[int | None, number_of("only what was earlier than this", "N")] = None,
+    limit: Annotated[int, Param("how many events at most", least=1, most=200)] = 50,
+) -> ProtocolLog:
+    """Read the last things that happened in a protocol and that its sessions said, as lines of text in their order.
+
+    Pass `next` as `before` for what was earlier.
+    """
+    page = events(call, protocol_id, Window(before, limit))
+    return ProtocolLog("".join(log_line(event) for event in reversed(page.items)), page.next)  # type: ignore[arg-type]
+
+
 @operation(
     "protocol events",
     "GET /protocols/{protocol_id}/events",
@@ -415,5 +441,14 @@ def _asked(tx: Transaction, protocol_id: int, key: str, step_id: int | None) -> 
 
 STEP_OPERATIONS = (list_, show, add, run_step, review_step, approve_step)
 ATTEMPT_OPERATIONS = (attempt, attempt_artifacts, log)
-ABOUT_PROTOCOLS = (spec, ci, events, artifacts, clarifications, clarification, answer_clarification)
+ABOUT_PROTOCOLS = (
+    spec,
+    ci,
+    protocol_log,
+    events,
+    artifacts,
+    clarifications,
+    clarification,
+    answer_clarification,
+)
 SPEC_OPERATIONS = (spec_schema, check_spec, audit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -17,7 +17,7 @@ from ratchet.ledger.tools import (
     list_versions,
     versions_by_id,
 )
-from ratchet.operations import Listing, McpTool, NameWindow, Param, Window, line_of, operation
+from ratchet.operations import Listing, McpTool, NameWindow, Param, Window, filled, line_of, operation
 from ratchet.runtime.call import Call
 from ratchet.tools.definition import ToolType
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
@@ -64,13 +64,11 @@ class ToolAnswer:
     @classmethod
     def of(cls, found: ToolVersion, **more: Any) -> Self:
         tool = found.tool
-        return cls(
+        return filled(
+            cls,
+            found,
             tool=found.name,
             type=tool.type,
-            version=found.version,
-            hash=found.hash,
-            pinned=found.pinned,
-            source=found.source,
             description=tool.description,
             tags=list(tool.tags),
             problem=tool.refusal,
@@ -124,9 +122,7 @@ class ToolVersionAnswer:
 
     @classmethod
     def of(cls, row: VersionRow, *, is_called: bool) -> Self:
-        own = ("is_called", "parent")
-        same = {each.name: getattr(row, each.name) for each in fields(cls) if each.name not in own}
-        return cls(is_called=is_called, parent=row.parent_id, **same)
+        return filled(cls, row, is_called=is_called, parent=row.parent_id)
 
 
 @dataclass(frozen=True, slots=True)

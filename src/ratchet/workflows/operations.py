@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from ratchet.kernel import NotFound, RunStatus
 from ratchet.ledger.runs import Run, get_run, list_runs
 from ratchet.ledger.workflows import SavedWorkflow, get_workflow, list_workflows
-from ratchet.operations import Listing, McpTool, Param, Window, described, line_of, number_of, operation
+from ratchet.operations import (
+    Listing,
+    McpTool,
+    Param,
+    Window,
+    described,
+    filled,
+    line_of,
+    number_of,
+    operation,
+)
 from ratchet.runtime.call import Call
 
 if TYPE_CHECKING:
@@ -99,9 +109,9 @@ class WorkflowAnswer:
     @classmethod
     def of(cls, saved: SavedWorkflow, **more: Any) -> Self:
         steps = saved.spec.get("steps") if isinstance(saved.spec, dict) else None
-        same = ("id", "name", "version", "hash", "description", "origin", "created_at")
-        return cls(
-            **{name: getattr(saved, name) for name in same},
+        return filled(
+            cls,
+            saved,
             steps=len(steps) if isinstance(steps, list | dict) else 0,
             planned_by=saved.run_id,
             **more,

@@ -6,12 +6,22 @@ Over HTTP a job and a queue have the names and the form that clients of the API 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from ratchet.ledger import Event, EventFilter
 from ratchet.ledger.projects import projects_of_runs
-from ratchet.operations import Listing, McpTool, Param, Translation, Window, described, number_of, operation
+from ratchet.operations import (
+    Listing,
+    McpTool,
+    Param,
+    Translation,
+    Window,
+    described,
+    filled,
+    number_of,
+    operation,
+)
 from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus, get_job, list_jobs
 from ratchet.runtime.jobs import QueueState, configured_rules, list_queues, set_paused
@@ -83,19 +93,14 @@ class JobAnswer:
 
     @classmethod
     def of(cls, job: Job, **more: Any) -> Self:
-        same = {
-            name: getattr(job, name)
-            for name in ("payload", "status", "queue", "created_at", "max_attempts", "started_at", "ended_at")
-        }
-        return cls(
+        return filled(
+            cls,
+            job,
             job_id=job.id,
             job_type=job.kind,
             attempts=job.attempt,
             next_run_at=job.due_at if job.status is JobStatus.SCHEDULED else None,
-            result=job.result,
-            error=job.error,
-            meta=Meta(**{each.name: getattr(job, each.name) for each in fields(Meta)}),
-            **same,
+            meta=filled(Meta, job),
             **more,
         )
 
@@ -142,13 +147,7 @@ class QueueAnswer:
 
     @classmethod
     def of(cls, state: QueueState) -> Self:
-        return cls(
-            **{str(status): state.counts.get(status, 0) for status in JobStatus},
-            paused=state.paused,
-            concurrency=state.concurrency,
-            rate_limit=state.rate_limit,
-            rate_seconds=state.rate_seconds,
-        )
+        return filled(cls, state, **{str(status): state.counts.get(status, 0) for status in JobStatus})
 
 
 _JOB = Translation(JobAnswer, JobAnswer.of)
@@ -244,7 +243,7 @@ def show(call: Call, job_id: JobNumber) -> JobWithTries:
     with call.read() as tx:
         job = get_job(tx, job_id)
         tries = _failed_tries(tx, job_id)
-    return JobWithTries(**{each.name: getattr(job, each.name) for each in fields(Job)}, failed_tries=tries)
+    return filled(JobWithTries, job, failed_tries=tries)
 
 
 @operation(
@@ -369,7 +368,7 @@ class ProcessAnswer:
 
     @classmethod
     def of(cls, process: Process) -> Self:
-        return cls(**{each.name: getattr(process, each.name) for each in fields(cls)})
+        return filled(cls, process)
 
 
 @operation(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from ratchet.operations import Listing, Param, described, operation
+from ratchet.operations import Listing, Param, described, filled, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.schedules import (
     Missed,
@@ -55,11 +55,8 @@ class ScheduleAnswer:
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
         upcoming = schedule.upcoming(time.time(), SHOWN)
-        own = {
-            each.name: getattr(schedule, each.name) for each in fields(cls) if hasattr(schedule, each.name)
-        }
         first = int(upcoming[0].timestamp() * 1000) if upcoming else None
-        return cls(**own, next_at=first, next=upcoming)
+        return filled(cls, schedule, next_at=first, next=upcoming)
 
 
 @dataclass(frozen=True, slots=True)

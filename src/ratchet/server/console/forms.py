@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ratchet.flowkit.errors import SpecError
@@ -40,16 +40,7 @@ class Field:
         return f"{_PREFIX}{self.name}"
 
     def data(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "field": self.field,
-            "type": self.type,
-            "required": self.required,
-            "description": self.description,
-            "value": self.value,
-            "choices": list(self.choices),
-            "control": self.control,
-        }
+        return {**asdict(self), "field": self.field}
 
 
 def fields_of_workflow(

@@ -36,7 +36,7 @@ from ratchet.protocols.policies import read_policies
 from ratchet.protocols.spec import dependencies
 from ratchet.protocols.step_operations import STEP_OPERATIONS
 from ratchet.protocols.step_operations import spec as show_spec
-from ratchet.protocols.views import AttemptAnswer, attempt_answers, protocol_record
+from ratchet.protocols.views import attempt_answers, protocol_record
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.drawings import Drawing, GraphNode, draw
@@ -83,7 +83,7 @@ def protocols(
         "project_id": project_id,
         "status": status,
         "statuses": list(RunStatus),
-        "projects": [_choice(each) for each in choice],
+        "projects": [{key: getattr(each, key) for key in ("id", "name", "base_branch")} for each in choice],
         "automatic": api.runtime.settings.protocols.automatic,
     }
     live: dict[str, Any] = {"type": "run.*"} if project_id is None else {"project_id": project_id}
@@ -141,10 +141,6 @@ def _projects(api: Access, tx: Transaction) -> list[Project]:
     return [each for each in found if each.id not in hidden]
 
 
-def _choice(project: Project) -> dict[str, Any]:
-    return {"id": project.id, "name": project.name, "base_branch": project.base_branch}
-
-
 _ATTEMPTS = 10
 _TAIL = 60
 # Sessions say a lot, which the log shows; what the protocol itself told is among the last of these.
@@ -180,7 +176,7 @@ def protocol_document(
             "answered": answered,
             "running": [_running(tx, each, steps) for each in tries if each.ended_at is None],
             "chosen": None if chosen is None else _in_full(api, tx, chosen, before),
-            "planning": _attempts(tx, _of_planning(tries, steps)),
+            "planning": attempt_answers(tx, _of_planning(tries, steps)),
             "policies": _policies(steps),
             "ci": shown(ci_summary(tx, protocol)),
             "spent": spent(tx, api.runtime.settings, "run", protocol_id),
@@ -222,17 +218,13 @@ def _in_full(api: Access, tx: Transaction, step: ProtocolStep, before: int | Non
     judged = next((each for each in tries if each.verdict is not None), None)
     return {
         "step_id": step.step_id,
-        "attempts": _attempts(tx, tries[:_ATTEMPTS]),
+        "attempts": attempt_answers(tx, tries[:_ATTEMPTS]),
         "next": tries[_ATTEMPTS - 1].number if len(tries) > _ATTEMPTS else None,
         "judged": None if judged is None else judged.number,
         "verdict": None if judged is None else verdict_of(judged.verdict),
         "report": None if judged is None else report_of(api, judged.verdict),
         "diff": None if judged is None else excerpt(api, change_of(tx, judged.id)),
     }
-
-
-def _attempts(tx: Transaction, attempts: Sequence[Attempt]) -> list[AttemptAnswer]:
-    return attempt_answers(tx, attempts)
 
 
 def _of_planning(tries: Sequence[Attempt], steps: Sequence[ProtocolStep]) -> list[Attempt]:

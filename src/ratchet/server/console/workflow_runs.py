@@ -20,7 +20,7 @@ from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_run
 from ratchet.server.console.formats import clean, cut, cut_text
 from ratchet.server.console.page import Page
-from ratchet.server.fields import Id, Paging, Shape
+from ratchet.server.fields import Id, Paging
 from ratchet.server.operation import shown
 from ratchet.workflows import operations as of_workflows
 from ratchet.workflows import views
@@ -72,7 +72,9 @@ def run(page: Page, run_id: Id, step: StepName = None) -> Response:
             "progress": progress,
             "tools": clean(views.tools_of_run(tx, found)) if progress is not None else {},
             "drawing": None if progress is None else draw_run(f"{RUNS}/{run_id}", progress),
-            "last_steps": [] if ran else _last_steps(tx, run_id),
+            "last_steps": []
+            if ran
+            else [shown(each) for each in reversed(latest_steps(tx, run_id, limit=_LAST_STEPS))],
             "step": None if step is None else _step(tx, page.api.ledger.artifacts, run_id, step),
         }
     title = f"Run {run_id} of {short.workflow}"
@@ -97,10 +99,6 @@ def _value(artifacts: ArtifactStore, kept: Mapping[str, Any]) -> dict[str, Any]:
             "is_cut": True,
         }
     return cut(read_value(artifacts, kept))
-
-
-def _last_steps(tx: Transaction, run_id: int) -> list[Shape]:
-    return [shown(each) for each in reversed(latest_steps(tx, run_id, limit=_LAST_STEPS))]
 
 
 def _step(tx: Transaction, artifacts: ArtifactStore, run_id: int, name: str) -> dict[str, Any]:

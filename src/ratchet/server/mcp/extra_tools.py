@@ -1,14 +1,12 @@
-"""Reading tools that are more than one endpoint: waiting for a run, a protocol's log, and the rest of an answer."""
+"""Reading tools that are more than one endpoint: waiting for a run, and the rest of an answer."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from ratchet.kernel import Misuse, RunStatus
-from ratchet.ledger import EventFilter, Ledger
-from ratchet.ledger.events import latest
-from ratchet.ledger.ledger import log_line, run_at_rest
+from ratchet.ledger import Ledger
+from ratchet.ledger.ledger import run_at_rest
 from ratchet.server.fields import MAX_ID
 from ratchet.server.mcp.api import LONGEST_ANSWER, Asker, as_text, at
 from ratchet.server.mcp.tool import (
@@ -23,7 +21,6 @@ from ratchet.server.mcp.tool import (
 
 _LONGEST_WAIT = 3600
 _USUAL_WAIT = 30
-_MOST_LINES, _USUAL_LINES = 200, 50
 _ID: Document = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 
 
@@ -69,60 +66,6 @@ def waiting_tool(get_run: Offered, ledger: Ledger) -> Offered:
                 "stands": {"type": "boolean", "description": "whether nothing happens any more by itself"},
             },
             "required": [*get_run.answer["required"], "stands"],
-        },
-        run,
-    )
-
-
-def protocol_log_tool(get_protocol: Offered, ledger: Ledger) -> Offered:
-    """The last events of a protocol as lines of text."""
-
-    def read(run_id: int, before: int | None, limit: int) -> Told:
-        with ledger.read() as tx:
-            found = latest(tx.connection, before=before, where=EventFilter(run_id=run_id), limit=limit + 1)
-        page = found[:limit]
-        return {
-            "text": "".join(log_line(event) for event in reversed(page)),
-            "next": page[-1].id if len(found) > limit else None,
-        }
-
-    async def run(asker: Asker, given: Given) -> Told:
-        protocol = await get_protocol.run(asker, {"protocol_id": given["protocol_id"]})
-        return await asyncio.to_thread(
-            read, protocol["id"], given.get("before"), given.get("limit", _USUAL_LINES)
-        )
-
-    return Offered(
-        Declared(
-            "read_protocol_log",
-            "Read the log of a protocol",
-            "The last things that happened in a protocol and that its sessions said, as lines of text in their order; "
-            "pass `next` as `before` for what was earlier.",
-            "GET /protocols/{protocol_id}/log",
-            reads=True,
-            repeatable=True,
-        ),
-        _object(
-            {
-                "protocol_id": _ID,
-                "before": {**_ID, "description": "only what was earlier than this"},
-                "limit": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": _MOST_LINES,
-                    "default": _USUAL_LINES,
-                    "description": "how many events at most",
-                },
-            },
-            "protocol_id",
-        ),
-        {
-            "type": "object",
-            "properties": {
-                "text": {"type": "string"},
-                "next": {"type": ["integer", "null"], "description": "null at the beginning"},
-            },
-            "required": ["text", "next"],
         },
         run,
     )

@@ -17,7 +17,7 @@ from ratchet.kernel import Misuse
 from ratchet.ledger import Ledger
 from ratchet.runtime import anybody_works
 from ratchet.server.mcp.api import CUT, Asker, fitting, free_names
-from ratchet.server.mcp.extra_tools import part_tool, protocol_log_tool, waiting_tool
+from ratchet.server.mcp.extra_tools import part_tool, waiting_tool
 from ratchet.server.mcp.tool import CURSORS, Document, Given, Offered, Told, endpoints_of, offered
 from ratchet.server.mcp.tools import ACTING, READING
 from ratchet.server.project_scope import ALLOWED
@@ -125,8 +125,6 @@ class Face:
         endpoints = endpoints_of(app, [*READING, *(ACTING if allow_actions else ())])
         reading = {each.declared.name: offered(each) for each in endpoints if each.declared.reads}
         acting = [offered(each) for each in endpoints if not each.declared.reads]
-        log = protocol_log_tool(reading["get_protocol"], ledger)
-        reading[log.declared.name] = log
         more = [waiting_tool(reading["get_run"], ledger), part_tool(dict(reading), _checked)]
         tools = [*reading.values(), *more, *acting]
         self.tools: Mapping[str, Offered] = {each.declared.name: each for each in tools}
@@ -172,8 +170,7 @@ class Face:
 
 def _opened_by_project(tool: Offered) -> bool:
     declared = tool.declared
-    extra = declared.name in ("read_part", "read_protocol_log")
-    return extra or (declared.method, declared.path) in ALLOWED
+    return declared.name == "read_part" or (declared.method, declared.path) in ALLOWED
 
 
 def _checked(tool: Offered, arguments: Given) -> dict[str, Any]:
