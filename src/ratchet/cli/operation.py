@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ratchet.ledger import Ledger, Transaction
     from ratchet.runtime import Runtime
 
+F = TypeVar("F", bound=Callable[..., Any])
 _ANY = "any"
 _WITHIN = "--project"
 
@@ -219,6 +220,18 @@ def parameters_of(operation: Operation[..., Any]) -> Iterator[click.Parameter]:
         yield click.Option(
             ["--after"], default="", metavar="NAME", help="Only names after this one: the next page."
         )
+
+
+def taking(operation: Operation[..., Any], *names: str) -> Callable[[F], F]:
+    """What an operation takes under these names, for a command that is more than the operation."""
+
+    def add(function: F) -> F:
+        given = [each for each in parameters_of(operation) if each.name in names]
+        known: list[click.Parameter] = getattr(function, "__click_params__", [])
+        function.__click_params__ = [*known, *reversed(given)]  # type: ignore[attr-defined]
+        return function
+
+    return add
 
 
 def _argument(parameter: Parameter) -> click.Argument:

@@ -75,26 +75,42 @@ def start(
             argument=True,
         ),
     ],
-    variant: Annotated[str | None, line_of()] = None,
-    name: Annotated[str | None, line_of("what to call the run; the task's name if not given")] = None,
-    engine: Annotated[
-        str | None, line_of("who proposes, for every specialist, such as search", engine=True)
+    variant: Annotated[
+        str | None, line_of("A variant of the task; the task itself if not given.", "VARIANT")
     ] = None,
-    model: Annotated[str | None, line_of()] = None,
+    name: Annotated[
+        str | None, line_of("What to call the run; the task's name if not given.", "NAME")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        line_of("Who proposes, for every specialist; the task's own if not given.", "ENGINE", engine=True),
+    ] = None,
+    model: Annotated[
+        str | None, line_of("The model, for every specialist; the task's own if not given.", "MODEL")
+    ] = None,
     specialists: Annotated[list[str], Param("only these of the task", longest=100)] = [],  # noqa: B006  never changed
     keep_policy: Annotated[str | None, line_of(" or ".join(POLICIES))] = None,
     lineage: Annotated[bool, Param("whether specialists are shown earlier trials")] = True,
-    parallel: Annotated[int | None, Param("sessions at once", least=1, most=1000)] = None,
-    seed: Annotated[int, Param("where a search begins", least=0, most=LARGEST_SEED)] = 0,
-    trials: Annotated[int | None, Param("stop after so many", least=1, most=_MOST)] = None,
-    hours: Annotated[float | None, Param("stop after so many hours of work", above=0, most=_MOST)] = None,
-    hours_without_keep: Annotated[
-        float | None, Param("stop when nothing was kept for so long", above=0, most=_MOST)
+    parallel: Annotated[
+        int | None,
+        Param("Sessions at once; as many as there are slots if not given.", "N", least=1, most=1000),
     ] = None,
-    tokens: Annotated[int | None, Param("a strict budget of the run", least=1, most=10**15)] = None,
-    cost_usd: Annotated[float | None, Param("a strict budget of the run", above=0, most=10**9)] = None,
+    seed: Annotated[int, Param("Where a search begins.", "N", least=0, most=LARGEST_SEED)] = 0,
+    trials: Annotated[int | None, Param("Stop after so many trials.", "N", least=1, most=_MOST)] = None,
+    hours: Annotated[
+        float | None, Param("Stop after so many hours of work.", "HOURS", above=0, most=_MOST)
+    ] = None,
+    hours_without_keep: Annotated[
+        float | None, Param("Stop when nothing was kept for so long.", "HOURS", above=0, most=_MOST)
+    ] = None,
+    tokens: Annotated[
+        int | None, Param("Stop when so many tokens are used.", "N", least=1, most=10**15)
+    ] = None,
+    cost_usd: Annotated[
+        float | None, Param("Stop when so much money is spent.", "USD", above=0, most=10**9)
+    ] = None,
     baseline_score: Annotated[float | None, Param("taken instead of measuring the recipe as it is")] = None,
-    simulated: Annotated[bool, Param("allow recorded sessions; marks the run")] = False,
+    simulated: Annotated[bool, Param("Allow recorded sessions; the run is marked as a simulation.")] = False,
 ) -> Run:
     """Improve the recipe of an installed task under measurement, until one of the stops is reached.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.agents import operations as of_agents
 from ratchet.agents.architect import (
     AgentRequest,
     check_creation,
@@ -18,6 +19,7 @@ from ratchet.agents.contract import Severity
 from ratchet.agents.views import outcome
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
+from ratchet.cli.operation import taking
 from ratchet.cli.output import confirm, note, print_document
 from ratchet.cli.params import agent_argument, detach_option, from_file_option, given_text
 from ratchet.cli.progress import progress
@@ -30,18 +32,6 @@ if TYPE_CHECKING:
     from ratchet.agents.views import AgentOutcome, WholeAgent
     from ratchet.cli.session import CliSession
 
-_engine_option = click.option(
-    "--engine",
-    metavar="ENGINE",
-    help="Who writes it, see `ratchet engine list`; engines.default if not given.",
-)
-_model_option = click.option(
-    "--model", metavar="MODEL", help="The model that the engine uses; its own choice if not given."
-)
-_simulated_option = click.option(
-    "--simulated", is_flag=True, help="Allow recorded sessions; what they make is marked as a simulation."
-)
-
 
 @command(
     examples=[
@@ -53,9 +43,7 @@ _simulated_option = click.option(
 )
 @click.argument("name", metavar="NAME", help="What to call it.")
 @click.argument("what", metavar="[WHAT]", required=False, help="What it should do, in words.")
-@_engine_option
-@_model_option
-@_simulated_option
+@taking(of_agents.create, "engine", "model", "simulated")
 @detach_option
 @from_file_option
 def create(
@@ -96,21 +84,7 @@ def create(
 )
 @agent_argument
 @click.argument("text", metavar="[TEXT]", required=False, help="What was wrong, in words.")
-@click.option(
-    "--severity",
-    type=click.Choice([str(each) for each in Severity]),
-    default=str(Severity.NORMAL),
-    show_default=True,
-    help="How bad it was.",
-)
-@click.option(
-    "--version",
-    metavar="VERSION",
-    help="The version that it is about, the current one if not given; another one branches.",
-)
-@_engine_option
-@_model_option
-@_simulated_option
+@taking(of_agents.feedback, "severity", "version", "engine", "model", "simulated")
 @detach_option
 @from_file_option
 def feedback(

@@ -15,9 +15,9 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, follow_run, foreground
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.operation import CliCall
+from ratchet.cli.operation import CliCall, taking
 from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
-from ratchet.cli.params import COUNT, Amount, Number, research_argument
+from ratchet.cli.params import detach_option, research_argument
 from ratchet.cli.research_progress import progress
 from ratchet.cli.words import compact, lines
 from ratchet.kernel import Misuse, RunStatus, dollars
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
     from ratchet.operations import Operation
     from ratchet.research.views.text import ResearchView
 
-_POSITIVE = Amount()
-_TOKENS = Number(1, 10**15)
-_SEED = Number(0, of_research.LARGEST_SEED)
-
 
 @command(
     examples=[
@@ -68,22 +64,12 @@ _SEED = Number(0, of_research.LARGEST_SEED)
     see=["research check", "research status", "research resume"],
 )
 @click.argument("task", metavar="TASK", help="A folder with a task.toml, or the name of an installed task.")
-@click.option("--name", metavar="NAME", help="What to call the run; the task's name if not given.")
-@click.option(
-    "--engine", metavar="ENGINE", help="Who proposes, for every specialist; the task's own if not given."
+@taking(
+    of_research.start,
+    *("variant", "name", "engine", "model", "parallel", "seed", "trials", "hours"),
+    *("hours_without_keep", "tokens", "cost_usd", "simulated"),
 )
-@click.option(
-    "--model", metavar="MODEL", help="The model, for every specialist; the task's own if not given."
-)
-@click.option("--variant", metavar="VARIANT", help="A variant of the task; the task itself if not given.")
 @click.option("--specialists", metavar="A,B", help="Only these specialists of the task; all if not given.")
-@click.option("--trials", metavar="N", type=COUNT, help="Stop after so many trials.")
-@click.option("--hours", metavar="HOURS", type=_POSITIVE, help="Stop after so many hours of work.")
-@click.option(
-    "--hours-without-keep", metavar="HOURS", type=_POSITIVE, help="Stop when nothing was kept for so long."
-)
-@click.option("--tokens", metavar="N", type=_TOKENS, help="Stop when so many tokens are used.")
-@click.option("--cost-usd", metavar="USD", type=_POSITIVE, help="Stop when so much money is spent.")
 @click.option(
     "--keep-policy",
     type=click.Choice(of_research.POLICIES),
@@ -91,20 +77,12 @@ _SEED = Number(0, of_research.LARGEST_SEED)
 )
 @click.option("--no-lineage", is_flag=True, help="Tell specialists nothing of earlier trials.")
 @click.option(
-    "--parallel",
-    type=Number(1, 1000),
-    metavar="N",
-    help="Sessions at once; as many as there are slots if not given.",
-)
-@click.option("--seed", type=_SEED, default=0, show_default=True, metavar="N", help="Where a search begins.")
-@click.option(
     "--baseline-score",
     type=float,
     metavar="SCORE",
     help="The score of the recipe as it is, instead of measuring it.",
 )
-@click.option("--simulated", is_flag=True, help="Allow recorded sessions; the run is marked as a simulation.")
-@click.option("--detach", is_flag=True, help="Leave the work to `ratchet worker` or `ratchet serve`.")
+@detach_option
 def run(
     session: CliSession, /, specialists: str | None, no_lineage: bool, detach: bool, **options: Any
 ) -> int | None:
