@@ -335,9 +335,9 @@ def artifacts(call: Call, protocol_id: ProtocolNumber, window: Window) -> Listin
 @operation("spec json-schema", "GET /specs/schema", project_too=True)
 def spec_schema(call: Call) -> dict[str, Any]:  # noqa: ARG001
     """The JSON Schema of specs."""
-    from ratchet.protocols.spec import SCHEMA
+    from ratchet.protocols import spec
 
-    return dict(SCHEMA)
+    return spec.spec_schema()
 
 
 @operation("spec start-audit", "POST /specs/audit")

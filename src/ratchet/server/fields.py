@@ -44,7 +44,6 @@ def no_recording(value: Any) -> Any:
 # What a person would write on one line.
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
 Secret = Annotated[str | None, Field(max_length=4096, description="null removes it")]
-EngineName = Annotated[Text, AfterValidator(no_recording)]
 TextFilter = Annotated[str | None, AfterValidator(without_nul), Query(max_length=200)]
 
 

@@ -165,7 +165,7 @@ class Batch:
 
     budget_usd: Annotated[float | None, Param(above=0)] = None
     seconds: Annotated[float | None, Param(above=0)] = None
-    engine: str | None = None
+    engine: Annotated[str | None, Param(engine=True)] = None
     most: Annotated[int | None, Param("how many tools it takes on", least=1)] = None
 
 
@@ -185,7 +185,7 @@ def put(
     kind: Annotated[str | None, Param("a kind of job")] = None,
     workflow: Annotated[str | None, Param("a saved workflow, run as it is saved at each time")] = None,
     optimise: Batch | None = None,
-    payload: Annotated[Any, Param("what a job of a kind is given")] = None,
+    payload: Annotated[Any, Param("what a job of a kind is given", engine=True)] = None,
     inputs: Annotated[dict[str, Any] | None, Param("what the workflow is given")] = None,
     overlap: Annotated[
         Overlap | None, Param("of a workflow whose run before has not ended; skip if null")
