@@ -62,7 +62,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("tool add", 2, "not clear what to add", "--from-run"),
     ("project show nosuch", 1, "project 'nosuch' does not exist", "`ratchet project add`"),
     ("project add /no/such/place", 2, "'/no/such/place'", "address of a repository"),
-    ("protocol new 'Do it.'", 2, "is in no git repository", "--project"),
+    ("protocol new 'Do it.'", 2, "is in no git repository", "`ratchet project list`"),
     ("protocol show nosuch", 1, "protocol 'nosuch' does not exist", "`ratchet protocol list`"),
     ("protocol resume 2", 1, "protocol 2 is completed", "`ratchet protocol new` makes another one"),
     ("protocol start 2", 1, "protocol 2 is completed", "`ratchet protocol show 2`"),

@@ -342,7 +342,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_made(
     assert outside.code == 2
     assert outside.err.splitlines() == [
         f"error: {tmp_path} is in no git repository",
-        "hint: go to one, or name a project with --project; `ratchet project add` adds one by its address",
+        "hint: go to one, or name a project; `ratchet project list` shows them, `ratchet project add ADDRESS` adds one",
     ]
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init", "-q")
