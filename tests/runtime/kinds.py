@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.projects.jobs import add_kinds as add_project_kinds
 from ratchet.protocols.jobs import add_kinds as add_protocol_kinds
 from ratchet.runtime import JobContext, Kinds
@@ -71,6 +71,8 @@ async def flaky(job: JobContext) -> Any:
 async def starved(job: JobContext) -> Any:
     """Find the machine without room, as an error of its own that says why, or without one."""
     if job.job.delivery <= job.payload["failures"]:
+        if not job.payload["errno"]:
+            raise LedgerUnavailable("it did not answer")
         lacking = OSError(job.payload["errno"], os.strerror(job.payload["errno"]))
         if not job.payload["explained"]:
             raise lacking

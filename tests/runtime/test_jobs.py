@@ -80,6 +80,15 @@ def test_a_job_that_finds_no_room_on_its_machine_is_put_off_and_never_fails(
     assert all((event.message or "").startswith("out of ") for event in told)
 
 
+def test_a_job_that_finds_the_database_away_is_put_off_and_never_fails(
+    ledger: Ledger, runtime: Runtime, worker: Worker
+) -> None:
+    with ledger.write() as tx:
+        job_id = runtime.enqueue(tx, "starved", {"failures": 2, "errno": 0}, max_attempts=1)
+    job = ended(ledger, job_id)
+    assert (job.status, job.attempt, job.result) == (JobStatus.FINISHED, 1, 1)
+
+
 @pytest.mark.soak
 def test_a_job_that_fails_once_succeeds_at_the_second_try(
     ledger: Ledger, runtime: Runtime, worker: Worker

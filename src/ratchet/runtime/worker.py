@@ -236,6 +236,8 @@ class Execution:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
             if (lacking := exhausted(error)) is not None:
                 return Starved(f"out of {lacking}: {error}")
+            if isinstance(error, LedgerUnavailable):
+                return Starved(with_hint(error))
             if isinstance(error, Misuse | BudgetExceeded):
                 # Trying again would say the same, and where it was noticed tells a person nothing.
                 return Raised(with_hint(error), final=True)
