@@ -108,6 +108,16 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("answer_clarification", {"protocol_id": 1, "key": "../../agents/greeter", "answer": 1}),
     ("start_research", {"task": "/etc"}),
     ("start_research", {"task": "circle_packing", "engine": "replay:/etc/passwd"}),
+    (
+        "add_step",
+        {
+            "protocol_id": 1,
+            "step_index": 9,
+            "step_name": "09-x",
+            "step_type": "work",
+            "engine_id": "replay:/dev/zero",
+        },
+    ),
     ("run_tool", {"tool": "double", "inputs": {"n": "x"}, "timeout": 1e9}),
 ]
 
