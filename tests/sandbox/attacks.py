@@ -467,3 +467,29 @@ def fill_with_files(given: list[Any]) -> int:
         os.chmod(f"{directory}/files", 0)
     time.sleep(60)
     return count
+
+
+def fill_sockets(given: list[Any]) -> int:
+    """Let the kernel hold what was sent and never read, with the sender gone or not."""
+    import time
+
+    kind, count, close = given
+    held, total = [], 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for _ in range(count):
+            if kind == "unix":
+                left, right = socket.socketpair()
+            else:
+                left = socket.create_connection(server.getsockname())
+                right, _address = server.accept()
+            left.setblocking(False)
+            try:
+                while True:
+                    total += left.send(b"x" * 65536)
+            except BlockingIOError:
+                pass
+            if close:
+                left.close()
+            held.append((left, right))
+        time.sleep(60)
+    return total

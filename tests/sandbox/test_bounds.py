@@ -159,6 +159,14 @@ def test_what_others_write_to_the_same_disk_stops_no_command(tmp_path: Path) -> 
     assert asyncio.run(beside()).ok
 
 
+@pytest.mark.parametrize(("kind", "close"), [("unix", False), ("unix", True), ("tcp", False)])
+def test_what_sockets_hold_counts_as_memory(kind: str, close: bool) -> None:
+    bounds = Bounds(wall_seconds=90, memory_bytes=128 * MIB)
+    done = attack("command", "fill_sockets", [kind, 1500, close], bounds=bounds)
+    assert done.stopped is Stopped.MEMORY, done.stderr
+    assert done.peak_bytes > 128 * MIB
+
+
 def test_peak_memory_is_told_truthfully(way: str) -> None:
     done = attack(way, "allocate", 100 * MIB)
     assert 100 * MIB < done.peak_bytes < 140 * MIB

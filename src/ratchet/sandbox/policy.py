@@ -321,11 +321,12 @@ def command_bounds(bounds: Bounds, layers: Collection[str], *, counted: bool) ->
     looks = f"looks every {bounds.look_seconds * 1000:g} ms"
     shared = ", System V sharing" if Layer.IPC in layers else ""
     scratch = ", files in memory" if Layer.MOUNT in layers else ""
+    sockets = ", sockets" if {Layer.MOUNT, Layer.NETWORK} <= set(layers) else ""
     limits = Layer.LIMITS in layers
     kept = {
         "wall_seconds": "a clock in the sandbox",
         "cpu_seconds": f"{looks} at {'a counter of the kernel' if counted else 'each process'}",
-        "memory_bytes": f"{looks} at processes{scratch}{shared}; not socket buffers",
+        "memory_bytes": f"{looks} at processes{scratch}{shared}{sockets}",
         "processes": looks,
         "output_bytes": _READER,
         "file_bytes": f"{_KERNEL}, for each file" if limits else "nothing",

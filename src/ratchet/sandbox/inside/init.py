@@ -86,6 +86,7 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         cpu_seconds=spec.cpu_seconds,
         scratch=view.SCRATCH if names.MOUNT in spec.layers else (),
         shared=names.IPC in spec.layers and names.MOUNT in spec.layers,
+        sockets=names.NETWORK in spec.layers and names.MOUNT in spec.layers,
         counter=counter,
     )
     disk = None if spec.disk_bytes is None else DiskWatch(spec.view.writable, spec.disk_bytes)

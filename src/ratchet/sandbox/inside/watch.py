@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from . import sockets
 from .linux import machine, system_call
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -21,6 +22,8 @@ _TRUSTED_LOOKS = 3
 _NAME_BYTES, _ITEM_BYTES = 1024, 64
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _COUNTER_BYTES, _COUNTER_CLOEXEC = 112, 8
+# So many hold a few megabytes at most.
+_FEW_SOCKETS = 32
 _EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 30.0
 
 
@@ -45,15 +48,19 @@ class TreeWatch:
         cpu_seconds: float | None,
         scratch: tuple[str, ...],
         shared: bool,
+        sockets: bool = False,
         counter: int | None = None,
     ) -> None:
-        """`scratch` are directories in memory. `shared`: what the kernel keeps for sharing is this tree's alone.
-        `counter` is a descriptor from `count_cpu`."""
+        """`scratch` are directories in memory. `shared`: what the kernel keeps for sharing is this tree's alone; so are
+        `sockets`. `counter` is a descriptor from `count_cpu`."""
         self._memory_bytes = memory_bytes
         self._processes = processes
         self._cpu_seconds = cpu_seconds
         self._scratch = scratch
         self._shared = shared
+        self._sockets = sockets
+        self._socket_bytes = 0
+        self._next_sockets = 0.0
         self._counter = counter
         self._trusted_looks = 0
         self._own_ticks: dict[tuple[int, str], int] = {}
@@ -95,6 +102,8 @@ class TreeWatch:
 
     def _passed_memory(self, pids: list[int]) -> bool:
         scratch = self._scratch_bytes() + (_system_v_bytes() if self._shared else 0)
+        if self._sockets:
+            scratch += self._queued_bytes()
         used = scratch + sum(map(_own_bytes, pids))
         if self._memory_bytes is None or used <= self._memory_bytes:
             self.peak_bytes = max(self.peak_bytes, used)
@@ -107,6 +116,16 @@ class TreeWatch:
         self._trusted_looks = _TRUSTED_LOOKS
         self.peak_bytes = max(self.peak_bytes, used)
         return used > self._memory_bytes
+
+    def _queued_bytes(self) -> int:
+        """What is on its way in sockets; looking takes long, so what was seen last counts for a while."""
+        began = time.monotonic()
+        if began >= self._next_sockets:
+            with contextlib.suppress(OSError, ValueError, struct.error):
+                self._socket_bytes = sockets.queued_bytes() if sockets.count() > _FEW_SOCKETS else 0
+            ended = time.monotonic()
+            self._next_sockets = ended + _EARLIEST_TIMES * (ended - began)
+        return self._socket_bytes
 
     def _scratch_bytes(self) -> int:
         """What lies in directories that are kept in memory."""
