@@ -26,7 +26,7 @@ from ratchet.ledger.check import counters
 from ratchet.ledger.database import REVISIONS
 from ratchet.ledger.home import FilesDigest, HomeFiles
 from ratchet.ledger.ledger import Ledger
-from ratchet.ledger.tables import artifact_contents, artifacts, metadata
+from ratchet.ledger.tables import artifact_contents, artifacts, events, metadata
 from ratchet.ledger.transaction import Transaction
 
 # A change that an older Ratchet cannot read raises it. Without the home, a backup is what it was at 1.
@@ -315,9 +315,9 @@ def _read_refs(ledger: Ledger, tx: Transaction, home: HomeFiles) -> None:
     """Let the snapshot and the refs be of one moment: a ref is moved just before its row, and no row comes now."""
     with ledger.write(actor="backup") as alone:
         if alone.on_postgresql:
+            # What happens is an event of its transaction. One table, so that no two wait for each other.
             alone.connection.execute(sa.text("SET LOCAL lock_timeout = '30s'"))
-            names = ", ".join(table.name for table in TABLES)
-            alone.connection.execute(sa.text(f"LOCK TABLE {names} IN SHARE MODE"))
+            alone.connection.execute(sa.text(f"LOCK TABLE {events.name} IN SHARE MODE"))
         # The first statement of the other transaction decides what it sees.
         tx.connection.execute(sa.select(artifacts.c.id).limit(1)).all()
         home.read_refs()

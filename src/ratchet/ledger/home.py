@@ -1,6 +1,6 @@
 """The home beside ledger and artifacts: the repositories, versions and keys that rows rely on.
 
-A backup holds them as they were at the moment of its rows. Refs are read while nobody can commit a row; objects never
+A backup holds them as they were at the moment of its rows. Refs are read while no row can be committed; objects never
 change and no ref is moved before they are on disk, so they are copied afterwards, while others work.
 """
 
@@ -299,8 +299,8 @@ def _grouped(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[tuple
 
 def _lost_commits(repository: Path, commits: list[str]) -> list[str]:
     asked = "".join(f"{commit}^{{commit}}\n" for commit in commits)
-    told = _git(repository, "cat-file", "--batch-check=%(objectname)", given=asked).splitlines()
-    return [commit for commit, line in zip(commits, told, strict=True) if line.endswith("missing")]
+    answer = _git(repository, "cat-file", "--batch-check=%(objectname)", given=asked).splitlines()
+    return [commit for commit, line in zip(commits, answer, strict=True) if line.endswith("missing")]
 
 
 def _broken_refs(repository: Path) -> list[str]:
@@ -311,8 +311,8 @@ def _broken_refs(repository: Path) -> list[str]:
 
 
 def _lost_objects(repository: Path, hashes: list[str]) -> set[str]:
-    told = _git(repository, "cat-file", "--batch-check=%(objectname)", given="\n".join([*hashes, ""]))
-    return {line.split()[0] for line in told.splitlines() if line.endswith("missing")}
+    answer = _git(repository, "cat-file", "--batch-check=%(objectname)", given="\n".join([*hashes, ""]))
+    return {line.split()[0] for line in answer.splitlines() if line.endswith("missing")}
 
 
 def _git(repository: Path, *words: str, given: str = "") -> str:
