@@ -6,7 +6,7 @@ import contextlib
 import getpass
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -167,7 +167,7 @@ def shown(columns: Columns, item: Any) -> dict[str, object]:
 def show_answer(session: CliSession, operation: Operation[..., Any], answer: Any) -> None:
     """As the declaration says: a table, what was done, or the fields of one thing."""
     if isinstance(answer, Listing):
-        columns = {name: _reader(column) for name, column in operation.columns.items()}
+        columns = {name: partial(_cell, column) for name, column in operation.columns.items()}
         show_list(session, answer.items, columns, record=record, empty=operation.empty)
     elif operation.done is not None:
         confirm(session, record(answer), _report(operation, answer))
@@ -178,10 +178,6 @@ def show_answer(session: CliSession, operation: Operation[..., Any], answer: Any
 def _report(operation: Operation[..., Any], answer: Any) -> str:
     done = operation.report(answer)
     return f"{done}; {operation.then.format(it=answer)}." if operation.then else f"{done}."
-
-
-def _reader(column: Column) -> Callable[[Any], object]:
-    return lambda item: _cell(column, item)
 
 
 def _cell(column: Column, item: Any) -> object:

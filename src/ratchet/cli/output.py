@@ -64,6 +64,19 @@ def show_page(session: CliSession, document: Any, show: Callable[..., None], *sh
         show(*shown)
 
 
+def show_problems(session: CliSession, kind: str, name: str, problems: Sequence[str]) -> int:
+    """What is wrong with a file or a spec, and the exit code."""
+    if session.json:
+        print_document({kind: name, "valid": not problems, "problems": problems})
+    elif problems:
+        for problem in problems:
+            print(lines(problem))
+        note(f"{name}: {len(problems)} {'problem' if len(problems) == 1 else 'problems'}")
+    else:
+        print("Valid")
+    return 1 if problems else 0
+
+
 def print_foreign(text: str, end: str = "\n") -> None:
     """Text that an engine, an agent or a candidate has written.
 

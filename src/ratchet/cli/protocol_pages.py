@@ -41,7 +41,11 @@ def print_project(found: Record) -> None:
             "base": found["base_branch"],
             "forge": found["ci_provider"],
             "stack": ", ".join(facts.get("stack") or []) or None,
-            "checks": "\n".join(_check(each) for each in facts.get("checks") or []) or None,
+            "checks": "\n".join(
+                f"{each['name']} ({each['kind']}): {' '.join(each['argv'])}"
+                for each in facts.get("checks") or []
+            )
+            or None,
             "required by CI": ", ".join(facts.get("required_checks") or []) or None,
             "models": compact(found["default_models"]),
             "secrets": ", ".join(found["secret_names"]) or None,
@@ -100,10 +104,6 @@ def _tell_next(found: Record) -> None:
             note(f"\nNext, once that is fixed:\n  ratchet project onboard {number}")
     elif setup["status"] in ("pending", "paused", "failed"):
         note(f"\nNext:\n  ratchet project onboard {number}")
-
-
-def _check(check: Record) -> str:
-    return f"{check['name']} ({check['kind']}): {' '.join(check['argv'])}"
 
 
 Overview = Mapping[str, Any]

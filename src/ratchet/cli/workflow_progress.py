@@ -25,7 +25,7 @@ _SAID = ("step.output", "step.token")
 def progress(what: str, steps: int, *, quiet: bool, follow: bool = False) -> Iterator[Hear]:
     """What is to be called with each event of the run. With `follow` it tells of each; as JSON lines, if `quiet`."""
     if follow:
-        yield _print_json if quiet else EventLines().hear
+        yield (lambda event: print_line(record(event))) if quiet else EventLines().hear
     elif quiet:
         yield lambda _event: None
     elif sys.stderr.isatty():
@@ -69,10 +69,6 @@ class EventLines:
             self._speaking = None
 
 
-def _print_json(event: Event) -> None:
-    print_line(record(event))
-
-
 def _line(event: Event) -> None:
     if event.type in _REPORTED:
         note(_line_of(event))
@@ -110,14 +106,10 @@ def _line_of(event: Event) -> str:
     name = one_line(str(_data(event).get("name") or ""))
     message = one_line(event.message or "")
     if event.type in _REPORTED:
-        text = f"{name}: {_REPORTED[event.type]}{_with(message)}"
+        text = f"{name}: {_REPORTED[event.type]}" + (f": {message}" if message else "")
     else:
         text = " ".join(filter(None, (event.type, name, message if message != name else "")))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _with(message: str) -> str:
-    return f": {message}" if message else ""
 
 
 def _data(event: Event) -> Mapping[str, Any]:

@@ -137,11 +137,8 @@ def _carry(
         return INTERRUPTED
     if ended.status is RunStatus.COMPLETED:
         return 0
-    return Missing.exit_code if _lacks_engine(document) else 1
-
-
-def _lacks_engine(document: AgentOutcome) -> bool:
-    return (document.result or {}).get("failure") == Failure.MISSING
+    lacks_engine = (document.result or {}).get("failure") == Failure.MISSING
+    return Missing.exit_code if lacks_engine else 1
 
 
 def _tell(name: str, document: AgentOutcome) -> None:

@@ -10,13 +10,12 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.inputs import read_document
 from ratchet.cli.opening import existing_ledger, existing_runtime
-from ratchet.cli.output import note, print_document, show_list
+from ratchet.cli.output import print_document, show_list, show_problems
 from ratchet.cli.params import Amount
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
 from ratchet.cli.protocol_choice import within_option
 from ratchet.cli.session import CliSession
-from ratchet.cli.words import lines
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols
 from ratchet.operations import record
@@ -71,16 +70,7 @@ def validate(
     problems = spec_problems(
         spec, root=root or "", exists=None if files is None else files_below(_directory(files))
     )
-    what = file or f"protocol {wanted}"
-    if session.json:
-        print_document({"spec": what, "valid": not problems, "problems": problems})
-    elif problems:
-        for problem in problems:
-            print(lines(problem))
-        note(f"{what}: {len(problems)} {'problem' if len(problems) == 1 else 'problems'}")
-    else:
-        print("Valid")
-    return 1 if problems else 0
+    return show_problems(session, "spec", file or f"protocol {wanted}", problems)
 
 
 @command(

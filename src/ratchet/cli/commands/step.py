@@ -201,7 +201,9 @@ def _print_attempts(tries: Sequence[Attempt], records: Sequence[Mapping[str, Any
             "attempt": lambda each: each[0].number,
             "outcome": lambda each: each[0].outcome or "under way",
             "took": lambda each: span(each[0].started_at, each[0].ended_at),
-            "tokens": lambda each: _tokens(each[1]["usage"]),
+            "tokens": lambda each: (
+                each[1]["usage"]["input_tokens"] + each[1]["usage"]["output_tokens"] or None
+            ),
             "sessions": lambda each: (
                 ", ".join(f"{one['role']} {one['engine']}" for one in each[1]["sessions"]) or None
             ),
@@ -209,7 +211,3 @@ def _print_attempts(tries: Sequence[Attempt], records: Sequence[Mapping[str, Any
             "reason": lambda each: each[0].reason,
         },
     )
-
-
-def _tokens(used: Mapping[str, int]) -> int | None:
-    return used["input_tokens"] + used["output_tokens"] or None

@@ -13,7 +13,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, has_ledger
 from ratchet.cli.operation import calling, show_answer
-from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
+from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page, show_problems
 from ratchet.cli.params import COUNT, ID, source_argument
 from ratchet.cli.words import age, compact, cost_words, lines, one_line
 from ratchet.kernel import Misuse
@@ -68,15 +68,7 @@ def validate(session: CliSession, file: str | None, schema: bool) -> int:
     path = existing_file(file)
     with _ledger_if_any(session) as ledger:
         problems = check_file(path, ledger, session.load().settings)
-    if session.json:
-        print_document({"file": file, "valid": not problems, "problems": problems})
-    elif problems:
-        for problem in problems:
-            print(lines(problem))
-        note(f"{file}: {len(problems)} {'problem' if len(problems) == 1 else 'problems'}")
-    else:
-        print("Valid")
-    return 1 if problems else 0
+    return show_problems(session, "file", file, problems)
 
 
 @command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -157,13 +156,9 @@ def prompt_of(tx: Transaction, session: SessionRow) -> Artifact | None:
         return None
     kept = of_attempt(tx, session.attempt_id)
     names = (f"{session.role}-prompt.md", *((PROMPT_FILE,) if session.role == "author" else ()))
-    end = _number(kept, session.transcript)
+    end = max((each.id for each in kept if each.sha256 == session.transcript), default=None)
     found = [each for each in kept if each.name in names and (end is None or each.id <= end)]
     return max(found, key=lambda each: each.id, default=None)
-
-
-def _number(kept: Sequence[Artifact], sha256: str | None) -> int | None:
-    return max((each.id for each in kept if each.sha256 == sha256), default=None)
 
 
 _ENTRIES = 100

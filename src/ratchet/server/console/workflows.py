@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Path, Query
@@ -14,6 +14,7 @@ from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, find_content, get_workflow, list_contents
+from ratchet.operations import Operation
 from ratchet.runtime import list_schedules
 from ratchet.runtime.operations import schedules as of_schedules
 from ratchet.server.console.access import ROOT, Acting
@@ -115,22 +116,12 @@ async def schedule(
     return page.done(f"{made.name}: {made.meaning}.", _place(name))
 
 
-@router.post("/workflows/{name:path}/actions/pause-schedule")
-def pause_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    of_schedules.pause(page.api, schedule)
-    return page.done(f"The schedule {schedule} is paused.", _place(name))
-
-
-@router.post("/workflows/{name:path}/actions/resume-schedule")
-def resume_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    of_schedules.resume(page.api, schedule)
-    return page.done(f"The schedule {schedule} is resumed.", _place(name))
-
-
-@router.post("/workflows/{name:path}/actions/remove-schedule")
-def remove_schedule(page: Page, name: WorkflowName, _: Acting, schedule: Line) -> Response:
-    of_schedules.remove(page.api, schedule)
-    return page.done(f"The schedule {schedule} is removed.", _place(name))
+@router.post("/workflows/{name:path}/actions/{action}-schedule")
+def control_schedule(
+    page: Page, name: WorkflowName, _: Acting, schedule: Line, action: Literal["pause", "resume", "remove"]
+) -> Response:
+    operation: Operation[..., Any] = getattr(of_schedules, action)
+    return page.done(f"{operation.report(operation(page.api, schedule))}.", _place(name))
 
 
 @router.post("/workflows/{name:path}/actions/delete")

@@ -111,7 +111,11 @@ class _Shortening:
             return value if len(text) <= self._length else self._cut(text, pointer)
         if isinstance(value, dict):
             return {
-                key: self.of(each, f"{pointer}/{_escaped(key)}", free=_is_nested(each) and key in self._free)
+                key: self.of(
+                    each,
+                    f"{pointer}/{_escaped(key)}",
+                    free=isinstance(each, dict | list) and key in self._free,
+                )
                 for key, each in value.items()
             }
         if isinstance(value, list):
@@ -121,10 +125,6 @@ class _Shortening:
     def _cut(self, text: str, pointer: str) -> str:
         self.cuts.append({"at": pointer, "shown": self._length, "whole": len(text)})
         return text[: self._length]
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _escaped(key: str) -> str:

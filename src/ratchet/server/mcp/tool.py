@@ -133,12 +133,9 @@ def endpoints_of(app: FastAPI, declared: Iterable[Declared]) -> list[Endpoint]:
     document = get_openapi(title=app.title, version=app.version, routes=routes)
     schemas = document["components"]["schemas"]
     return [
-        _endpoint(tool, document["paths"][_plain(tool.path)][tool.method.lower()], schemas) for tool in tools
+        _endpoint(tool, document["paths"][tool.path.replace(":path}", "}")][tool.method.lower()], schemas)
+        for tool in tools
     ]
-
-
-def _plain(path: str) -> str:
-    return path.replace(":path}", "}")
 
 
 def _endpoint(tool: Declared, operation: Document, schemas: Document) -> Endpoint:
