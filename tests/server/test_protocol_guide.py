@@ -12,17 +12,16 @@ from ratchet.projects.operations import OPERATIONS
 from ratchet.projects.secrets import NAMES
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
 from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS, approve_step
-from ratchet.server.operation import body_of
-from ratchet.server.routes import attempts, projects, protocols, steps, webhooks
+from ratchet.server.operation import body_of, router_of
+from ratchet.server.routes import attempts, protocols, webhooks
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "protocols-api.md").read_text()
 ROUTERS = (
     attempts.router,
-    projects.router,
+    router_of("projects", OPERATIONS),
     protocols.router,
     protocols.specs,
     protocols.steps,
-    steps.router,
     webhooks.router,
 )
 PLACES = re.compile(r"\{(\w+?)(?:_id)?(?::path)?\}")
@@ -33,12 +32,9 @@ ROUTES = {
     for method in route.methods
 }
 BODIES: list[type[BaseModel]] = [
-    *(
-        body
-        for each in (*OPERATIONS, *PROTOCOL_OPERATIONS, *STEP_OPERATIONS, *ABOUT_PROTOCOLS, *SPEC_OPERATIONS)
-        if (body := body_of(each)) is not None and each is not approve_step
-    ),
-    protocols.Audit,
+    body
+    for each in (*OPERATIONS, *PROTOCOL_OPERATIONS, *STEP_OPERATIONS, *ABOUT_PROTOCOLS, *SPEC_OPERATIONS)
+    if hasattr(body := body_of(each), "model_fields") and each is not approve_step
 ]
 
 
