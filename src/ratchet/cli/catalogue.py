@@ -368,9 +368,9 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "ledger": Branch(
         "The database and the files beside it.",
         {
-            "backup": Leaf("Write a backup of ledger and artifacts to a file.", "ledger:backup"),
-            "restore": Leaf("Put a backup in the place of the ledger.", "ledger:restore"),
-            "check": Leaf("Check ledger and artifacts for damage.", "ledger:check"),
+            "backup": Leaf("Write a backup of the ledger and its home to a file.", "ledger:backup"),
+            "restore": Leaf("Put a backup in the place of the ledger and of its home.", "ledger:restore"),
+            "check": Leaf("Check ledger, artifacts, repositories and keys for damage.", "ledger:check"),
             "vacuum": Leaf("Remove what the rules no longer keep, and shrink the file.", "ledger:vacuum"),
         },
         "The ledger is where everything is recorded: one SQLite file in the home, or a PostgreSQL "
