@@ -243,7 +243,7 @@ def test_a_run_waits_for_a_person_and_goes_on_with_the_answer(ratchet: Ratchet, 
     assert "Run 1 of counting is blocked" in held.err
     assert "ratchet approval list" in held.err
     [asked] = ratchet("approval", "list", "--json").json
-    assert "Resume a b?" in asked["question"]
+    assert "Continue with a b?" in asked["question"]
 
 
 @pytest.mark.soak
