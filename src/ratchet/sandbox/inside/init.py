@@ -78,8 +78,9 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
     _prepare(spec)
     # Kept for `sigtimedwait`. The command starts with none of them blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, STOP, *FORWARDED})
-    child, counter = _start(spec)
+    # Before it starts: on a busy machine the command may run for a while before this process does again.
     began = time.monotonic()
+    child, counter = _start(spec)
     watch = TreeWatch(
         memory_bytes=spec.memory_bytes,
         processes=spec.processes,
