@@ -159,7 +159,7 @@ def test_a_push_never_takes_the_work_of_others_away(runtime: Runtime, project: P
         theirs = commit_on(remote, "0001-work", name="theirs", parent=base)
         with pytest.raises(PushRefused, match=theirs[:12]) as refused:
             clone.push(mine, "0001-work")
-        assert "somebody else" in (refused.value.hint or "")
+        assert "someone else" in (refused.value.hint or "")
         clone.push(commit_in(clone, mine, "later"), "0002-work")
         with pytest.raises(PushRefused):
             clone.push(mine, "0002-work")
