@@ -38,7 +38,7 @@ def test_a_protocol_is_made_started_paused_and_cancelled_in_the_name_of_mcp(worl
 
     run_id, (started, paused, resumed, cancelled, again) = world.use(act, allow_actions=True)
     assert "queued" in started["message"]
-    assert "Nobody works on this ledger" in started["note"]
+    assert "No worker runs on this ledger" in started["note"]
     assert resumed["note"] == started["note"]
     assert (paused["status"], cancelled["status"], again["status"]) == ("paused", "cancelled", "cancelled")
     assert "note" not in paused
