@@ -132,7 +132,8 @@ def test_so_is_one_that_was_asked_for_agents(plain_program: Program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         plain_program.env["RATCHET_AGENTS__PORT"] = port
-        done = plain_program("serve", "--port", "0")
+        plain_program.env["RATCHET_SERVER__PORT"] = "0"
+        done = plain_program("serve")
     assert (done.code, f"port {port} of 127.0.0.1 is taken" in done.err) == (1, True)
     assert "`RATCHET_AGENTS__PORT=0 ratchet serve`" in done.err
 
