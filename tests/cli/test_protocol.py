@@ -17,6 +17,7 @@ from ratchet.ledger.projects import add_project, change_project, get_project
 from ratchet.ledger.protocols import get_protocol, list_protocol_steps, list_protocols
 from ratchet.protocols.actions import create_protocol
 from ratchet.runtime import Runtime
+from tests.agentkit.servers import free_port
 from tests.cli.conftest import Ratchet
 from tests.cli.program import MODULE, Program
 from tests.cli.protocol_world import Shop, make_shop, wish
@@ -193,13 +194,6 @@ def begun(program: Program, ledger: Ledger, shop: Shop, told: str) -> subprocess
         process.kill()
         raise
     return process
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 @pytest.mark.soak
