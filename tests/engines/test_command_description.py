@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,20 @@ def test_the_check_asks_for_the_version_if_it_is_told_how(
     readiness = asyncio.run(bench.open(program, f"version = {version}").check())
     assert readiness.ready is ready
     assert detail in readiness.detail
+
+
+def test_a_program_of_a_virtual_environment_in_a_temporary_directory_works(
+    place: Place, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    [site] = venv.glob("lib/python*/site-packages")
+    (site / "only_here.py").write_text("print('found')\n")
+    engine = place.open(
+        "mine",
+        f'[engines.command.mine]\nargv = ["{venv}/bin/python3", "-c", "import only_here"]\nedits_files = false',
+    )
+    assert propose(engine, Request("x")).text == "found"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ class Invocation:
         return Policy(
             see_everything=True,
             network=self.network,
-            readable=(Path(self.argv[0]).resolve().parent, *self.readable),
+            readable=(*_places_of(Path(self.argv[0])), *self.readable),
             writable=self.writable,
             hidden=self.hidden,
             places=self.places,
@@ -117,6 +117,13 @@ async def supervise(
         )
         raise Fault(failure, f"the session was ended: {why}", hint="its transcript shows what it was doing")
     return finished
+
+
+def _places_of(program: Path) -> Iterator[Path]:
+    """Where a program lies, and where it leads to if it is a link; of one in a virtual environment, all of that."""
+    place = program.parent
+    yield place.parent if (place.parent / "pyvenv.cfg").exists() else place
+    yield program.resolve().parent
 
 
 async def try_out(invocation: Invocation, seconds: float) -> Finished:

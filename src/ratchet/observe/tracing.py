@@ -34,7 +34,7 @@ def configure(enabled: bool, endpoint: str | None = None) -> None:
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[None]:
-    """A span around a block, with the ids bound by `logs.bind`. An exception marks it failed and continues."""
+    """A span around a block, with the ids bound by `logs.bind`. An exception marks it failed, and is raised."""
     return _OFF if _tracer is None else _span(_tracer, name, attributes)
 
 

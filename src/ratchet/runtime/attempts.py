@@ -158,7 +158,7 @@ async def run_step(
     """Do `work` as the step `name` of the job's run and return its result.
 
     A step that is completed is not done again: its recorded result is returned. Start and end are one transaction
-    each; when the process dies in between, the next one opens a new attempt. An exception fails the step and continues.
+    each; when the process dies in between, the next one opens a new attempt. An exception fails the step and is raised.
     """
     with job.write() as tx:
         step, _ = find_or_create_step(tx, job.run_id, name, spec or {})

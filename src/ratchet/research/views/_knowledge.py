@@ -190,7 +190,7 @@ def _preorder(members: dict[int, Trial], top: Trial, line: set[int]) -> list[Tri
     while waiting:
         trial, level = waiting.pop()
         drawn.append(TrialNode(trial, level, trial.number in line))
-        # The line continues last, so that side branches stand next to where they left it.
+        # The line itself comes last, so that side branches stand next to where they left it.
         order = sorted(below[trial.number], key=lambda each: (each.number in line, each.number), reverse=True)
         waiting += [(each, level + 1) for each in order]
     return drawn
