@@ -109,6 +109,16 @@ def test_a_wait_that_the_endpoint_asks_for_is_told_while_codex_waits(
     assert "429" in told
 
 
+@pytest.mark.soak
+def test_a_long_wait_that_the_endpoint_asks_for_at_the_start_is_not_left_to_codex(
+    codex: CodexSubject, workspace: Path
+) -> None:
+    engine = codex.open(*[fail(429, retry_after=600)] * 3, toml="idle_seconds = 2")
+    failed = fails(engine, Request("Say hello.", workspace=workspace, deadline_seconds=120))
+    assert (failed.failure, failed.worked) == (Failure.RATE_LIMITED, False)
+    assert "asked Codex to wait for more than 2 s" in str(failed)
+
+
 def test_a_request_is_repeated_as_often_as_the_settings_say(codex: CodexSubject, workspace: Path) -> None:
     fails(codex.open(*[fail(500)] * 9, toml="retries = 2"), Request("x", workspace))
     assert codex.script is not None

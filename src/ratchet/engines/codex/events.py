@@ -158,6 +158,8 @@ class CodexEvents:
         self.thread: str | None = None
         self.text = ""
         self.worked = False
+        self.waits = False
+        """Whether the model server asked for a pause, which Codex makes by itself."""
         self.completed = False
         self.usage: Usage | None = None
         """Of the whole thread, once its turn is completed."""
@@ -210,8 +212,8 @@ class CodexEvents:
         """Not the end of it: only `turn.failed` and the exit code are."""
         if message.startswith("Reconnecting"):
             # Codex keeps to a Retry-After by itself and does not say how long that is.
-            asked = "429" in message or "rate limit" in message.lower()
-            reason = "the model server asked to wait; Codex retries by itself: " if asked else ""
+            self.waits = "429" in message or "rate limit" in message.lower()
+            reason = "the model server asked to wait; Codex retries by itself: " if self.waits else ""
             self.transcript.say(EventKind.RETRY, f"{reason}{message}")
         else:
             self.transcript.say(EventKind.NOTE, message)

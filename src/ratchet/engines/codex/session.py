@@ -114,6 +114,7 @@ def _seconds_in(message: str) -> float | None:
 # Codex itself watches only an answer that has begun. One that never begins looks from here like a model that thinks,
 # so this is the longest that a model may think.
 _PATIENCE = 4
+_LONGEST_PAUSE = 60.0
 
 
 class CodexSession:
@@ -164,6 +165,14 @@ class CodexSession:
         """What is to end the session while it runs."""
         if fault := check_budget(self.request, self.used()):
             return fault
+        talk, pause = self.conversation, min(_LONGEST_PAUSE, self._settings.idle_seconds)
+        if talk.waits and not talk.worked and talk.silent_seconds > pause:
+            # It does not say for how long. Nothing was done yet, so it is tried again after a pause that is told.
+            return Fault(
+                Failure.RATE_LIMITED,
+                f"the model server asked Codex to wait for more than {pause:g} s",
+                hint="try again later, or run fewer sessions at once",
+            )
         most = _PATIENCE * self._settings.idle_seconds
         if self.conversation.silent_seconds <= most:
             return None
